@@ -45,7 +45,7 @@ def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_p
     """It is interrupted at each of the first files that it would keep, and then goes on."""
     folders = Folders(tmp_path / trained.output.name, tmp_path / "work")
     replacing = artifacts._replacing
-    for kept in range(1, 4):
+    for kept in (1, 2):
         calls = iter(range(kept))
 
         def interrupted(path: Path, calls=calls, kept=kept):

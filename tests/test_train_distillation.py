@@ -1,6 +1,5 @@
 """Distillation of the facet rerankers: scores of a batch, losses by hand, what is learned, the whole."""
 
-import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,30 +8,28 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qbe.train.distillation.fit import Papers, fit, scored
-from qbe.train.distillation.interaction import layout_of, token_terms
-from qbe.train.distillation.recipe import Recipe
-from qbe.train.distillation.teacher import Teacher
-from qbe.train.fitting import Checkpoints
-from qbe.train.reranker.fit import CandidateScorer
-from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, tokenized, write_lists
+from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, tokenized, write_lists
+from support.trainings import distillation
 
-from qbe.errors import CorpusError, ModelError, UsageError
+from qbe.errors import CorpusError, UsageError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import read_reranker_card, resolve_reranker, write_reranker_card
+from qbe.models.reranker_files import read_reranker_card, resolve_reranker
 from qbe.models.sources import packaged_weights
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
 from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.distillation import training
-from qbe.train.distillation.training import Sources, distil
+from qbe.train.distillation.network import Teacher, layout_of, scored, token_terms
+from qbe.train.distillation.training import DistillationTask, Papers, Recipe, Sources
 from qbe.train.reranker.exported import exported_weights, off_grid
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.reranker.task import CandidateScorer
 from qbe.train.stored_vectors import StoredVectors
-from qbe.train.weights import best_weights, copied, mean
+from qbe.train.trainer import Checkpoints, fit
+from qbe.train.weights import best_weights, mean
 from qbe.types import Facet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -182,22 +179,16 @@ def test_too_few_papers_to_learn_from(teacher, reader, count):
         Papers([paper.paper_id for paper in reader], usable, teacher, TINY)
 
 
-def test_scores_of_the_teacher_are_learned_and_a_fit_resumes(scorer, reader, teacher, tmp_path):
+def test_scores_of_the_teacher_are_learned(scorer, reader, teacher, tmp_path):
     recipe = Recipe(steps=60, others=5, neighbours=8, learning_rate=3e-3, head_rate=1e-2, ema_decay=0.8)
     usable = torch.ones(len(reader), dtype=torch.bool)
     papers = Papers([paper.paper_id for paper in reader], usable, teacher, recipe)
     dev = dict(list(graded_lists().items())[:2])
-    before = copied(scorer.network)
     held_out = random.Random(0).sample(range(len(reader)), 16)
     start = agreement(scorer, teacher, papers, held_out)
-    fit(scorer, papers, dev, recipe, 0, Checkpoints(tmp_path / "once.pt", 100))
-    once = copied(scorer.network)
+    task = DistillationTask(scorer, papers, dev, recipe)
+    fit(task, recipe.schedule(), 0, Checkpoints(tmp_path / "fit.pt", 100))
     assert agreement(scorer, teacher, papers, held_out) > start + 0.02
-    scorer.network.load_state_dict(before, strict=False)
-    fit(scorer, papers, dev, recipe, 0, Checkpoints(tmp_path / "twice.pt", 100, stop_after=11))
-    scorer.network.load_state_dict(before, strict=False)
-    fit(scorer, papers, dev, recipe, 0, Checkpoints(tmp_path / "twice.pt", 100))
-    assert all(torch.equal(part, once[name]) for name, part in copied(scorer.network).items())
 
 
 def agreement(scorer, teacher, papers, places) -> float:
@@ -211,73 +202,48 @@ def agreement(scorer, teacher, papers, places) -> float:
     return float(torch.corrcoef(torch.stack([student, wanted]))[0, 1])
 
 
-@pytest.fixture(scope="module")
-def learner(tmp_path_factory, tiny_reranker_weights):
-    """Tiny facet rerankers in int8, which learn."""
-    folder = tmp_path_factory.mktemp("rerankers") / "tiny"
-    export(stirred(tiny_reranker_weights), folder, tiny_reranker_weights, "int8")
-    card = read_reranker_card(folder)
-    write_reranker_card(folder, replace(card, training={"data": {"pairs/train.tsv": "5f"}}))
-    return folder
-
-
-@pytest.fixture
-def sources(graded_index, learner, tiny_reranker_weights, sample, tmp_path) -> Sources:
-    lists = dict(list(graded_lists().items())[:2])
-    evaluated = {"paper_id": "e", "title": "Beside", "abstract": ["No paper of the sample."]}
-    (tmp_path / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
-    dev = write_lists(tmp_path / "dev.tsv", lists)
-    return Sources(
-        graded_index, (dev,), tmp_path / "evaluated.jsonl", tiny_reranker_weights, None, str(learner)
-    )
-
-
 TINY = Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
 
-def test_rerankers_are_distilled_measured_and_published(sources, tmp_path):
+@pytest.fixture(scope="module")
+def toy_training(request):
+    return distillation(request)
+
+
+def test_rerankers_are_distilled_measured_and_published(toy_training, tmp_path):
     folders, run = Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1)
-    metadata = distil(sources, folders, run, recipe=TINY, share=0.25)
+    metadata = toy_training.train(folders, run)
     assert metadata.files == read_reranker_card(tmp_path / "out").files
     assert list(metadata.training["dev"]) == ["start", "seed 0", "seed 1", "mean", "interpolated"]
     assert metadata.training["papers"] == 128 - 2  # not the queries of dev
-    card = (tmp_path / "out" / "README.md").read_text()
-    for text in (
-        "facet-encoder with its facet projections",
-        "126 papers",
-        "pairs/train.tsv: SHA-256 5f",
-        "`interpolated`: 0.25 of it",
-    ):
-        assert text in " ".join(card.split())
+    text = " ".join((tmp_path / "out" / "README.md").read_text().split())
+    assert "from the scores of facet-encoder (weights" in text
+    assert "pairs/train.tsv (5f)" in text
     seeds = [off_grid(best_weights(tmp_path / "work" / f"seed-{seed}.pt")) for seed in (0, 1)]
-    network = Network(sources.weights, TINY.joint)
-    start = exported_weights(resolve_reranker(sources.start, "int8"), network)
-    heads = (0.75 * start["weights"] + 0.25 * mean(seeds)["weights"]).tolist()
+    network = Network(toy_training.sources.weights, TINY.joint)
+    start = exported_weights(resolve_reranker(toy_training.sources.start, "int8"), network)
+    heads = (0.5 * start["weights"] + 0.5 * mean(seeds)["weights"]).tolist()
     assert [metadata.heads[facet.value] for facet in Facet] == [pytest.approx(row) for row in heads]
-    again = Folders(tmp_path / "again", tmp_path / "work")
-    assert distil(sources, again, run, recipe=TINY, share=0.25).files == metadata.files
-    with pytest.raises(ModelError, match="give another `work`"):
-        distil(sources, Folders(tmp_path / "third", tmp_path / "work"), run, recipe=replace(TINY, steps=4))
 
 
-def test_what_is_wrong_with_the_sources_is_said(sources, tmp_path):
+def test_what_is_wrong_with_the_sources_is_said(toy_training, tmp_path):
     folders, run = Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0,), 1)
-    dev = write_lists(tmp_path / "none.tsv", {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2})
-    with pytest.raises(CorpusError, match="found none of 2"):
-        distil(replace(sources, dev=(dev,)), folders, run, recipe=TINY)
+    none = {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2}
     equal = {"s036": [GradedPair("s051", (1.0, 0.0, 3.0)), GradedPair("s059", (1.0, 2.0, 0.0))]}
-    dev = write_lists(tmp_path / "equal.tsv", equal)
-    with pytest.raises(CorpusError, match=r"equal\.tsv: expected a query .* found none for background; give"):
-        distil(replace(sources, dev=(dev,)), Folders(tmp_path / "out", tmp_path / "other"), run, recipe=TINY)
+    for lists, message in (
+        (none, "found none of 2"),
+        (equal, r"dev\.tsv: .* found none for background; "),
+    ):
+        dev = write_lists(tmp_path / "dev.tsv", lists)
+        with pytest.raises(CorpusError, match=message):
+            toy_training.train(folders, run, replace(toy_training.sources, dev=(dev,)))
     assert not (tmp_path / "out").exists()
-    with pytest.raises(UsageError, match="expected `share` above 0, up to 1, found 0"):
-        distil(sources, folders, run, recipe=TINY, share=0)
     for wrong in ({"steps": 0}, {"anchors": 1, "others": 1}):
         with pytest.raises(UsageError, match="expected"):
             Recipe(**wrong)
 
 
-def test_options_of_the_command(monkeypatch, sources, capsys):
+def test_options_of_the_command(monkeypatch, capsys):
     calls = []
 
     def recorded(*arguments, **options):
@@ -285,46 +251,15 @@ def test_options_of_the_command(monkeypatch, sources, capsys):
         return SimpleNamespace(training={"exported": {"int8": [0.5, 0.25, 0.125]}})
 
     monkeypatch.setattr(training, "distil", recorded)
-    files = [
-        "--dev",
-        "a.tsv",
-        "b.tsv",
-        "--leave-out",
-        "c.jsonl",
-        "--index",
-        "i",
-        "--output",
-        "o",
-        "--work",
-        "w",
-    ]
-    main(["distillation", *files, "--threads", "2"])
-    main(
-        [
-            "distillation",
-            *files,
-            "--threads",
-            "2",
-            "--projections",
-            "p",
-            "--start",
-            "s",
-            "--steps",
-            "7",
-            "--share",
-            "0.25",
-            "--seeds",
-            "4",
-        ]
-    )
+    line = "--dev a.tsv b.tsv --leave-out c.jsonl --index i --output o --work w --threads 2"
+    main(["distillation", *line.split()])
+    main(["distillation", *line.split(), "--projections", "p", "--start", "s", "--seeds", "4"])
     weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("o"), Path("w"))
     default = Sources(Path("i"), (Path("a.tsv"), Path("b.tsv")), Path("c.jsonl"), weights)
     given = replace(default, projections=Path("p"), start="s")
     assert calls == [
-        ((default, folders, RunOptions((0, 1, 2), 2)), {"recipe": Recipe(), "share": 0.5}),
-        ((given, folders, RunOptions((4,), 2)), {"recipe": Recipe(steps=7), "share": 0.25}),
+        ((default, folders, RunOptions((0, 1, 2), 2)), {}),
+        ((given, folders, RunOptions((4,), 2)), {}),
     ]
-    assert (
-        capsys.readouterr().out
-        == 2 * "o: Spearman 0.500 / 0.250 / 0.125 on dev (background / method / result)\n"
-    )
+    line = "o: Spearman 0.500 / 0.250 / 0.125 on dev (background / method / result)\n"
+    assert capsys.readouterr().out == 2 * line

@@ -33,29 +33,31 @@ def fuse_attention(path: Path, heads: int) -> int:
     """
     import onnx
     from onnx import helper
+    from onnxruntime.transformers.onnx_model import OnnxModel
 
-    model = onnx.load(str(path))
-    graph = model.graph
-    attentions = list(_attentions(graph))
+    model = OnnxModel(onnx.load(str(path)))
+    attentions = list(_attentions(model.model.graph))
     if not attentions:
         return 0
-    results = {attention.result for attention in attentions}
-    nodes = [node for node in graph.node if not results & set(node.output)]
-    nodes += [
-        helper.make_node(
-            "MultiHeadAttention",
-            [attention.query, attention.key, attention.value],
-            [attention.result],
-            name=f"attention_{number}",
-            domain=_DOMAIN,
-            num_heads=heads,
-        )
-        for number, attention in enumerate(attentions)
-    ]
-    del graph.node[:]
-    graph.node.extend(_ordered(_used(nodes, {output.name for output in graph.output}), graph))
-    model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
-    onnx.save(model, str(path))
+    makers = model.output_name_to_node()
+    model.remove_nodes([makers[attention.result] for attention in attentions])
+    model.add_nodes(
+        [
+            helper.make_node(
+                "MultiHeadAttention",
+                [attention.query, attention.key, attention.value],
+                [attention.result],
+                name=f"attention_{number}",
+                domain=_DOMAIN,
+                num_heads=heads,
+            )
+            for number, attention in enumerate(attentions)
+        ]
+    )
+    model.prune_graph()
+    model.topological_sort()
+    model.model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
+    onnx.save(model.model, str(path))
     return len(attentions)
 
 
@@ -107,25 +109,3 @@ def _only_user(users: Mapping[str, list[Any]], name: str, kind: str) -> Any:
     """The node of a kind that alone uses a tensor; None where there is none."""
     using = users.get(name, [])
     return using[0] if len(using) == 1 and using[0].op_type == kind else None
-
-
-def _used(nodes: list[Any], outputs: set[str]) -> list[Any]:
-    """The nodes that the outputs depend on."""
-    while True:
-        needed = outputs | {name for node in nodes for name in node.input}
-        kept = [node for node in nodes if needed & set(node.output)]
-        if len(kept) == len(nodes):
-            return nodes
-        nodes = kept
-
-
-def _ordered(nodes: list[Any], graph: Any) -> list[Any]:
-    """The nodes, each behind those that make its inputs."""
-    known = {"", *(part.name for part in (*graph.input, *graph.initializer))}
-    ordered: list[Any] = []
-    while nodes:
-        ready = [node for node in nodes if known >= set(node.input)]
-        known |= {name for node in ready for name in node.output}
-        ordered += ready
-        nodes = [node for node in nodes if not known >= set(node.output)]
-    return ordered

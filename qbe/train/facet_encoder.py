@@ -22,7 +22,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.graded_pairs import read_graded_pairs
-from qbe.models.encoder_files import CARD, EncoderMetadata, read_card, write_card
+from qbe.models.encoder_files import EncoderMetadata, read_card, write_card
 from qbe.models.exports import model_file
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
@@ -101,7 +101,7 @@ def make_facet_encoder(sources: Sources, weights: Path, folders: Folders, run: R
             "p": {name: significance(figures[name], figures[BASE_ENCODER]) for name in rerankers},
             "data": file_digests(sources.dev, sources.corpus),
         }
-        (staged / "README.md").write_text(describe(metadata, training, _size(staged)))
+        _card(metadata, training).write(staged)
     return FacetEncoder(metadata, figures[shipped].means[FIRST_STAGE])
 
 
@@ -127,16 +127,8 @@ def _ship(exported: Path, staged: Path) -> EncoderMetadata:
     return shipped
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir() if path.name != CARD)
-
-
-def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
-    """The card's text.
-
-    ``training`` is collected by `make_facet_encoder`, ``size`` the bytes of
-    the files.
-    """
+def _card(metadata: EncoderMetadata, training: Mapping[str, Any]) -> Card:
+    """The card; ``training`` is collected by `make_facet_encoder`."""
     share, shipped = training["share"], training["shipped"]
     return Card(
         name=metadata.name,
@@ -153,7 +145,7 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
         command="facet-encoder --rerankers DIR",
         options="--output DIR",
         licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
-    ).markdown(size)
+    )
 
 
 def matching_table(dev: Mapping[str, Mapping[str, Any]], compared: Collection[str]) -> str:

@@ -125,17 +125,12 @@ def _publish(
             "queries": len(lists),
             "weights_sha256": sha256(trained / WEIGHTS),
         }
-        size = (staged / DIFFERENCE).stat().st_size
-        (staged / "README.md").write_text(describe(metadata, {**training, **measured}, size))
+        _card(metadata, {**training, **measured}).write(staged)
     return metadata
 
 
-def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
-    """The card's text.
-
-    ``training`` is collected by `train_large_encoder`, ``size`` the bytes of
-    the difference.
-    """
+def _card(metadata: EncoderMetadata, training: Mapping[str, Any]) -> Card:
+    """The card; ``training`` is collected by `train_large_encoder`."""
     return Card(
         name=metadata.name,
         purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers): "
@@ -153,4 +148,4 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
         command="large-encoder",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
-    ).markdown(size)
+    )

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from qbe.corpus import write_jsonl
+from qbe.graded_pairs import GradedPair
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.types import Paper, Sentence
 
@@ -261,4 +263,68 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     return Training(train, {"learning_rate": 1e-3}, files, sources, ("seed-0.pt", "facets.npz"))
 
 
-TRAININGS = {each.__name__: each for each in (tagger, citation, grades, encoder, reranker)}
+def distillation(request: pytest.FixtureRequest) -> Training:
+    """Tiny facet rerankers in int8, which learn from the shipped projections of the default encoder."""
+    from qbe.models.reranker_files import read_reranker_card, write_reranker_card
+    from qbe.train.distillation.training import Recipe, Sources, distil
+    from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, write_lists
+
+    names = ("tiny_reranker_weights", "graded_index")
+    weights, index = (request.getfixturevalue(name) for name in names)
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("rerankers")
+    learner = folder / "tiny"
+    export(stirred(weights), learner, weights, "int8")
+    card = read_reranker_card(learner)
+    write_reranker_card(learner, replace(card, training={"data": {"pairs/train.tsv": "5f"}}))
+    evaluated = {"paper_id": "e", "title": "Of no paper", "abstract": ["No paper of the sample."]}
+    left_out = write(folder / "evaluated.jsonl", evaluated)
+    dev = write_lists(folder / "dev.tsv", dict(list(graded_lists().items())[:2]))
+    sources = Sources(index, (dev,), left_out, weights, None, str(learner))
+    recipe = Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        return distil(sources, folders, run, recipe=replace(recipe, **changes))
+
+    return Training(train, {"steps": 4}, ("trunk.bin", "method.onnx", "reranker.json"), sources)
+
+
+# The facet projections.
+
+PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
+
+
+def planted_grades(seed: int) -> dict[str, list[GradedPair]]:
+    """Lists whose grades are drawn, but the same for a candidate in all lists."""
+    drawn = np.random.default_rng(seed)
+    grades = {paper_id: tuple(drawn.integers(0, 4, 3).astype(float).tolist()) for paper_id in PROJECTED}
+    pairs = [GradedPair(paper_id, grades[paper_id]) for paper_id in PROJECTED]
+    return {query: list(pairs) for query in ("s036", "s118", "s060")}
+
+
+def projections(request: pytest.FixtureRequest) -> Training:
+    """Of 24 candidates of two queries one has the title of an evaluated paper."""
+    from qbe.train.projections.network import Recipe
+    from qbe.train.projections.training import Sources, train_projections
+    from support.tiny_reranker import write_lists
+
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("projected")
+    index, papers = (request.getfixturevalue(name) for name in ("graded_index", "papers"))
+    lists = planted_grades(4)
+    train_file = write_lists(folder / "train.tsv", {query: lists[query] for query in ("s036", "s118")})
+    dev = write_lists(folder / "dev.tsv", {"s060": lists["s060"]})
+    (title,) = (paper.title for paper in papers if paper.paper_id == PROJECTED[0])
+    left_out = write(
+        folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]}
+    )
+    sources = Sources(index, (train_file,), (dev,), left_out)
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        return train_projections(sources, folders, run, recipe=replace(Recipe(), **changes))
+
+    weights = ("facet-projections.npz", "facet-projections.json")
+    return Training(train, {"queries": 3}, weights, sources)
+
+
+TRAININGS = {
+    each.__name__: each for each in (tagger, citation, grades, encoder, reranker, distillation, projections)
+}

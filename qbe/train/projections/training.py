@@ -95,8 +95,7 @@ def train_projections(
     model = ProjectionModel(projections_of(fitted["mean"]), encoder, training)
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
-        size = sum(file.stat().st_size for file in staged.iterdir())
-        (staged / "README.md").write_text(describe(model, figures, size))
+        _card(model, figures).write(staged)
     return figures
 
 
@@ -106,8 +105,8 @@ def _network_of(lists: StoredLists, weights: Weights, recipe: Recipe) -> Project
     return network
 
 
-def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]], size: int) -> str:
-    """The card's text; ``figures`` by weights and file of pairs, ``size`` the bytes of the model."""
+def _card(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]]) -> Card:
+    """The card; ``figures`` by weights and file of pairs."""
     rows: list[list[str | float]] = sorted(
         [name, weights, *each.values()]
         for weights, by_file in figures.items()
@@ -126,4 +125,4 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
         data=model.training["data"],
         command="facet-projections --index DIR",
         limits=GRADES_LIMITS,
-    ).markdown(size)
+    )

@@ -91,8 +91,7 @@ def publish(
             measured[precision] = _measure(RerankerFiles(folder, metadata, precision), data, threads)
             metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
             write_reranker_card(folder, metadata)
-        size = sum((staged / name).stat().st_size for name in names)
-        (staged / "README.md").write_text(describe(metadata, size))
+        _card(metadata).write(staged)
     return metadata
 
 
@@ -104,8 +103,8 @@ def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
     return [mean_correlation(values.values()) for values in correlations]
 
 
-def describe(metadata: FacetRerankersMetadata, size: int) -> str:
-    """The card's text; ``size`` is the bytes of all files together.
+def _card(metadata: FacetRerankersMetadata) -> Card:
+    """The card.
 
     It says how the weights were learned: from graded pairs, or from the scores of a teacher.
     """
@@ -133,4 +132,4 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         command="distillation --index DIR" if teacher else "reranker",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
-    ).markdown(size)
+    )
