@@ -11,8 +11,7 @@ import numpy as np
 
 from qbe.cite.features import EVERY_KNOWN, Known
 from qbe.cite.late_interaction import Projection
-from qbe.grade.head import Head
-from qbe.grade.storage import Arrays, Storage, head_arrays, head_of
+from qbe.grade.head import Arrays, Head, Storage, head_arrays, head_of
 
 _STORAGE = Storage("citation", "citation")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card

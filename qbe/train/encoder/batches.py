@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window, passes
+from qbe.encode.tokenizer import PaperTokenizer, Window, passes
 from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.train.encoder.cocitations import Alignment
 from qbe.train.encoder.loss import Triplets

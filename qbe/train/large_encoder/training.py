@@ -24,12 +24,10 @@ from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import read_graded_pairs
-from qbe.models.difference import quantized, write_weights
 from qbe.models.encoder_files import EncoderMetadata, read_card
 from qbe.models.kinds import DIFFERENCE
-from qbe.models.large import MPNET, make_weights
+from qbe.models.large import MPNET, make_weights, model_folder, quantized, write_weights
 from qbe.models.registry import BASE_ENCODER, LARGE_ENCODER
-from qbe.models.wheels import model_folder
 from qbe.tag.tagger import Tagger
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import encode_sentences, measure, significance
