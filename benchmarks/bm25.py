@@ -68,7 +68,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     from benchmarks.synthetic import papers_of
     from qbe.encode.aspect import EncodedAspect
     from qbe.index.lucene import contents
-    from qbe.search.bm25 import query_text
+    from qbe.search.first_stages import query_text
 
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
     inputs.collection.mkdir()

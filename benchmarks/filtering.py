@@ -75,9 +75,7 @@ class Measured:
     def __init__(self, index: Index, reader: IndexReader, queries: int, threads: int) -> None:
         from qbe.encode.aspect import EncodedAspect
         from qbe.parallel import Workers
-        from qbe.search.bm25 import BM25Stage
-        from qbe.search.dense import DenseStage
-        from qbe.search.fused import FusedStage
+        from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
         from qbe.search.stages import EQUAL_WEIGHTS
 
         self.papers, workers = reader.papers, Workers(threads)

@@ -70,7 +70,7 @@ def measured(index: Path, topics: Path) -> NDArray[np.float64]:
     from qbe.cluster.shard import Shard
     from qbe.index.index import Index
     from qbe.parallel import Workers
-    from qbe.search.bm25 import query_text
+    from qbe.search.first_stages import query_text
     from qbe.search.queries import queries_of, topics_of
 
     with Index(index) as opened, opened.reading() as reader:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.index.reader import IndexReader
     from qbe.query import Aspect
-    from qbe.search.bm25 import BM25Stage
-    from qbe.search.dense import DenseStage
+    from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.types import Facet
 
@@ -66,8 +65,7 @@ def main(argv: list[str]) -> None:
     from benchmarks.peers import compare
     from qbe.index.opening import open_index
     from qbe.parallel import Workers
-    from qbe.search.bm25 import BM25Stage
-    from qbe.search.dense import DenseStage
+    from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
     from qbe.search.stages import FIRST_STAGES
@@ -161,7 +159,7 @@ def _candidates(index: Index, encoded: EncodedAspect, hits: int) -> NDArray[np.i
 def _exact_scores(
     index: Index, encoded: EncodedAspect, rows: NDArray[np.int64], facets: Sequence[Facet | None]
 ) -> list[NDArray[np.float32]]:
-    """Scores (papers,) of sentences for each facet, as `qbe.search.dense.DenseStage` computes them."""
+    """Scores (papers,) of sentences for each facet, as `qbe.search.first_stages.DenseStage` computes them."""
     from qbe.index.dense.compare import COMPARISONS
     from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
 

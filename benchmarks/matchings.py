@@ -24,8 +24,8 @@ from qbe.index.opening import build_index
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.parallel import Workers
 from qbe.query import Aspect
+from qbe.rerank.matching import MATCHINGS, VectorMatching
 from qbe.rerank.reranker import RerankRequest
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.run import Run
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels

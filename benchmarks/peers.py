@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from qbe.encode.aspect import EncodedAspect
     from qbe.index.reader import IndexReader
-    from qbe.search.bm25 import BM25Stage
-    from qbe.search.dense import DenseStage
+    from qbe.search.first_stages import BM25Stage, DenseStage
 
 TOP = 10
 """Number of best papers in which two implementations of dense search are compared."""
@@ -36,7 +35,7 @@ def compare(
     import numpy as np
 
     from qbe.index.dense.faiss_candidates import FaissCandidates
-    from qbe.search.bm25 import query_text
+    from qbe.search.first_stages import query_text
 
     pyserini = _pyserini(reader)
     single = np.asarray(reader.sentence_vectors).astype(np.float32)

@@ -121,7 +121,7 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.encode.aspect import EncodedAspect
     from qbe.index.opening import open_index
     from qbe.query import Aspect
-    from qbe.search.bm25 import query_text
+    from qbe.search.first_stages import query_text
     from qbe.topics import read_topics
 
     topic = next(iter(read_topics(topics)))

@@ -71,8 +71,7 @@ def _problems(index: Index, pairs: int, size: int) -> Problems:
     import numpy as np
 
     from qbe.errors import UsageError
-    from qbe.rerank.matchings import marginals
-    from qbe.rerank.vector_matching import PART_TEMPERATURE
+    from qbe.rerank.matching import PART_TEMPERATURE, marginals
 
     starts = index.layout.starts
     long = np.flatnonzero(np.diff(starts) >= size)
@@ -91,7 +90,7 @@ def _compare(problems: Problems, threads: int, rounds: int) -> None:
     import numpy as np
 
     from qbe.parallel import Workers
-    from qbe.rerank.entropic_transport import entropic_transport
+    from qbe.rerank.transport import entropic_transport
 
     solve = functools.partial(entropic_transport, *problems, REGULARIZATION, TOLERANCE)
     pairs = len(problems.costs)

@@ -14,12 +14,10 @@ from support.papers import Papers
 from qbe.bibliography import reference_of
 from qbe.errors import UsageError
 from qbe.query import Aspect, Query
-from qbe.search.highlight import common_words, in_bold
-from qbe.search.markdown import escaped, to_markdown
+from qbe.search.explain import common_words, in_bold, label_of, shown
 from qbe.search.options import check, form_of_file, parser
 from qbe.search.present import to_record, to_table
-from qbe.search.shown import label_of, shown
-from qbe.search.writers import COLUMNS, Result, open_writer
+from qbe.search.writers import COLUMNS, Result, escaped, open_writer, to_markdown
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 ASKED = Paper(

@@ -20,7 +20,7 @@ from qbe.index.index import Index
 from qbe.index.lucene import contents, document_rows, read_rows
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.bm25 import BM25Stage, query_text
+from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence

@@ -36,9 +36,8 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
-from qbe.search.bm25 import BM25Stage
-from qbe.search.dense import DenseStage
 from qbe.search.filters import PaperFilter, year_of
+from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.text.papers import paper_from_text
 from qbe.types import Paper
 

@@ -19,7 +19,7 @@ from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.run import Run
-from qbe.search.dense import DenseStage
+from qbe.search.first_stages import DenseStage
 from qbe.search.fusion import best_hits
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels

@@ -21,7 +21,7 @@ from qbe.index.manifest import FORMAT_VERSION, unseal
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
-from qbe.rerank.vector_matching import MATCHINGS
+from qbe.rerank.matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))

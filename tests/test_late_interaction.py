@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qbe.rerank.late_interaction import FEATURES, Vectors, features, score, similarities
+from qbe.rerank.facet_cross_encoder import FEATURES, Vectors, features, score, similarities
 from qbe.train.reranker.network import FEATURES as LEARNED
 
 

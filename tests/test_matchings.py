@@ -14,9 +14,16 @@ from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
+from qbe.rerank.matching import (
+    MATCHINGS,
+    VectorMatching,
+    attention,
+    marginals,
+    mean_max,
+    single_match,
+    transport,
+)
 from qbe.rerank.reranker import RerankScore
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.types import Facet, Match, Paper, Sentence
 
 # Two pairs of papers: two sentences against three, and one against two; padding is no number.

@@ -14,8 +14,7 @@ from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates
-from qbe.search.dense import DenseStage
-from qbe.search.fused import FusedStage
+from qbe.search.first_stages import DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 
 

@@ -14,8 +14,7 @@ from qbe import _cli
 from qbe.errors import QbeError, UsageError
 from qbe.plain import one_line, plain
 from qbe.query import Query
-from qbe.search.csv_rows import to_csv
-from qbe.search.writers import Result, open_writer
+from qbe.search.writers import Result, open_writer, to_csv
 from qbe.service.records import export_parts
 from qbe.types import Hit, Paper, Sentence
 

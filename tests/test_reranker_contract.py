@@ -10,8 +10,8 @@ from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
+from qbe.rerank.matching import MATCHINGS
 from qbe.rerank.open import open_reranker
-from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 RERANKERS = {

@@ -17,8 +17,8 @@ from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search import fingerprint
+from qbe.search.output import block_file
 from qbe.search.session import SearchSession
-from qbe.search.unfinished import block_file
 from qbe.topics import read_topics
 
 KILLED = """

@@ -18,7 +18,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
 from qbe.mcp.tools import Tools
 from qbe.search.__main__ import main as search_main
-from qbe.search.fused import FusedStage
+from qbe.search.first_stages import FusedStage
 from qbe.search.pipeline import Pipeline
 from qbe.service import queue
 from qbe.service.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import UsageError
 from qbe.parallel import Workers
-from qbe.rerank.entropic_transport import entropic_transport
+from qbe.rerank.transport import entropic_transport
 
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
 import ot

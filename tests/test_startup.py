@@ -210,8 +210,8 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
 def test_choices_of_search_are_those_of_its_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
-    from qbe.rerank.entropic_transport import REGULARIZATION
-    from qbe.rerank.vector_matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
+    from qbe.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
+    from qbe.rerank.transport import REGULARIZATION
     from qbe.search import stages
     from qbe.search.preparing import LABEL_SOURCES
     from qbe.tag.tagging import LABEL_SOURCES as OF_TAGGING

@@ -40,7 +40,7 @@ from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
 from qbe.models.registry import BASE_ENCODER
 from qbe.query import Query
-from qbe.rerank.entropic_transport import entropic_transport
+from qbe.rerank.transport import entropic_transport
 from qbe.train import options as train_options
 from qbe.train.__main__ import _encoder_recipe, main
 from qbe.train.encoder import loss as encoder_loss

@@ -13,9 +13,8 @@ from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
-from qbe.rerank.projected_matching import ProjectedMatching
 from qbe.rerank.projection_model import WEIGHTS, read_model
-from qbe.rerank.projections import StoredPapers
+from qbe.rerank.projections import ProjectedMatching, StoredPapers
 from qbe.train.__main__ import main
 from qbe.train.projections.data import read_lists
 from qbe.train.projections.fit import correlations, fit, mean_projections, network_of

@@ -29,7 +29,7 @@ from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
 from qbe.query import Query
-from qbe.rerank import late_interaction
+from qbe.rerank import facet_cross_encoder
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train import options as train_options
@@ -145,7 +145,7 @@ class Reference:
                 both = output[0] if isinstance(output, tuple) else output
         return both[0, begin:]
 
-    def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> late_interaction.Vectors:
+    def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> facet_cross_encoder.Vectors:
         spans = self.tokenizer.first_window(paper, MAX_TOKENS).spans
         number = FACETS.index(facet)
         chosen = np.array([paper.sentences[place].facet is facet for place in range(len(spans))])
@@ -159,12 +159,12 @@ class Reference:
         projected /= np.linalg.norm(projected, axis=1, keepdims=True)
         powers = np.exp(numbers @ self.network.token_weights[number].detach().double().numpy()) * inside
         tokens = numbers / np.linalg.norm(numbers, axis=1, keepdims=True)
-        return late_interaction.Vectors(
+        return facet_cross_encoder.Vectors(
             projected[:-2], projected[-2], projected[-1], tokens, powers / powers.sum(), chosen
         )
 
     def score(self, query: Paper, candidate: Paper, states: Tensor, facet: Facet) -> float:
-        return late_interaction.score(
+        return facet_cross_encoder.score(
             self.vectors(query, self.states(query)[-1], facet),
             self.vectors(candidate, states, facet),
             self.network.weights[FACETS.index(facet)].tolist(),
@@ -206,7 +206,7 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
         for value, facet in zip(row, FACETS, strict=True):
             pair = [reference.vectors(each, reference.states(each)[-1], facet) for each in (query, paper)]
             assert np.ptp(pair[0].shares[pair[0].shares > 0]) < 1e-9
-            assert value == pytest.approx(4 * late_interaction.features(*pair).sum(), abs=1e-4)
+            assert value == pytest.approx(4 * facet_cross_encoder.features(*pair).sum(), abs=1e-4)
 
 
 def test_the_lower_layers_are_read_once_in_half_precision(tiny_reranker_weights, papers):

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.index import Index
-    from qbe.search.output import Output
-    from qbe.search.unfinished import Inputs
+    from qbe.search.output import Inputs, Output
     from qbe.search.writers import ResultWriter
     from qbe.types import Paper
 

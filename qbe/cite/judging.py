@@ -18,10 +18,8 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
-from qbe.search.bm25 import BM25Stage
 from qbe.search.contracts import ScoreSource
-from qbe.search.dense import DenseStage
-from qbe.search.fused import FusedStage
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 
 Ints = NDArray[np.int64]

@@ -1,4 +1,9 @@
-"""The facet rerankers: a candidate's tokens attend to the query's, by the ONNX model of the facet."""
+"""The facet rerankers: a candidate's tokens attend to the query's, by the ONNX model of the facet.
+
+Query and candidate are scored by late interaction. Products are computed in double precision and rounded to
+single, so that no digit of a score depends on the order of sums, which numpy's BLAS chooses by its number of
+threads.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,89 @@ from qbe.errors import ModelError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session
 from qbe.parallel import Memo, Workers
-from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
+
+Floats = NDArray[np.float32]
+
+FEATURES = ("sentences", "facet", "whole", "mean", "tokens")
+"""The similarities that a score is made of, in the order of their weights."""
+
+
+class Vectors(NamedTuple):
+    """A paper as a facet's model encodes it; all rows are unit vectors, float32.
+
+    ``sentences`` (sentences, dimension); ``mean`` (dimension,) of the facet's sentences together; ``whole``
+    (dimension,) of the whole paper; ``tokens`` (tokens, dimension). ``shares`` (tokens,) says how much each
+    token counts as a query's: they sum to 1 over the tokens of the facet's sentences and are 0 elsewhere.
+    ``facet`` (sentences,) bool marks the facet's sentences.
+    """
+
+    sentences: Floats
+    mean: Floats
+    whole: Floats
+    tokens: Floats
+    shares: Floats
+    facet: NDArray[np.bool_]
+
+
+def similarities(query: Vectors, candidate: Vectors) -> Floats:
+    """Cosines (query's sentences of the facet, candidate's sentences) float32.
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> paper = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> similarities(paper, paper).tolist()
+    [[1.0, 0.0]]
+    """
+    return _products(query.sentences[query.facet], candidate.sentences)
+
+
+def features(query: Vectors, candidate: Vectors) -> Floats:
+    """The similarities of two papers, in the order of FEATURES, (5,) float32.
+
+    ``sentences``: the mean over the query's sentences of the facet of each one's best cosine with a
+    sentence of the candidate (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``facet``: the
+    same with the candidate's sentences of the facet alone. ``whole``: the cosine of the papers. ``mean``:
+    the cosine of the facet's sentences, averaged. ``tokens``: each token of the query's facet's best cosine
+    with a token of the candidate, averaged by the tokens' shares.
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> query = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> candidate = query._replace(mean=axes[1], facet=np.array([False, True]))
+    >>> dict(zip(FEATURES, features(query, candidate).tolist()))
+    {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0, 'tokens': 1.0}
+    """
+    cosines = similarities(query, candidate)
+    counted = query.shares > 0
+    nearest = _products(query.tokens[counted], candidate.tokens).max(axis=1)
+    return np.array(
+        [
+            cosines.max(axis=1).mean(dtype=np.float64),
+            cosines[:, candidate.facet].max(axis=1).mean(dtype=np.float64),
+            _products(query.whole, candidate.whole),
+            _products(query.mean, candidate.mean),
+            _products(nearest, query.shares[counted]),
+        ],
+        dtype=np.float32,
+    )
+
+
+def score(query: Vectors, candidate: Vectors, weights: Sequence[float]) -> float:
+    """The sum of the features times ``weights``, which are in the order of FEATURES; in double precision.
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> query = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> candidate = query._replace(mean=axes[1], facet=np.array([False, True]))  # features 1, 0, 1, 0, 1
+    >>> score(query, candidate, [0.5, 1.0, 2.0, 1.0, 0.25])
+    2.75
+    """
+    return float(features(query, candidate).astype(np.float64) @ np.asarray(weights, np.float64))
+
+
+def _products(left: Floats, right: Floats) -> Floats:
+    """The inner products of the rows of two arrays."""
+    products = left.astype(np.float64) @ right.astype(np.float64).T
+    return products.astype(np.float32)
 
 
 class FacetModel(NamedTuple):
@@ -41,7 +126,7 @@ class FacetCrossEncoder:
     """A cross-encoder for each facet, with one-way attention.
 
     The query is encoded once; each candidate is encoded with the query's keys and values before its own in
-    the upper layers, and scored by late interaction (`qbe.rerank.late_interaction`). One candidate is one
+    the upper layers, and scored by late interaction (`qbe.rerank.facet_cross_encoder`). One candidate is one
     call of a single-threaded session, so that no score depends on the others. It takes aspects that are a
     facet. Of each paper it reads the title and as many sentences as fit into the models' tokens.
     """

@@ -30,7 +30,7 @@ from qbe.search.stages import (
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.search.exploring import ExploreStage
+    from qbe.search.grading import ExploreStage
 
 RerankerOpener = Callable[..., Reranker]
 """Opens a cross-encoder: parameters and errors are those of `qbe.rerank.open.open_reranker`."""
@@ -47,20 +47,19 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
     True
     """
     if isinstance(stage, BM25):
-        from qbe.search.bm25 import BM25Stage
+        from qbe.search.first_stages import BM25Stage
 
         return BM25Stage(reader, workers, stage.query)
     if not isinstance(stage, Dense | Fused):
         opened: FirstStage = stage
         return opened
-    from qbe.search.dense import DenseStage
+    from qbe.search.first_stages import DenseStage
 
     reader.require_vectors()
     dense = DenseStage(reader, workers, stage.nprobe)
     if isinstance(stage, Dense):
         return dense
-    from qbe.search.bm25 import BM25Stage
-    from qbe.search.fused import FusedStage
+    from qbe.search.first_stages import BM25Stage, FusedStage
 
     weights = EQUAL_WEIGHTS if stage.weights is None else stage.weights
     return FusedStage(
@@ -125,7 +124,7 @@ def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranke
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.vector_matching import VectorMatching
+    from qbe.rerank.matching import VectorMatching
 
     index.require_vectors()
     parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
@@ -139,9 +138,8 @@ def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
 
 
 def _projected_matching(stage: Projections, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.projected_matching import ProjectedMatching
     from qbe.rerank.projection_model import find_model, read_model
-    from qbe.rerank.projections import StoredPapers
+    from qbe.rerank.projections import ProjectedMatching, StoredPapers
 
     index.require_vectors()
     assert index.manifest.dense is not None
@@ -183,8 +181,7 @@ def open_explore_stage(
     model = read_model(default_model())
     if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
         return None
-    from qbe.search.exploring import ExploreStage
-    from qbe.search.grading import GradeFeatures, Grader
+    from qbe.search.grading import ExploreStage, GradeFeatures, Grader
 
     features = GradeFeatures(reader, workers, None if stages.reranker is None else facet_rerankers)
     return ExploreStage(reader, first_stage, Grader(features, model), stages.grades.depth)

@@ -9,9 +9,7 @@ from typing import Any
 from qbe.bibliography.reference import Reference, reference_of
 from qbe.plain import plain
 from qbe.query import Aspect, Query
-from qbe.search.explain import describe, explain_query, facet_probability
-from qbe.search.highlight import common_words, in_bold
-from qbe.search.shown import shown
+from qbe.search.explain import common_words, describe, explain_query, facet_probability, in_bold, shown
 from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
@@ -142,7 +140,7 @@ def to_table(
     highlight: bool = False,
 ) -> str:
     """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
-    known, grades where papers were graded, and a sentence that matched (see `qbe.search.shown.shown`).
+    known, grades where papers were graded, and a sentence that matched (see `qbe.search.explain.shown`).
 
     A facet with a question mark is a best guess; how a sentence that does not carry the facet searched for is
     labelled stands in parentheses. ``explain`` shows the query's sentences and all matches, each with its

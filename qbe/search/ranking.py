@@ -81,7 +81,7 @@ def rank(
     (`qbe.search.fusion.combine_aspects`).
 
     >>> from qbe.parallel import Workers
-    >>> from qbe.search.bm25 import BM25Stage
+    >>> from qbe.search.first_stages import BM25Stage
     >>> query = Query(index.paper("s036"))
     >>> request = RankingRequest(query, [EncodedAspect.of(query.aspects[0])], None)
     >>> with index.reading() as reader:

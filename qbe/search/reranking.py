@@ -31,7 +31,7 @@ class RerankStage:
     has one, and if explained its transport plan. A query none of whose aspects the reranker takes keeps the
     ranking of the first stage.
 
-    >>> from qbe.rerank.vector_matching import VectorMatching
+    >>> from qbe.rerank.matching import VectorMatching
     >>> matching = VectorMatching(
     ...     "mean-max", lambda paper: index.vectors(paper).sentences, similarity=index.similarity
     ... )

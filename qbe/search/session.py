@@ -14,10 +14,9 @@ from qbe.parallel import Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
 from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
-from qbe.search.exploring import ExploreRequest, ExploreStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
-from qbe.search.grading import ByFacet
+from qbe.search.grading import ByFacet, ExploreRequest, ExploreStage
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,

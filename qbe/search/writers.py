@@ -2,20 +2,103 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from qbe.bibliography.bibtex import comment
+from qbe.bibliography.latex import with_formulas
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import Bibliography
+from qbe.plain import plain
 from qbe.query import Query
-from qbe.search.csv_rows import to_csv
-from qbe.search.markdown import to_markdown
-from qbe.search.present import Lookup, to_record, to_table
-from qbe.search.shown import shown
+from qbe.search.explain import shown
+from qbe.search.present import Lookup, credits_of, grades_in_words, heading, to_record, to_table
 from qbe.trec import format_run
-from qbe.types import Facet, Hit, Sentence
+from qbe.types import Facet, Hit, Paper, Sentence
+
+_FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four: = + - @ in full width
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def to_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as lines of CSV, with an apostrophe before a text that would be a formula; numbers stay.
+
+    >>> print(to_csv([["-1+2", -0.5, "On fish"]]), end="")
+    '-1+2,-0.5,On fish
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(_guarded, row) for row in rows)
+    return text.getvalue()
+
+
+def _guarded(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    text = plain(cell)
+    return f"'{text}" if text.lstrip(" \N{NO-BREAK SPACE}").startswith(_FORMULAS) else text
+
+
+_MEANT = re.compile(r"[\\`*_\[\]<>|&~#$]")
+_BEGIN = re.compile(r"(\d*)([-+=.)])")
+"""What would begin a list or a heading."""
+
+_IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C"})
+
+
+def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
+    """One query's result: a heading and a numbered list of titles, each a link where one is known, with year,
+    paper id, score, authors and venue, and a sentence that matched (see `qbe.search.explain.shown`).
+
+    Formulas stay as they are in LaTeX; other characters with a meaning are escaped.
+
+    >>> from qbe.types import Facet, Match
+    >>> query = Query(index.paper("s036"), Facet.BACKGROUND)
+    >>> print(to_markdown(index.paper, query, [Hit("s051", 1.5, (Match(0, 1, 0.75),))]))
+    ## Papers like “Two Crops of a Paragraph: ...”, for its background
+    <BLANKLINE>
+    1. **Masking Politicians' Words: ... in Claim Verification** (2020). s051, 1.5000
+       > background: The question here is whether pre-training on unlabelled speeches helps ...
+    """
+    lines = [f"## {escaped(heading(query))}", ""]
+    for rank, hit in enumerate(hits, start=1):
+        paper = lookup(hit.paper_id)
+        said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
+        if hit.grades is not None:
+            said.append(grades_in_words(hit.grades))
+        number = f"{rank}. "
+        lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
+        if best := shown(query, paper, hit):
+            text = best.prefix + paper.sentences[best.match.position].text
+            lines.append(f"{' ' * len(number)}> {escaped(text)}")
+    return "\n".join(lines if hits else [*lines, "No paper was found."])
+
+
+def linked_title(paper: Paper) -> str:
+    """The title of a paper in bold, a link where one is known, with the year.
+
+    >>> linked_title(Paper("7", "On fish", (), metadata={"year": 2019, "url": "https://example.org/7"}))
+    '[**On fish**](https://example.org/7) (2019).'
+    """
+    reference = reference_of(paper)
+    title = f"**{escaped(reference.title or paper.paper_id)}**"
+    if reference.link:
+        title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
+    return f"{title} ({reference.year})." if reference.year else f"{title}."
+
+
+def escaped(text: str) -> str:
+    r"""A text in Markdown, with formulas as they are.
+
+    >>> print(escaped("*Fish* & $x_1$_2"))
+    \*Fish\* \& $x_1$\_2
+    """
+    parts = [part if formula else _MEANT.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
+    return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
+
 
 COLUMNS = (
     *("query_id", "rank", "paper_id", "title", "authors", "year", "venue", "doi", "url", "score", "facet"),
@@ -111,7 +194,7 @@ class CsvWriter:
     """CSV, a line a hit, behind a header (COLUMNS).
 
     ``authors`` are separated by semicolons; ``url`` is the corpus's own, else that of arXiv; ``sentence`` is
-    the one that a table shows (see `qbe.search.shown.shown`), and ``facet`` what it is labelled. The last
+    the one that a table shows (see `qbe.search.explain.shown`), and ``facet`` what it is labelled. The last
     columns are the grades, where papers were graded. A text that a spreadsheet would take for a formula has
     an apostrophe before it.
 
@@ -149,7 +232,7 @@ class CsvWriter:
 
 
 class MarkdownWriter:
-    """Lists in Markdown, each behind a heading (see `qbe.search.markdown.to_markdown`).
+    """Lists in Markdown, each behind a heading (see `qbe.search.writers.to_markdown`).
 
     >>> result = Result("s036", Query(index.paper("s036")), [])
     >>> print(MarkdownWriter(index.paper).text([result], first=True))

@@ -9,10 +9,9 @@ from typing import Any
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import FORMATS as BIBLIOGRAPHIES
 from qbe.bibliography.writing import entries
-from qbe.search.csv_rows import to_csv
 from qbe.search.explain import facet_probability
-from qbe.search.markdown import linked_title
 from qbe.search.present import credits_of, described
+from qbe.search.writers import linked_title, to_csv
 from qbe.types import Paper
 
 Record = dict[str, Any]

@@ -86,8 +86,8 @@ def _text(paper: Paper) -> str:
     from qbe.bibliography.reference import reference_of
     from qbe.list.papers import tags_of
     from qbe.plain import plain
+    from qbe.search.explain import label_of
     from qbe.search.present import columns
-    from qbe.search.shown import label_of
 
     reference, tags = reference_of(paper), tags_of(paper)
     rows = [

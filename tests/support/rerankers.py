@@ -9,10 +9,9 @@ from qbe.encode.encoder import PaperVectors
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.projected_matching import ProjectedMatching
-from qbe.rerank.projections import FacetProjection, StoredPapers
+from qbe.rerank.matching import VectorMatching
+from qbe.rerank.projections import FacetProjection, ProjectedMatching, StoredPapers
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
-from qbe.rerank.vector_matching import VectorMatching
 from qbe.types import Facet, Match, Paper
 
 Vectors = Callable[[Paper], PaperVectors]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qbe.models.reranker_files import FacetRerankersMetadata
-from qbe.rerank.late_interaction import FEATURES
+from qbe.rerank.facet_cross_encoder import FEATURES
 from qbe.train.markdown import decimals, document, file_list, table
 from qbe.train.reranker.card import (
     INTRODUCTION,

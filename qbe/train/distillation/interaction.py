@@ -1,6 +1,6 @@
 """Late interaction of all papers of a batch with each other: each is a query, the others are candidates.
 
-The similarities are those of `qbe.rerank.late_interaction`, which scores the candidates of one query.
+The similarities are those of `qbe.rerank.facet_cross_encoder`, which scores the candidates of one query.
 """
 
 from __future__ import annotations

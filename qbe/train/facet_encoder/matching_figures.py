@@ -12,7 +12,7 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
 from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_format import COSINE
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.rerank.matching import MATCHINGS, VectorMatching
 from qbe.train.reranker.correlation import mean_correlation, rank_correlations
 from qbe.types import Paper
 

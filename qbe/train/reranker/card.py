@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qbe.models.reranker_files import FacetRerankersMetadata
-from qbe.rerank.late_interaction import FEATURES
+from qbe.rerank.facet_cross_encoder import FEATURES
 from qbe.train.markdown import decimals, document, file_list, table, trained_on
 from qbe.types import Facet
 

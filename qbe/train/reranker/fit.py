@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from qbe.errors import CorpusError
 from qbe.evaluate.crossed import CrossedAccuracy, accuracies
 from qbe.graded_pairs import GradedLists, GradedPair
-from qbe.rerank.late_interaction import Floats
+from qbe.rerank.facet_cross_encoder import Floats
 from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
 from qbe.train.reranker.correlation import mean_correlation, spearman

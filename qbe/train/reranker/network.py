@@ -3,8 +3,8 @@
 The query is encoded first. In the upper (joint) layers the tokens of each candidate attend to the query's
 tokens as well as to their own, but not the other way round, so that the query is encoded once for all
 candidates. The score is a weighted sum of similarities between sentences, tokens and whole papers
-(`qbe.rerank.late_interaction` has the formulas). A bias (``gate``) nearly closes the attention to the query
-at first, so that an untrained network scores by the late interaction of the encoder's own states.
+(`qbe.rerank.facet_cross_encoder` has the formulas). A bias (``gate``) nearly closes the attention to the
+query at first, so that an untrained network scores by the late interaction of the encoder's own states.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.rerank.late_interaction import FEATURES
+from qbe.rerank.facet_cross_encoder import FEATURES
 from qbe.train.reranker.base import Shape, position_bias, read_base
 from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.types import Facet
