@@ -86,7 +86,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
 
 def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[str, Ended]:
     """Each side's command, once, one after the other."""
-    qbe = ["-m", "qbe", "index", "--bm25-only", "--corpus", inputs.corpus, "--output", folder / "qbe"]
+    qbe = ["-m", "qbe", "index", "--only=bm25", "--corpus", inputs.corpus, "--output", folder / "qbe"]
     pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", inputs.collection]
     pyserini += [
         "--index",

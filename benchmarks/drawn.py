@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qbe.index.dense.exhaustive import DrawnQueries
+    from benchmarks.exhaustive import DrawnQueries
     from qbe.index.index import Index
     from qbe.query import Query
 
@@ -17,7 +17,7 @@ _OVER = 5
 
 def drawn(index: Index, count: int) -> DrawnQueries:
     """The rows of the queries' papers and sentences."""
-    from qbe.index.dense.exhaustive import draw_queries
+    from benchmarks.exhaustive import draw_queries
 
     return draw_queries(index.layout, count, SEED)
 
@@ -35,7 +35,7 @@ def faceted_queries(index: Index, queries: DrawnQueries) -> list[Query]:
 
 def best_rows(index: Index, queries: DrawnQueries, hits: int) -> list[list[int]]:
     """Rows of each query's best papers, best first, every paper of the index scored by its stored vectors."""
-    from qbe.index.dense.exhaustive import best_papers
+    from benchmarks.exhaustive import best_papers
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
 

@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--queries", type=positive, default=50, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
     parser.add_argument("--hits", type=positive, nargs="+", default=(20, 1000), help="default: 20 1000")
-    parser.add_argument("--ann", default="auto", help="kind of index (default: %(default)s)")
+    parser.add_argument("--faiss", default="auto", help="factory string (default: %(default)s)")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the index is made (default: $TMPDIR)")
     parser.add_argument("--made", type=Path, metavar="DIR", help="the index, kept there; used if it exists")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -172,7 +172,7 @@ def main(argv: list[str]) -> None:
         folder = options.made or Path(work) / "index"
         if not folder.exists():
             with open_index(options.index) as source:
-                write_searchable(source, folder, options.papers, options.ann, threads, marked)
+                write_searchable(source, folder, options.papers, options.faiss, threads, marked)
         with open_index(folder, threads=threads) as index, index.reading() as reader:
             passing, filters = FilterCache(reader), Filters({ALL: None})
             for share in SHARES:

@@ -22,7 +22,7 @@ from benchmarks.sides import Side, in_turn
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from qbe.index.dense.exhaustive import DrawnQueries
+    from benchmarks.exhaustive import DrawnQueries
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")

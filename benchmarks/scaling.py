@@ -37,8 +37,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
     parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers of each")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument("--ann", default="auto", help="kind of index (default: %(default)s)")
-    parser.add_argument("--tune-recall", type=float, help="tune each index")
+    parser.add_argument("--faiss", default="auto", help="factory string (default: %(default)s)")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where indexes are made (default: $TMPDIR)")
     parser.add_argument("--keep", action="store_true", help="keep the indexes")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -49,13 +48,11 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
     """Make the index; seconds and peak of memory of each stage; that of FAISS runs qbe's code only."""
     from benchmarks.synthetic import write_synthetic
     from qbe.index.building.settings import Timings
-    from qbe.index.dense.ann import AnnSettings
     from qbe.index.opening import open_index
 
     timings = Timings()
-    ann = AnnSettings(options.ann, tune_recall=options.tune_recall)
     with open_index(options.index) as source:
-        write_synthetic(source, folder, papers, 0, ann, options.threads, timings)
+        write_synthetic(source, folder, papers, 0, options.faiss, options.threads, timings)
     peaks = {name: peak / 1e9 for name, peak in timings.peaks.items()}
     return {"seconds": dict(timings.seconds), "peaks": peaks, "peak": peaks["faiss"]}
 
@@ -115,6 +112,8 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     ``rate`` is how many bytes/s the machine reads: the floor is the time to read once, of what FAISS holds,
     the share of the lists that a query sentence is compared with.
     """
+    from qbe.index.dense.ann import FaissParams
+
     built = in_new_process(build, options, folder, papers)
     searched = in_new_process(search, options, folder)
     same = in_new_process(exactness, options, folder, searched["best"])
@@ -123,7 +122,7 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     sentences, ann = manifest["corpus"]["sentences"], manifest["dense"]["ann"]
     print(json.dumps({"papers": papers, "ann": ann, "built": built, "memory": _memory(searched)}))
     seconds = searched["seconds"]
-    cells = [f"{papers:,}", f"{sentences:,}", ann["kind"]]
+    cells = [f"{papers:,}", f"{sentences:,}", ann["factory"]]
     cells += [f"{built['seconds'][stage]:.0f}" for stage in ("papers", "vectors", "faiss", "files")]
     cells += [f"{sum(size for name, size in sizes.items() if name.startswith('faiss')):,.0f}"]
     cells += [
@@ -133,7 +132,8 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     cells += [f"{100 * same:.2f}"]
     cells += [" / ".join(median_p95(seconds[name])) for name in ("facet", "four", "deep")]
     read = sum(size for name, size in sizes.items() if name.startswith("faiss"))
-    read *= ann["nprobe"] / ann["nlist"] if ann.get("nlist") else 1
+    nlist = FaissParams.read(manifest["dense"]).nlist
+    read *= ann["nprobe"] / nlist if nlist else 1
     cells += [f"{1e3 * read * 1e6 / rate:.2f}"]
     cells += [f"{searched['peak']:.2f} ({searched['anonymous']:.2f})", f"{built['peak']:.2f}"]
     return cells, sentences, sorted(seconds["facet"])[len(seconds["facet"]) // 2]
@@ -154,7 +154,7 @@ def exponent(points: list[tuple[int, float]]) -> float:
 HEADER = [
     "papers",
     "sentences",
-    "kind",
+    "FAISS",
     *("papers, s", "vectors, s", "FAISS, s", "files, s"),
     *("FAISS, MB", "stored, MB", "whole, MB"),
     "same top 20, %",

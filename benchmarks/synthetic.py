@@ -23,7 +23,6 @@ from qbe.types import Paper, Sentence
 
 if TYPE_CHECKING:
     from qbe.index.building.settings import Timings
-    from qbe.index.dense.ann import AnnSettings
     from qbe.index.index import Index
 
 DIFFERENCES = 2048
@@ -130,17 +129,17 @@ def write_synthetic(
     folder: Path,
     papers: int,
     seed: int,
-    ann: AnnSettings,
+    faiss: str,
     threads: int,
     timings: Timings,
 ) -> None:
     """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
-    from qbe.index.dense.ann import resolve_stored
-    from qbe.index.dense.faiss_index import write_faiss_index
+    from qbe.index.dense.ann import resolve, resolve_stored
+    from qbe.index.dense.faiss_build import write_faiss_segment
     from qbe.index.dense.stored import vector_file
     from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
-    from qbe.index.papers import RECORDS, PaperStore, write_papers
+    from qbe.index.papers import RECORDS, write_papers
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -163,11 +162,12 @@ def write_synthetic(
                     add_sentences(moved(real[drawn.sentences[first : first + BLOCK]], noise, random))
         del real, whole
     with timings.stage("faiss"):
-        vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
-        parameters = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
+        vectors = read_vectors(folder, stored)[0]
+        params = resolve(faiss, *vectors.shape)
+        write_faiss_segment(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
         files = describe_files(folder)
-        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": parameters}
+        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": params.record()}
         manifest = dataclasses.replace(
             source.manifest,
             format_version=FORMAT_VERSION,
@@ -185,18 +185,17 @@ def write_searchable(
     source: Index,
     folder: Path,
     papers: int,
-    kind: str,
+    faiss: str,
     threads: int,
     change: Callable[[Iterator[Paper]], Iterator[Paper]],
 ) -> None:
     """Make an index of synthetic papers with postings and vectors; ``change`` gives them metadata."""
     from qbe.index.building.settings import Timings
-    from qbe.index.dense.ann import AnnSettings
     from qbe.index.lucene import INPUT, write_input, write_lucene_index
     from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
     from qbe.index.papers import RECORDS, write_papers
 
-    write_synthetic(source, folder, papers, 0, AnnSettings(kind), threads, Timings())
+    write_synthetic(source, folder, papers, 0, faiss, threads, Timings())
     manifest = read_manifest(folder)
     write_papers(folder, write_input(folder, change(papers_of(source, papers, 0))))
     lucene = write_lucene_index(folder, papers, threads)
@@ -211,14 +210,13 @@ def write_searchable(
 
 def main(argv: list[str]) -> None:
     from qbe.index.building.settings import Timings
-    from qbe.index.dense.ann import AnnSettings
     from qbe.index.opening import open_index
 
     options = parser().parse_args(argv)
     timings = Timings()
     with open_index(options.index) as source:
         threads = _cli.threads(options.threads)
-        write_synthetic(source, options.output, options.papers, options.seed, AnnSettings(), threads, timings)
+        write_synthetic(source, options.output, options.papers, options.seed, "auto", threads, timings)
     print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in timings.seconds.items()))
 
 

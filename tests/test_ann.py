@@ -1,4 +1,4 @@
-"""Approximate candidates, exact scores: every kind of FAISS index, against brute force."""
+"""Approximate candidates, exact scores: FAISS indexes of several kinds, against brute force."""
 
 import hashlib
 import shutil
@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builds import Job, build_job
 from support.damage import change_manifest
+from support.factories import FACTORIES, GRAPH, ROUNDED
 from support.killed_build import SHARD_PAPERS
 from support.searching import first_stage, paper_of
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.__main__ import main
 from qbe.index.building import shards
-from qbe.index.dense import lists
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnParams, AnnSettings, resolve, usual_nlist, usual_pq
-from qbe.index.dense.faiss_build import write_faiss_segment
+from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact, usual_nlist, usual_pq
+from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.faiss_segment import FAISS, FaissSegment, nearer
 from qbe.index.index import Index
 from qbe.query import Query
@@ -38,8 +38,8 @@ def stored(tiny_index):
     return (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
 
 
-def planned(kind: str, stored, **settings) -> AnnParams:
-    return resolve(AnnSettings(kind, **settings), *stored.shape)
+def planned(factory: str, stored) -> FaissParams:
+    return resolve(factory, *stored.shape)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -47,10 +47,10 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_lists_give_the_nearest_of_all(tmp_path, stored, kind, similarity):
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity):
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
-    made = planned(kind, stored)
+    made = planned(factory, stored)
     write_faiss_segment(tmp_path, stored, similarity, made)
     neighbours = FaissSegment(tmp_path, 1, made, made.nlist)
     query_vectors = stored[:9].astype(np.float64)
@@ -63,36 +63,14 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, kind, similarity):
         assert np.isin(best, near).all()
         real = near[near >= 0]
         assert len(set(real.tolist())) == len(real) > 80
-    if kind != "hnsw":
+    if factory != GRAPH:
         for every in neighbours.nearest(query_vectors.astype(np.float32), 10**6):
             assert len(set(every.tolist()) - {-1}) >= len(stored) - 5  # FAISS drops sums of parts near 0
 
 
-@pytest.mark.parametrize("kind", IN_LISTS)
-def test_lists_on_the_disk_are_those_in_memory_and_move_with_the_index(tmp_path, stored, kind, monkeypatch):
-    made = planned(kind, stored, on_disk=True)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    write_faiss_segment(tmp_path / "a", stored, "cosine", made)
-    monkeypatch.setattr(lists, "SHARD_ROWS", 300)
-    write_faiss_segment(tmp_path / "b", stored, "cosine", made)
-    assert digests(tmp_path / "a") == digests(tmp_path / "b")
-    assert digests(tmp_path / "a").keys() == {FAISS, lists.LISTS}
-    query_vectors = stored[:5].astype(np.float32)
-    before = FaissSegment(tmp_path / "a", 1, made).nearest(query_vectors, 50)
-    assert (before[:, 0] == np.arange(5)).sum() >= 4
-    moved = (tmp_path / "a").rename(tmp_path / "elsewhere")
-    monkeypatch.chdir("/")
-    assert (FaissSegment(moved, 1, made).nearest(query_vectors, 50) == before).all()
-    if kind == "ivf-sq":  # the same codes in memory
-        (tmp_path / "c").mkdir()
-        write_faiss_segment(tmp_path / "c", stored, "cosine", replace(made, on_disk=False))
-        assert (FaissSegment(tmp_path / "c", 1, made).nearest(query_vectors, 50) == before).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, kind):
-    made = planned(kind, stored)
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, factory):
+    made = planned(factory, stored)
     results = []
     for number, threads in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
@@ -105,77 +83,88 @@ def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, kind):
         assert (np.sort(other[1], axis=1) == np.sort(results[0][1], axis=1)).all()
 
 
-def test_a_gpu_that_is_there_finds_the_centroids(tmp_path, stored, monkeypatch):
-    """A stand-in: the quantizer handed to the GPU is the one that is used, and comes back trained."""
-    made = planned("ivf-pq", stored)
-    handed = []
-
-    def to_gpu(resources, device, index):
-        handed.append((resources, device, index.ntotal))
-        return faiss.clone_index(index)
-
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "gpu").mkdir()
-    write_faiss_segment(tmp_path / "cpu", stored, "cosine", made)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)
-    monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
-    monkeypatch.setattr(faiss, "index_gpu_to_cpu", faiss.clone_index, raising=False)
-    write_faiss_segment(tmp_path / "gpu", stored, "cosine", made)
-    assert handed == [("resources", 0, 0), ("resources", 0, made.nlist)]
-    assert digests(tmp_path / "cpu") == digests(tmp_path / "gpu")
-
-
 def test_rules():
     assert [usual_nlist(count) for count in (1, 2, 6, 800, 219_342, 5_600_000)] == [1, 1, 2, 32, 512, 2048]
-    assert [usual_pq(dimension) for dimension in (384, 768, 1024, 16, 12)] == [64, 128, 128, 2, 2]
-    auto = AnnSettings()
-    assert resolve(auto, 200_000, 384) == AnnParams("flat")
-    assert resolve(auto, 5_600_000, 384) == AnnParams("ivf-pq", 2048, 512, 64)
-    assert resolve(replace(auto, nlist=7), 100, 384) == AnnParams("ivf-pq", 7, 4, 64)
-    assert resolve(AnnSettings("ivf-sq", nlist=64, nprobe=99), 100, 5) == AnnParams("ivf-sq", 64, 64)
-    assert resolve(AnnSettings("hnsw"), 10, 5) == AnnParams("hnsw")
-    assert AnnParams.read({}) == AnnParams()
-    large = resolve(auto, 10**7, 384)
-    assert large.record()["depth"] == 2000
-    assert AnnParams.read({"ann": {**large.record(), "tuned": {}}}) == resolve(auto, 10**7, 384)
+    assert [usual_pq(dimension) for dimension in (384, 768, 1024, 16, 12, 7)] == [128, 256, 256, 4, 4, 7]
+    assert resolve("auto", 200_000, 384) == FaissParams(EXACT)
+    large = FaissParams("IVF2048,PQ128x4fs", 512)
+    assert resolve("auto", 5_600_000, 384) == large
+    assert resolve("IVF7,SQ8", 100, 5).nprobe == 4
+    assert resolve("IVF2,Flat", 100, 5).nprobe == 2
+    assert resolve(GRAPH, 10, 5) == FaissParams(GRAPH)
+    assert resolve_or_exact("IVF7,SQ8", 6, 5) == FaissParams.read({}) == FaissParams()
+    assert large.record() == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
+    assert FaissParams.read({"ann": large.record()}) == large
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("ann", "factory"),
     [
-        ({"kind": "lsh"}, r"expected `kind` of auto, flat, .*, found 'lsh'"),
-        ({"nlist": 0}, "expected `nlist` of at least 1, found 0"),
-        ({"tune_recall": 1.5}, "expected `tune_recall` above 0, up to 1, found 1.5"),
-        ({"tune_recall": 0.9, "nprobe": 3}, "`tune_recall` chooses `nprobe`; drop one of them"),
-        ({"kind": "flat", "on_disk": True}, "`on_disk` goes with `kind` ivf-sq, .*, found flat"),
-        ({"kind": "hnsw", "nprobe": 2}, "`nprobe` goes with `kind` ivf-sq, .*, found hnsw"),
-        ({"kind": "ivf-sq", "pq": 2}, "`pq` goes with `kind` ivf-pq or ivf-opq-pq, found ivf-sq"),
-        ({"nlist": 101}, "expected `nlist` of at most the 100 sentences, found 101"),
-        ({"pq": 3}, "whose 2 parts each divide the dimension 16, found 3; choose another"),
-        ({"kind": "ivf-pq", "on_disk": True}, "at least 256 sentences to learn codes from, found 100"),
+        ({"kind": "flat", "nlist": None, "pq": None}, EXACT),
+        ({"kind": "hnsw"}, GRAPH),
+        ({"kind": "ivf-sq", "nlist": 64}, "IVF64,SQ8"),
+        ({"kind": "ivf-pq", "nlist": 64, "pq": 2, "on_disk": True}, "IVF64,PQ2"),
+        ({"kind": "ivf-opq-pq", "nlist": 64, "pq": 2, "tuned": {}}, "OPQ4,IVF64,PQ4x4fs"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, message):
-    with pytest.raises(UsageError, match=message):
-        resolve(AnnSettings(**options), 100, 16)
+def test_kinds_of_former_versions_are_factory_strings(ann, factory):
+    assert FaissParams.read({"ann": {**ann, "nprobe": 9, "depth": 500}}) == FaissParams(factory, 9, 500)
+
+
+def test_what_compares_short_codes():
+    by_codes = [FaissParams(factory).by_codes for factory in FACTORIES]
+    assert by_codes == [False, False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize("factory", ["IVF101,SQ8", "IVF8,PQ4", "PQ4x9"])
+def test_more_lists_or_codes_than_sentences_are_refused(factory):
+    with pytest.raises(UsageError, match=f"`faiss` of at most 100 lists and values of a code, .* {factory}"):
+        resolve(factory, 100, 16)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        "lsh",
+        "",
+        "IVF8,PQ7",
+        "IVF8,PQ4x4fs,RFlat",
+        "IDMap,Flat",
+        "NSG32",
+        "PQ4x4fs",
+        "IMI2x4,PQ4",
+    ],
+)
+def test_what_faiss_does_not_take_or_cannot_select_from_is_refused(factory):
+    with pytest.raises(
+        UsageError, match=rf"expected `faiss` as auto or a FAISS .* found '{factory}' \(.+\)$"
+    ):
+        check_factory(factory, 16, "cosine")
+
+
+@pytest.mark.parametrize("factory", ["auto", *FACTORIES, "PCA8,IVF8_HNSW32,SQfp16", "PQ4"])
+def test_what_faiss_takes(factory):
+    check_factory(factory, 16, "cosine")
+    check_factory(factory, 16, "l2")
+
+
+def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
+    write_faiss_segment(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
+    with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
+        FaissSegment(tmp_path, 1, planned(ROUNDED, stored))
+    faiss.write_index(faiss.index_factory(16, "IDMap,Flat"), str(tmp_path / FAISS))
+    with pytest.raises(IndexFormatError, match="expected a FAISS index SQfp16, found IndexIDMap; the index"):
+        FaissSegment(tmp_path, 1)
+    with pytest.raises(UsageError, match=r"`nprobe` goes with an index of lists, found SQfp16; drop it"):
+        FaissSegment(tmp_path, 1, FaissParams(), 4)
 
 
 def test_positions_that_cannot_be_are_told(tmp_path, stored):
-    made = planned("ivf-sq", stored, on_disk=True)
-    write_faiss_segment(tmp_path, stored, "cosine", made)
-    path = tmp_path / lists.LISTS
-    path.write_bytes(b"\x7f" * path.stat().st_size)
+    write_faiss_segment(tmp_path, stored, "cosine")
+    segment = FaissSegment(tmp_path, 1)
+    segment.sentences -= 100
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
-        FaissSegment(tmp_path, 1, made).nearest(stored[:2].astype(np.float32), 5)
-    path.unlink()
-    with pytest.raises(IndexFormatError, match=r"expected a FAISS index, found .*; the index is damaged"):
-        FaissSegment(tmp_path, 1, made)
-    write_faiss_segment(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
-    with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
-        FaissSegment(tmp_path, 1, made)
-    with pytest.raises(UsageError, match=r"`nprobe` goes with an index of kind ivf-sq, .*, found flat"):
-        FaissSegment(tmp_path, 1, AnnParams(), 4)
+        segment.nearest(stored[-2:].astype(np.float32), 5)
 
 
 def test_last_ties_are_left_out_unless_nothing_else_was_found():
@@ -204,42 +193,39 @@ def queries(index: Index) -> list[Query]:
     return [Query(index.paper(name), facet) for name in ("s001", "s024", "s100") for facet in (*Facet, None)]
 
 
-@pytest.mark.parametrize("options", [[], ["--stored", "int8", "--ann-on-disk", "--pq", "1"]])
+@pytest.mark.parametrize("options", [[], ["--stored", "int8"]])
 def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, options, search, capsys):
     corpus, folder = str(sample / "corpus.jsonl"), tmp_path / "index"
-    command = ["--corpus", corpus, "--output", str(folder), "--dense-only", "--encoder", str(tiny_encoder)]
-    main([*command, "--ann", "ivf-pq", "--nlist", "16", "--nprobe", "16", *options])
+    command = ["--corpus", corpus, "--output", str(folder), "--only=dense", "--encoder", str(tiny_encoder)]
+    main([*command, "--faiss", "IVF16,PQ4x4fs", *options])
     capsys.readouterr()
     with Index(folder) as index:
         assert index.manifest.dense["stored"] == ("int8" if options else "float16")
-        assert index.manifest.settings["ann"]["nlist"] == 16
-        assert AnnParams.read(index.manifest.dense) == AnnParams(
-            "ivf-pq", 16, 16, 1 if options else 2, on_disk=bool(options)
-        )
+        assert index.manifest.settings["faiss"] == "IVF16,PQ4x4fs"
+        assert FaissParams.read(index.manifest.dense) == FaissParams("IVF16,PQ4x4fs", 4)
+        everything = first_stage(index, "dense", nprobe=16)
         for query in queries(index):
-            hits = first_stage(index, "dense").search(query, 20)
-            everything = [name for name in index.papers.ids if name != paper_of(query)]
-            assert hits == first_stage(index, "dense").search(query, 20, everything)
+            hits = everything.search(query, 20)
+            pool = [name for name in index.papers.ids if name != paper_of(query)]
+            assert hits == everything.search(query, 20, pool)
     moved = folder.rename(tmp_path / "moved")
-    stages = ("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--hits", "7")
-    assert len(search(*stages, "--nprobe", "1", folder=moved).splitlines()) == 7
     with Index(moved) as index:
         first = index.sentence_vectors[:4].astype(np.float32)
         few, many = (
-            (index.candidate_source(nprobe).sentences.nearest(first, 500) >= 0).sum() for nprobe in (1, None)
+            (index.candidate_source(nprobe).sentences.nearest(first, 500) >= 0).sum() for nprobe in (1, 16)
         )
         assert few < many / 4
 
 
 def test_a_resumed_build_ends_in_the_same_bytes(tmp_path, settings, monkeypatch):
     monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
-    settings = replace(settings, ann=AnnSettings("ivf-sq", on_disk=True), stored="int8")
+    settings = replace(settings, faiss=ROUNDED, stored="int8")
     whole = build_job(tmp_path / "whole", settings)
     with monkeypatch.context() as patch:
         patch.setattr(faiss, "write_index", _fails_once_written)
         with pytest.raises(KeyboardInterrupt):
             build_job(tmp_path / "index", settings)
-    assert (tmp_path / ".index.building" / f".{lists.LISTS}.0.partial").exists()
+    assert (tmp_path / ".index.building" / FAISS).exists()
     again = build_job(tmp_path / "index", settings, resume=True)
     assert again.files == whole.files
     assert again.digest == whole.digest
@@ -250,13 +236,12 @@ def _fails_once_written(index, path: str) -> None:
     raise KeyboardInterrupt
 
 
-def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
-    for ann, message in (
-        (AnnSettings(pq=5), "divide the dim"),
-        (AnnSettings(nlist=10**6), "at most"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            build_job(tmp_path / "index", replace(settings, ann=ann))
+@pytest.mark.parametrize(
+    ("factory", "message"), [("IVF8,PQ5", "as auto or a"), ("IVF999,SQ8", "at most 594")]
+)
+def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings, factory, message):
+    with pytest.raises(UsageError, match=f"expected `faiss` .*{message}"):
+        build_job(tmp_path / "index", replace(settings, faiss=factory))
     assert not any(tmp_path.iterdir())
 
 

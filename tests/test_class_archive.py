@@ -102,17 +102,17 @@ def test_a_folder_whose_name_java_takes_for_two_is_not_used(tiny_index, cache, w
     assert search(tiny_index, folder) == (without, False)
 
 
-@pytest.mark.parametrize("option", ["--bm25-only", "--dense-only"])
+@pytest.mark.parametrize("option", ["--only=bm25", "--only=dense"])
 def test_building_an_index_with_postings_makes_it(
     option, tmp_path, monkeypatch, sample, tiny_encoder, capsys
 ):
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     output = tmp_path / "index"
-    options = ["--encoder", str(tiny_encoder)] if option == "--dense-only" else []
+    options = ["--encoder", str(tiny_encoder)] if option == "--only=dense" else []
     index_main(["--corpus", str(sample / "corpus.jsonl"), "--output", str(output), option, *options])
     assert capsys.readouterr().out.startswith(f"{output}: 128 papers")
     archive = _jvm.class_archive(_jvm.find_java(), _jvm.anserini_jar())
-    assert archive.is_file() == (option == "--bm25-only")
+    assert archive.is_file() == (option == "--only=bm25")
 
 
 def test_where_it_cannot_be_made_nothing_is_left(tmp_path, monkeypatch, tiny_index):

@@ -37,7 +37,7 @@ def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
         parser.parse_args(arguments)
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(" --help lists the options)")
+    assert line.endswith((" --help lists the options)", " --help-all lists the options)"))
     return line.rpartition(" (")[0]
 
 

@@ -25,7 +25,6 @@ from qbe.corpus.record import paper_to_record
 from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building.shard_sources import IndexShards
 from qbe.index.building.sharding import build_shards
-from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
 from qbe.index.segments.snapshot import open_snapshot
@@ -39,7 +38,7 @@ from qbe.types import Facet
 
 pytest.importorskip("ray")
 
-LISTS = AnnSettings("ivf-pq", nlist=8, nprobe=4, pq=2)
+LISTS = "IVF8,PQ4x4fs"
 SHARDS = 3
 
 
@@ -64,7 +63,7 @@ def nodes():
 def job(tmp_path_factory, papers, tiny_encoder) -> Job:
     """The sample, with years of publication."""
     folder = tmp_path_factory.mktemp("corpus")
-    return dated_job(folder, papers, tiny_encoder, ann=LISTS, stored="int8")
+    return dated_job(folder, papers, tiny_encoder, faiss=LISTS, stored="int8")
 
 
 @pytest.fixture(scope="module")

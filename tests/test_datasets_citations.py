@@ -71,7 +71,7 @@ def test_topics_of_a_collection_are_searched(tmp_path: Path) -> None:
     release, out = write_citations(tmp_path / "release"), tmp_path / "out"
     main(["citations", "--source", str(release), "--output", str(out)])
     index, run = tmp_path / "index", tmp_path / "train.trec"
-    build(["--corpus", str(out / "papers.jsonl"), "--bm25-only", "--output", str(index)])
+    build(["--corpus", str(out / "papers.jsonl"), "--only=bm25", "--output", str(index)])
     topics = out / "topics.train.tsv"
     search(["--index", str(index), "--topics", str(topics), "--first-stage", "bm25", "--output", str(run)])
     rankings = Run.from_trec(run)

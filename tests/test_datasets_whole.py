@@ -61,7 +61,7 @@ def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest
     write, split, expected = FIGURES[name]
     data, index, run = tmp_path / "data", tmp_path / "index", tmp_path / f"bm25.{split}.trec"
     prepare([name, "--source", str(write(tmp_path / "release")), "--output", str(data)])
-    build(["--corpus", str(data / "corpus.jsonl"), "--bm25-only", "--output", str(index)])
+    build(["--corpus", str(data / "corpus.jsonl"), "--only=bm25", "--output", str(index)])
     pools = data / f"pools.{split}.tsv"
     options = ["--topics", str(data / f"topics.{split}.tsv"), "--pool", str(pools), "--first-stage", "bm25"]
     options += ["--rerank", "none"]

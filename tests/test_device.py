@@ -7,7 +7,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.__main__ import main
 from qbe.index.building.settings import BuildSettings
-from qbe.index.options import parser, precision
+from qbe.index.options import encoder, parser
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.session import providers
 
@@ -27,9 +27,14 @@ def test_a_gpu_encodes_in_full_precision(tiny_encoder):
     with pytest.raises(UsageError, match="`device` cuda runs models in fp32, found `precision` int8"):
         Encoder(resolve_encoder(str(tiny_encoder)), device="cuda")
     options = ["--corpus", "x", "--output", "y"]
-    assert precision(parser().parse_args(options)) == "int8"
-    assert precision(parser().parse_args([*options, "--device", "cuda"])) == "fp32"
-    assert precision(parser().parse_args([*options, "--precision", "fp32"])) == "fp32"
+    for more, expected in (
+        ([], (None, "int8")),
+        (["--device", "cuda"], (None, "fp32")),
+        (["--encoder", "a/b:fp32"], ("a/b", "fp32")),
+        (["--encoder", ":fp32"], (None, "fp32")),
+        (["--encoder", "c:x"], ("c:x", "int8")),
+    ):
+        assert encoder(parser().parse_args([*options, *more])) == expected
 
 
 def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, tiny_encoder):

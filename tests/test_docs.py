@@ -171,7 +171,7 @@ def options(parser) -> set[str]:
     """The long options of a parser itself."""
     return {
         option for action in parser._actions for option in action.option_strings if option[:2] == "--"
-    } - {"--help"}
+    } - {"--help", "--help-all"}
 
 
 def all_options(command: str) -> set[str]:

@@ -78,14 +78,6 @@ def test_papers_that_cannot_be_indexed(tmp_path, settings, papers_, message):
     assert not any(tmp_path.iterdir())
 
 
-def test_an_index_is_a_collection_of_papers(index, papers):
-    assert len(index) == 12
-    assert list(index) == papers[:12]
-    assert "s001" in index
-    assert "s013" not in index
-    assert index.paper("s002") == papers[1]
-
-
 def test_updates_are_seen_and_others_after_a_refresh(index, papers):
     other = open_index(index.folder, threads=1)
     assert index.append(papers[12:14]).papers == 14

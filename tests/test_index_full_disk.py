@@ -14,14 +14,8 @@ Usage = namedtuple("Usage", "free")
 @pytest.mark.parametrize(
     ("free", "message"),
     [
-        (
-            1_000,
-            r"expected room for Lucene's index of 3 papers in .*, found 0.0 MB left on the disk; free some",
-        ),
-        (
-            1 << 40,
-            r"expected Lucene to index 3 papers into .*lucene, found .*Exception.*; check the disk's free",
-        ),
+        (1_000, r"expected room for Lucene's index of 3 papers"),
+        (1 << 40, r"expected Lucene to index 3 papers"),
     ],
 )
 def test_what_lucene_left_unfinished(tmp_path, monkeypatch, free, message):

@@ -13,11 +13,11 @@ from qbe.corpus.jsonl import dump_record
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import paper_to_record
 from qbe.encode.encoder import Encoder
-from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards, stages
-from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard, PartMetadata
 from qbe.index.index import Index
 from qbe.index.labels import without_labels
@@ -84,7 +84,7 @@ def test_merged_parts_are_the_whole(tmp_path, settings, whole, count):
     """To the last byte; the seventh of seven parts is empty."""
     folders = built(tmp_path / "parts", settings, count)
     before = contents(tmp_path / "parts")
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
+    manifest = merge_parts(tmp_path / "index", Parts(folders[::-1]), settings.settings)
     with Index(whole) as index:
         assert comparable(manifest) == comparable(index.manifest)
     assert contents(tmp_path / "index") == contents(whole)
@@ -92,7 +92,7 @@ def test_merged_parts_are_the_whole(tmp_path, settings, whole, count):
 
 
 def test_parts_are_every_nth_shard_tagged_where_labels_lack(halves):
-    source = PartsSource(halves)
+    source = Parts(halves).source
     first, second = (json.loads((part / "part.json").read_text()) for part in halves)
     assert first["counts"]["papers"] == 24 * 3
     assert second["counts"]["papers"] == 24 * 2 + 8
@@ -109,7 +109,7 @@ def test_postings_are_built_when_parts_are_merged(tmp_path, settings, halves, ca
     settings = replace(settings, bm25=True, positions=True)
     digest = build_job(tmp_path / "whole", settings).digest
     monkeypatch.setattr(Encoder, "encode_paper", None)  # nothing is encoded any more
-    main(["--merge", *map(str, halves), "--output", str(tmp_path / "index"), "--store-positions"])
+    main(["--merge", *map(str, halves), "--output", str(tmp_path / "index"), "--store=positions"])
     assert "128 papers (72 with facet labels, 56 predicted), 594 sentences" in capsys.readouterr().out
     monkeypatch.undo()
     with Index(tmp_path / "index") as index:
@@ -128,7 +128,7 @@ def test_the_command_line_builds_a_part(tmp_path, settings, halves, capsys):
         main(arguments)
     main([*arguments, "--resume"])  # it had ended
     main([*arguments, "--overwrite"])
-    merge_parts(tmp_path / "index", PartsSource([tmp_path / "part", halves[0]]), settings.settings)
+    merge_parts(tmp_path / "index", Parts([tmp_path / "part", halves[0]]), settings.settings)
 
 
 def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
@@ -156,7 +156,7 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "stage"),
-    [(shards, "join_shards"), (stages, "write_faiss_index"), (stages, "describe_files")],
+    [(shards, "join_shards"), (stages, "write_faiss_segment"), (stages, "describe_files")],
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):
@@ -166,25 +166,25 @@ def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(where, stage, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
+            merge_parts(tmp_path / "index", Parts(halves), settings.settings)
     assert not (tmp_path / "index").exists()
     with pytest.raises(IndexBuildError, match=r"holds an unfinished build"):
-        merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
-    merge_parts(tmp_path / "index", PartsSource(halves[::-1]), settings.settings, resume=True)
+        merge_parts(tmp_path / "index", Parts(halves), settings.settings)
+    merge_parts(tmp_path / "index", Parts(halves[::-1]), settings.settings, resume=True)
     assert contents(tmp_path / "index") == contents(whole)
-    again = merge_parts(tmp_path / "index", PartsSource(halves), settings.settings, resume=True)
+    again = merge_parts(tmp_path / "index", Parts(halves), settings.settings, resume=True)
     assert again == Index(tmp_path / "index").manifest
 
 
 def test_parts_must_be_all_and_each_once(halves, tmp_path, settings):
     with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 2/2 nowhere; check `folders`"):
-        PartsSource(halves[:1])
+        Parts(halves[:1])
     with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 1/2 more than once"):
-        PartsSource([*halves, halves[0]])
+        Parts([*halves, halves[0]])
     third = tmp_path / "third"
     build_part_job(third, settings, BuildShard(3, 3))
     with pytest.raises(IndexBuildError, match=r"with a count of parts of 2 and .*third with 3; build one"):
-        PartsSource([*halves, third])
+        Parts([*halves, third])
 
 
 @pytest.mark.parametrize(
@@ -197,27 +197,27 @@ def test_parts_must_be_all_and_each_once(halves, tmp_path, settings):
 )
 def test_parts_must_be_of_one_build(halves, tmp_path, values, message):
     with pytest.raises(IndexBuildError, match=f"expected parts of one build, found .*{message}"):
-        PartsSource([halves[0], changed(halves[1], tmp_path, **values)])
+        Parts([halves[0], changed(halves[1], tmp_path, **values)])
 
 
 def test_settings_and_taggers_of_parts_must_agree(halves, tmp_path, settings):
     part = json.loads((halves[1] / "part.json").read_text())
     other = changed(halves[1], tmp_path, settings={**part["settings"], "facets": "predicted"})
     with pytest.raises(IndexBuildError, match=r"with facets given and .* with predicted"):
-        PartsSource([halves[0], other])
+        Parts([halves[0], other])
     tagger = {"name": "another", "sha256": "1" * 64, "trunk": "2" * 64}
     other = changed(halves[1], tmp_path / "tagged", tagger=tagger)
     with pytest.raises(
         IndexBuildError, match=r"was tagged by another \(111111111111\), found .* as `tagger`"
     ):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], other]), settings.settings)
+        merge_parts(tmp_path / "index", Parts([halves[0], other]), settings.settings)
     assert not (tmp_path / "index").exists()
 
 
 def test_parts_of_another_encoder_are_refused(halves, tmp_path, settings):
     other = [changed(part, tmp_path, encoder={"name": "x", "weights_sha256": "3" * 64}) for part in halves]
     with pytest.raises(EncoderMismatchError, match=r"encoded by x \(333333333333\), found tiny-bert \("):
-        merge_parts(tmp_path / "index", PartsSource(other), settings.settings)
+        merge_parts(tmp_path / "index", Parts(other), settings.settings)
 
 
 def test_damaged_parts_are_refused(halves, tmp_path, settings):
@@ -225,46 +225,23 @@ def test_damaged_parts_are_refused(halves, tmp_path, settings):
     shard = copy / "shards" / "0000000072.npy"
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: expected the SHA.*, found another; build"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
+        merge_parts(tmp_path / "index", Parts([halves[0], copy]), settings.settings)
     shard.unlink()
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: .*, found no file; build the part again"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
+        merge_parts(tmp_path / "index", Parts([halves[0], copy]), settings.settings)
     card = copy / "part.json"
     card.write_text(card.read_text().replace('"papers": 56', '"papers": 57'))
     with pytest.raises(IndexFormatError, match=r"part.json: expected the digest .*, found another"):
-        PartsSource([halves[0], copy])
+        Parts([halves[0], copy])
     card.write_text('{"format": 9}')
     with pytest.raises(IndexFormatError, match=r"expected the metadata of a part, found .*format 9"):
-        PartsSource([halves[0], copy])
+        Parts([halves[0], copy])
     with pytest.raises(
         IndexFormatError, match=r"expected a part of an index with a part.json, found No such"
     ):
-        PartsSource([tmp_path])
+        Parts([tmp_path])
 
 
 def test_a_part_is_no_index(halves):
     with pytest.raises(IndexFormatError, match=r"found a part of one; join all parts with: .* --merge"):
         Index(halves[0])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--corpus", "x", "--part", "0/2"], "expected a part such as 2/8, .* found '0/2'"),
-        (["--corpus", "x", "--part", "3/2"], "found '3/2'"),
-        (["--corpus", "x", "--part", "2"], "found '2'"),
-        (["--corpus", "x", "--part", "1/2", "--bm25-only"], "--part is of no use with --bm25-only"),
-        (
-            ["--corpus", "x", "--part", "1/2", "--store-positions"],
-            "--store-positions is of no use with --part",
-        ),
-        (["--merge", "x", "--facets", "given"], "--facets is of no use with --merge"),
-        (["--merge", "x", "--bm25-only"], "--bm25-only is of no use with --merge"),
-        (["--corpus", "x", "--device", "cuda", "--precision", "int8"], "--device cuda encodes in fp32"),
-    ],
-)
-def test_options_that_do_not_go_together(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=message):
-        main([*arguments, "--output", "index"])
-    assert not any(tmp_path.iterdir())

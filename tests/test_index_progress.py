@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from support.factories import FACTORIES
 
 from qbe.index import lucene
-from qbe.index.dense import faiss_build, lists
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
+from qbe.index.dense import faiss_build
+from qbe.index.dense.ann import resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.vectors import blocks
 from qbe.index.papers import IDS
@@ -18,13 +19,10 @@ def vectors():
     return np.random.default_rng(0).normal(size=(600, 16)).astype(np.float16)
 
 
-@pytest.mark.parametrize(
-    ("kind", "on_disk"), [(kind, False) for kind in KINDS] + [(kind, True) for kind in IN_LISTS]
-)
-def test_faiss_counts_each_block_that_it_adds(tmp_path, vectors, monkeypatch, kind, on_disk):
-    for module in (faiss_build, lists):
-        monkeypatch.setattr(module, "blocks", lambda rows: blocks(rows, 250))
-    made = resolve(AnnSettings(kind, on_disk=on_disk), *vectors.shape)
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_faiss_counts_each_block_that_it_adds(tmp_path, vectors, monkeypatch, factory):
+    monkeypatch.setattr(faiss_build, "blocks", lambda rows: blocks(rows, 250))
+    made = resolve(factory, *vectors.shape)
     counted = []
     write_faiss_segment(tmp_path, vectors, "cosine", made, 1, counted.append)
     assert counted == [250, 250, 100]

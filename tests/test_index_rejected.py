@@ -156,7 +156,7 @@ def test_the_command_says_what_an_append_left_out(tmp_path, job, sample, capsys,
     folder = tmp_path / "index"
     build_job(folder, replace(job, corpus=(str(sample / "corpus.jsonl"),)))
     more = str(one_more(tmp_path))
-    options = ["--on-error", "skip", "--max-rejected", "0.5", "--output", str(folder)]
+    options = ["--on-error", "skip:0.5", "--output", str(folder)]
     main([action, "--corpus", more, *options])
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"1 record left out (malformed JSON: 1), listed in {folder}.rejected.jsonl"

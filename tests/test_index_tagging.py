@@ -16,10 +16,9 @@ from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
-from qbe.index import options
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
-from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
+from qbe.index.papers import FACET_CODES, PaperLayout, SegmentPapers
 from qbe.models.tagger_files import HEAD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
@@ -76,9 +75,9 @@ def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder
 
 
 def test_the_store_of_records_holds_what_the_corpus_brought(folders, mixed):
-    assert list(PaperStore(folders["given"], predictions=False).read_from(0)) == mixed
+    assert list(SegmentPapers(folders["given"], predictions=False).read_from(0)) == mixed
     unlabelled = [without_labels(paper) for paper in mixed]
-    assert list(PaperStore(folders["predicted"], predictions=False).read_from(0)) == unlabelled
+    assert list(SegmentPapers(folders["predicted"], predictions=False).read_from(0)) == unlabelled
 
 
 def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
@@ -203,7 +202,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
 
 def test_command_line_predicts_and_tells_its_timings(tmp_path, settings, capsys):
     output, timings = tmp_path / "index", tmp_path / "timings.json"
-    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--dense-only", "--threads", "1"]
+    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--only=dense", "--threads", "1"]
     arguments += ["--encoder", settings.encoder, "--facets", "predicted", "--tagger", settings.tagger]
     command.main([*arguments, "--timings", str(timings)])
     assert ": 40 papers (0 with facet labels, 40 predicted), " in capsys.readouterr().out
@@ -223,21 +222,9 @@ def test_splitting_is_timed_apart(tmp_path, settings):
     corpus.write_text(
         json.dumps({"paper_id": "1", "title": "T", "abstract": "One sentence. And two."}) + "\n"
     )
-    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--dense-only"]
+    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--only=dense"]
     arguments += ["--encoder", settings.encoder, "--tagger", settings.tagger, "--timings", str(timings)]
     command.main(arguments)
     seconds = json.loads(timings.read_text())["seconds"]
     assert 0 <= seconds["splitting"] < seconds["papers"]
     assert len(Index(tmp_path / "index").paper("1").sentences) == 2
-
-
-@pytest.mark.parametrize("wrong", [["--facets", "given"], ["--tagger", "x"]])
-def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
-    with pytest.raises(UsageError, match=f"{wrong[0]} is of no use with --bm25-only"):
-        command.main(["--corpus", "absent", "--output", str(tmp_path / "index"), "--bm25-only", *wrong])
-    assert not any(tmp_path.iterdir())
-
-
-def test_choices_of_the_command_line_are_those_of_the_library():
-    actions = {action.dest: action for action in options.parser()._actions}
-    assert actions["facets"].choices == LABEL_SOURCES

@@ -330,23 +330,6 @@ def test_command_line(dense, papers, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--append"], "expected --corpus with the papers to append, found none; add it"),
-        ([], "expected --corpus with the papers to index, found none"),
-        (["--append", "--corpus", "x", "--overwrite"], "--overwrite is of no use with --append; drop one"),
-        (["--update", "--corpus", "x", "--precision", "fp32"], "--precision is of no use with --update"),
-        (["--delete", "x", "--corpus", "y"], "--corpus is of no use with --delete"),
-        (["--compact", "--encoder", "y"], "--encoder is of no use with --compact"),
-    ],
-)
-def test_command_line_refuses(tmp_path, options, message):
-    with pytest.raises(UsageError, match=message):
-        main(["--output", str(tmp_path / "index"), *options])
-    assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot read {path}: No such file"),

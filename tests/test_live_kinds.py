@@ -1,5 +1,6 @@
 """Segments of different kinds: vectors in bytes beside half precision, lists beside an exact FAISS index."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -7,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.builds import Job, build_job, build_part_job, comparable
+from support.factories import EXACT, FACTORIES, GRAPH
 from support.live import POOL, QUERIES, corpus
 from support.searching import first_stage
 
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard
 from qbe.index.dense import ann
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
+from qbe.index.dense.ann import FaissParams, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
@@ -25,7 +27,7 @@ from qbe.index.segments.commit import read_commit
 from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query
 
-LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
+LARGE, SMALL = ("int8", "IVF*,PQ4x4fs"), ("float16", EXACT)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +57,7 @@ def whole(tmp_path_factory, settings) -> Path:
 def halves(tmp_path_factory, settings) -> Path:
     """The same in half precision, with an exact FAISS index."""
     folder = tmp_path_factory.mktemp("halves") / "index"
-    build_job(folder, replace(settings, bm25=False, stored="float16", ann=AnnSettings("flat")))
+    build_job(folder, replace(settings, bm25=False, stored="float16", faiss=EXACT))
     return folder
 
 
@@ -79,7 +81,8 @@ def kinds(folder: Path) -> list[tuple[str, str]]:
     commit = read_commit(folder)
     names = ["."] if commit is None else [segment.name for segment in commit.segments]
     manifests = [read_manifest(folder / name).dense for name in names]
-    return [(dense["stored"], dense["ann"]["kind"]) for dense in manifests]
+    factories = [re.sub(r"IVF\d+", "IVF*", FaissParams.read(dense).factory) for dense in manifests]
+    return [(dense["stored"], factory) for dense, factory in zip(manifests, factories, strict=True)]
 
 
 def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
@@ -162,38 +165,38 @@ def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, sett
     assert read_manifest(index / "segments/000002").digest == read_manifest(whole).digest
     delete_papers(index, [paper.paper_id for paper in papers[20:]])
     compact(index)
-    assert kinds(index) == [("int8", "flat")]
+    assert kinds(index) == [("int8", EXACT)]
     with Index(index) as small, Index(mixed) as large:
         assert len(small) == 20
         for name in ("sentence_vectors", "whole_vectors"):
             ours, theirs = getattr(small, name), getattr(large, name)
             assert (ours.astype(np.float32) == theirs[: len(ours)].astype(np.float32)).all()
     append_papers(index, [corpus(tmp_path, "rest", papers[20:])])
-    assert kinds(index) == [("int8", "flat"), LARGE]
+    assert kinds(index) == [("int8", EXACT), LARGE]
     compact(index)
     with Index(index) as opened:
         assert opened.manifest.digest == read_manifest(whole).digest
 
 
 def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
-    by_hand = AnnSettings("ivf-sq", nlist=20)
+    by_hand = "IVF20,SQ8"
     first = corpus(tmp_path, "first", papers[:20])
-    build_job(tmp_path / "index", replace(settings, corpus=(first,), bm25=False, ann=by_hand, stored="int8"))
+    build_job(
+        tmp_path / "index", replace(settings, corpus=(first,), bm25=False, faiss=by_hand, stored="int8")
+    )
     append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[20:40])])
     append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
-    assert kinds(tmp_path / "index") == [("int8", "ivf-sq"), ("int8", "ivf-sq"), ("int8", "flat")]
+    assert kinds(tmp_path / "index") == [("int8", "IVF*,SQ8"), ("int8", "IVF*,SQ8"), ("int8", EXACT)]
     with Index(tmp_path / "index") as opened:
         assert len(first_stage(opened, "dense", nprobe=20).search(Query(papers[3]), 50)) == 40
 
 
-@pytest.mark.parametrize(
-    ("kind", "on_disk"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in IN_LISTS)]
-)
-def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_dead_sentences_take_no_places(halves, tmp_path, factory):
     near = Index(halves).sentence_vectors.astype(np.float32)
     apart = near - near.mean(axis=0)  # the tiny model's are nearly parallel
     stored = (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
-    made = resolve(AnnSettings(kind, on_disk=on_disk), *stored.shape)
+    made = resolve(factory, *stored.shape)
     write_faiss_segment(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
     query_vectors = stored[np.flatnonzero(live)[:20]].astype(np.float32)
@@ -201,7 +204,7 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
     some = FaissSegment(tmp_path, 1, made, made.nlist, live)
     nearest = some.nearest(query_vectors, 30)
     assert live[nearest[nearest >= 0]].all()
-    if kind == "hnsw":
+    if factory == GRAPH:
         assert (nearest[:, 0] == np.flatnonzero(live)[:20]).all()
         return
     for ours, theirs in zip(nearest, every.nearest(query_vectors, len(stored)), strict=True):
@@ -220,6 +223,6 @@ def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path
     folders = [tmp_path / "part1", tmp_path / "part2"]
     for number, folder in enumerate(folders, start=1):
         build_part_job(folder, settings, BuildShard(number, 2))
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
+    manifest = merge_parts(tmp_path / "index", Parts(folders[::-1]), settings.settings)
     assert kinds(tmp_path / "index") == [LARGE]
     assert comparable(manifest) == comparable(read_manifest(whole))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from qbe.errors import IndexFormatError
 from qbe.index.papers import PaperLayout
 from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts_of
-from qbe.index.segments.combined import minus
 from qbe.index.segments.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
 from qbe.index.segments.views import joined, take
 from qbe.index.text_search import break_ties
@@ -82,13 +81,6 @@ def test_layouts_are_joined_and_taken_apart(parts, data):
     chosen = np.unique(np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1))), np.int64))
     rows = [row for paper in chosen for row in range(whole.starts[paper], whole.starts[paper + 1])]
     assert sentence_rows(whole.starts, chosen).tolist() == rows
-
-
-def test_counts_are_subtracted_at_any_depth():
-    assert minus({"a": 5, "b": {"c": 3, "d": 2}}, {"a": 1, "b": {"c": 3, "d": 0}}) == {
-        "a": 4,
-        "b": {"c": 0, "d": 2},
-    }
 
 
 def test_ties_are_told_apart_by_millionths():

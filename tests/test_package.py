@@ -106,7 +106,7 @@ def test_the_installed_package_is_the_one_that_runs(run, installed):
 def test_the_sample_is_indexed_and_searched(run):
     command = ("-m", "qbe")
     run(*command, "datasets", "sample", "--output", "sample")
-    run(*command, "index", "--corpus", "sample/corpus.jsonl", "--output", "index", "--bm25-only")
+    run(*command, "index", "--corpus", "sample/corpus.jsonl", "--output", "index", "--only=bm25")
     options = ("--first-stage", "bm25", "--rerank", "none", "--hits", "3", "--format", "trec")
     lines = run(*command, "search", "--index", "index", "--paper", "s036", "--facet", "method", *options)
     fields = [line.split() for line in lines.splitlines()]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.factories import EXACT, FACTORIES, GRAPH
 from support.live import corpus
 from support.searching import first_stage
 
@@ -22,13 +23,12 @@ from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
-from qbe.index.dense.ann import FLAT, IN_LISTS, KINDS, AnnSettings, resolve
+from qbe.index.dense.ann import resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
-from qbe.index.metadata import read_metadata
-from qbe.index.papers import PaperStore
+from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.segments.faiss import FaissSegments
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
@@ -398,8 +398,8 @@ def _dated(papers: list[Paper]) -> set[str]:
 
 def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatch):
     reads = []
-    read = PaperStore.read_metadata
-    monkeypatch.setattr(PaperStore, "read_metadata", lambda store: reads.append(store) or read(store))
+    read = SegmentPapers.read_metadata
+    monkeypatch.setattr(SegmentPapers, "read_metadata", lambda store: reads.append(store) or read(store))
     with Index(plain) as opened, opened.reading() as reader:
         papers = FilterCache(reader)
         for year in (2003, 2004, 2003, 2005):
@@ -528,28 +528,23 @@ def starts(plain) -> np.ndarray:
         return opened.layout.starts
 
 
-KINDS_ANYWHERE = [*((kind, False) for kind in KINDS), *((kind, True) for kind in IN_LISTS)]
-
-
-def opened_segment(folder: Path, vectors, kind: str, on_disk: bool, alive=None, **parameters) -> FaissSegment:
-    made = resolve(AnnSettings(kind, on_disk=on_disk), *vectors.shape)
+def opened_segment(folder: Path, vectors, factory: str, alive=None, **parameters) -> FaissSegment:
+    made = resolve(factory, *vectors.shape)
     folder.mkdir(exist_ok=True)
     write_faiss_segment(folder, vectors, "cosine", made)
     return FaissSegment(folder, 1, replace(made, **parameters), None, alive)
 
 
-@pytest.mark.parametrize(("kind", "on_disk"), KINDS_ANYWHERE)
+@pytest.mark.parametrize("factory", FACTORIES)
 @pytest.mark.parametrize("dead", [False, True])
-def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monkeypatch, kind, on_disk, dead):
+def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monkeypatch, factory, dead):
     """Few sentences are looked up, in one list: then more, until there are enough papers."""
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     random = np.random.default_rng(2)
     alive = random.random(len(starts) - 1) < (0.8 if dead else 1.1)
     sentences_alive = np.repeat(alive, np.diff(starts)) if dead else None
-    narrow = {"nprobe": 1} if kind in IN_LISTS else {}
-    segment = opened_segment(
-        tmp_path / "a", apart, kind, on_disk, sentences_alive, min_candidates=1, **narrow
-    )
+    narrow = {"nprobe": 1} if "IVF" in factory else {}
+    segment = opened_segment(tmp_path / "a", apart, factory, sentences_alive, min_candidates=1, **narrow)
     source = FaissCandidates(segment, starts)
     for seed in range(6):
         share = (0.05, 0.2, 0.5, 0.9, 0.99, 1.0)[seed]
@@ -562,12 +557,12 @@ def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monk
                 assert selection.mask[rows].all()
 
 
-@pytest.mark.parametrize(("kind", "on_disk"), KINDS_ANYWHERE)
-def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeypatch, kind, on_disk):
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeypatch, factory):
     """With all lists read and all sentences looked up, all that pass; the nearest in any case."""
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
-    all_lists = {"nprobe": 64} if kind in IN_LISTS else {}
-    segment = opened_segment(tmp_path / "a", apart, kind, on_disk, **all_lists)
+    all_lists = {"nprobe": 64} if "IVF" in factory else {}
+    segment = opened_segment(tmp_path / "a", apart, factory, **all_lists)
     source, random = FaissCandidates(segment, starts), np.random.default_rng(3)
     for _ in range(5):
         selection = Selection(random.random(len(starts) - 1) < 0.5)
@@ -575,7 +570,7 @@ def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeyp
         query = apart[starts[row] : starts[row + 1]].astype(np.float32)
         (rows,) = source.nearest([query], 5, selection)
         assert row in rows
-        if kind != "hnsw":
+        if factory != GRAPH:
             assert (rows == selection.rows).all()
 
 
@@ -584,10 +579,10 @@ def test_segments_of_several_kinds_restrict_together(tmp_path, apart, starts, mo
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     cuts = [0, 60, 64, 128]
     parts = [apart[starts[a] : starts[b]] for a, b in pairwise(cuts)]
-    kinds = ("ivf-sq", "flat", "hnsw")
+    factories = ("IVF16,SQ8", EXACT, GRAPH)
     opened = [
-        opened_segment(tmp_path / kind, part, kind, False, min_candidates=1)
-        for kind, part in zip(kinds, parts, strict=True)
+        opened_segment(tmp_path / factory, part, factory, min_candidates=1)
+        for factory, part in zip(factories, parts, strict=True)
     ]
     source, random = FaissCandidates(FaissSegments(opened), starts), np.random.default_rng(4)
     queries = [apart[:2].astype(np.float32), apart[400:403].astype(np.float32)]
@@ -608,10 +603,10 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
     class Blind:
         min_candidates = 10
 
-        def findable(self, mask):
+        def select(self, mask):
             return mask
 
-        def nearest(self, queries, count, among=None, breadth=1):
+        def nearest(self, queries, count, allowed=None, breadth=1):
             looked_up.append((count, breadth))
             return np.full((len(queries), count), -1)
 
@@ -623,7 +618,7 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
 
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, tmp_path, monkeypatch):
-    segment = opened_segment(tmp_path / "a", apart, FLAT, False, min_candidates=1)
+    segment = opened_segment(tmp_path / "a", apart, EXACT, min_candidates=1)
     source, selection = FaissCandidates(segment, starts), Selection(np.arange(128) % 3 == 0)
     monkeypatch.setattr(segment, "nearest", None)
     first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)

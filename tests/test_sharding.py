@@ -29,18 +29,17 @@ from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.building.changes import delete_papers
-from qbe.index.building.merge import PartsSource
+from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.shard_sources import IndexShards, PartShards, ShardVectors
 from qbe.index.building.sharding import LEARNED, build_shards
 from qbe.index.building.staging import STATE
-from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import PaperStores
+from qbe.index.segments.views import PaperStore
 from qbe.index.text_search import BUILDER_LOCK, LuceneSearch
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
@@ -48,7 +47,7 @@ from qbe.types import Facet
 
 SHARD_PAPERS = 8
 SHARDS = 4
-LISTS = AnnSettings("ivf-pq", nlist=8, nprobe=4, pq=2)
+LISTS = "IVF8,PQ4x4fs"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,7 +61,7 @@ def small_shards():
 def job(tmp_path_factory, papers, tiny_encoder) -> Job:
     """The sample, with years of publication."""
     folder = tmp_path_factory.mktemp("corpus")
-    return dated_job(folder, papers, tiny_encoder, ann=LISTS, stored="int8")
+    return dated_job(folder, papers, tiny_encoder, faiss=LISTS, stored="int8")
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +123,7 @@ def test_both_ways_make_the_same_vectors_lists_and_papers(whole, split, joined):
         assert sorted(several.papers.ids) == sorted(one.papers.ids)
         assert several.manifest.lucene["documents"] == one.manifest.lucene["documents"]
         for number in range(SHARDS):
-            ids = several.papers.stores[number].ids
+            ids = several.papers.segments[number].ids
             rows = np.array([one.papers.row(paper_id) for paper_id in ids])
             assert set(rows // SHARD_PAPERS % SHARDS) == {number}
 
@@ -178,16 +177,14 @@ def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--split", "{whole}"], "expected --shards with the number of shards, found none; add it"),
-        (["--split", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
+        (["--merge", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
         (
-            ["--split", "{whole}", "--shards", "129"],
+            ["--merge", "{whole}", "--shards", "129"],
             "expected --shards of at most 128, the papers, found 129",
         ),
-        (["--split", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
+        (["--merge", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
         (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
-        (["--merge", "{parts}", "--shards", "2", "--tune-recall", "0.9"], "measures one index of all papers"),
-        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge or --split"),
+        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge; add it, or drop --shards"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, arguments, expected):
@@ -259,7 +256,7 @@ def test_an_updated_index_is_not_split(tmp_path, whole):
 
 
 def test_vectors_of_parts_are_those_of_the_index(whole, parts):
-    files = PartsSource(parts).shards()
+    files = Parts(parts).shards()
     with Index(whole) as index:
         stored = index.sentence_vectors
         vectors = ShardVectors(files, "int8", index.similarity)
@@ -272,7 +269,7 @@ def test_vectors_of_parts_are_those_of_the_index(whole, parts):
 def test_bm25_of_shards_is_that_of_one_index_to_the_last_bit(whole, split, papers):
     """Each shard is searched alone, with nothing of the others but three numbers and its terms' counts."""
     snapshot = open_snapshot(split)
-    stores = [PaperStores([segment]) for segment in snapshot.segments]
+    stores = [PaperStore([segment]) for segment in snapshot.segments]
     postings = [
         open_postings([segment], store, segment.manifest.lucene)
         for segment, store in zip(snapshot.segments, stores, strict=True)

@@ -107,8 +107,7 @@ USAGE_ERRORS = {
     "index without output": ["--corpus", "x"],
     "index appending nothing": ["--output", "y", "--append"],
     "index deleting with an encoder": ["--output", "y", "--delete", "x", "--encoder", "z"],
-    "index tuned without lists": ["--corpus=x", "--output=y", "--ann=flat", "--tune-recall=0.9"],
-    "index tuned without vectors": ["--corpus=x", "--output=y", "--bm25-only", "--tune-recall=0.9"],
+    "index of lists without vectors": ["--corpus=x", "--output=y", "--only=bm25", "--faiss=IVF16,SQ8"],
     "index of a part that is none": ["--corpus", "x", "--output", "y", "--part", "3/2"],
     "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
@@ -227,16 +226,16 @@ def test_choices_of_search_are_those_of_its_modules():
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
-    from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, KINDS, STORED
+    from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, EXACT, STORED
     from qbe.models.session import DEVICES
     from qbe.tag.tagging import LABEL_SOURCES
 
     offered = choices("index")
-    assert offered["ann"] == (AUTO, *KINDS)
+    assert EXACT in actions("index")["faiss"].help
     assert offered["stored"] == (AUTO, *STORED)
     assert offered["device"] == DEVICES
     assert offered["facets"] == LABEL_SOURCES
-    for name in ("ann", "stored"):
+    for name in ("faiss", "stored"):
         assert f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help
 
 

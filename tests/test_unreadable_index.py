@@ -28,27 +28,10 @@ def folder(tiny_index, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "manifest.json",
-            "cannot read index/manifest.json: Permission denied; choose a file that you may read",
-        ),
-        (
-            "papers.jsonl",
-            "cannot read index/papers.jsonl: Permission denied; choose a file that you may read",
-        ),
-        ("vectors.npy", "cannot read index/vectors.npy: Permission denied; choose a file that you may read"),
-        ("faiss.index", "cannot read index/faiss.index: Permission denied; choose a file that you may read"),
-        (
-            "lucene/segments_*",
-            "cannot read index/lucene/segments_1: Permission denied; choose a file that you may read",
-        ),
-    ],
+    "name", ["manifest.json", "papers.jsonl", "vectors.npy", "faiss.index", "lucene/segments_1"]
 )
-def test_what_may_not_be_read_is_named(folder, name, message):
-    (path,) = folder.glob(name)
-    path.chmod(0)
+def test_what_may_not_be_read_is_named(folder, name):
+    (folder / name).chmod(0)
     command = [sys.executable, "-m", "qbe.search", "--index", "index", "--paper", "s001", "--rerank", "none"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=folder.parent, preexec_fn=obey_permissions
@@ -56,4 +39,4 @@ def test_what_may_not_be_read_is_named(folder, name, message):
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("qbe search: cannot read ")
-    assert line.endswith(message)
+    assert line.endswith(f"cannot read index/{name}: Permission denied; choose a file that you may read")

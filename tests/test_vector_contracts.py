@@ -9,15 +9,14 @@ from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
-from qbe.index.dense.ann import FLAT, IVF_PQ, AnnSettings
+from qbe.index.dense.ann import EXACT
 from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.dense.scoring import MATCHES, best_per_paper
 from qbe.index.reader import IndexReader
 from qbe.index.segments.commit import COMMIT
 
-LISTS = AnnSettings(IVF_PQ, nlist=4, nprobe=4)
-EXACT = AnnSettings(FLAT)
+LISTS = "IVF4,PQ4x4fs"
 KINDS = {
     "float16, flat": ("float16", EXACT, False),
     "float16, lists": ("float16", LISTS, False),
@@ -31,8 +30,8 @@ KINDS = {
 @pytest.fixture(scope="module", params=KINDS)
 def reader(request, tmp_path_factory, papers, tiny_encoder) -> IndexReader:
     """An index; of several segments with papers deleted and replaced, or of one."""
-    stored, ann, segments = KINDS[request.param]
-    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder), stored=stored, ann=ann)
+    stored, faiss, segments = KINDS[request.param]
+    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder), stored=stored, faiss=faiss)
     folder = tmp_path_factory.mktemp("index")
     first = papers[:70] if segments else papers
     build(folder / "index", corpus(folder, "first", first), settings)
@@ -93,7 +92,7 @@ def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
             scores = match(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
-    if k == 1 and isinstance(source.sentences, FaissSegment) and source.sentences.params.kind == FLAT:
+    if k == 1 and isinstance(source.sentences, FaissSegment) and source.sentences.params.is_exact:
         (few,) = source.nearest(many[:1], k, None, match)
         assert len(few) < len(reader)
 
@@ -140,11 +139,10 @@ def test_nothing_is_gathered_of_no_papers(reader):
 
 
 def test_fewer_lists_give_fewer_candidates_and_need_lists(reader):
-    kind = reader.manifest.dense["ann"]["kind"]
     with pytest.raises(UsageError, match="expected `nprobe` of at least 1, found 0"):
         reader.candidate_source(0)
-    if kind == FLAT:
-        with pytest.raises(UsageError, match=r"`nprobe` goes with an index of kind ivf-sq, .*, found flat"):
+    if reader.manifest.dense["ann"]["factory"] == EXACT:
+        with pytest.raises(UsageError, match="`nprobe` goes with an index of lists, found SQfp16; drop it"):
             reader.candidate_source(1)
         return
     narrow = reader.candidate_source(1)

@@ -162,7 +162,7 @@ def test_an_export_runs_nothing_of_it(run, script, tiny_model):
         "papers.jsonl",
         "--output",
         "other",
-        "--dense-only",
+        "--only=dense",
         "--encoder",
         tiny_model,
     )

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import CitationLinks
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import PaperStores
 from qbe.search.filters import year_of
 
 Doubles = NDArray[np.float64]
@@ -26,7 +25,7 @@ class Evidence:
 
     def __init__(self, reader: IndexReader) -> None:
         metadata = list(reader.papers.read_metadata())
-        if isinstance(reader.papers, PaperStores):  # a deleted paper cites nobody
+        if reader.papers.has_deleted:  # a deleted paper cites nobody
             alive = reader.papers.live_mask.tolist()
             metadata = [each if is_alive else {} for each, is_alive in zip(metadata, alive, strict=True)]
         self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)

@@ -15,7 +15,7 @@ from qbe.cluster.ray_runtime import ClusterError
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError, check_package
 from qbe.files import lock
-from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard, build_part, read_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shard_sources import PartShards
@@ -268,6 +268,6 @@ def _joined(
     """One index of all parts, made here, or shards, made by tasks."""
     how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "execution": execution}
     if spread.shards is None:
-        return merge_parts(output, PartsSource(folders), settings, **how)
+        return merge_parts(output, Parts(folders), settings, **how)
     by_tasks = partial(run_tasks, ray, threads=spread.threads)
     return build_shards(output, PartShards(tuple(folders), settings), spread.shards, spread=by_tasks, **how)

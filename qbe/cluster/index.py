@@ -17,7 +17,7 @@ from qbe.cluster.reranker import ClusterReranker
 from qbe.cluster.shard import MovedOnError, Shard
 from qbe.cluster.views import ClusterComparer, ClusterSentences, ClusterText, ClusterVectors, Shards
 from qbe.errors import UsageError, check_positive
-from qbe.index.dense.ann import IN_LISTS, AnnParams
+from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -102,8 +102,8 @@ class ClusterReader(IndexReader):
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """See `IndexReader.candidate_source`."""
         self.require_vectors()
-        params = [AnnParams.read(segment.manifest.dense or {}) for segment in self._snapshot.segments]
-        if nprobe is not None and (nprobe < 1 or not any(each.kind in IN_LISTS for each in params)):
+        params = [FaissParams.read(segment.manifest.dense or {}) for segment in self._snapshot.segments]
+        if nprobe is not None and (nprobe < 1 or not any(each.nlist is not None for each in params)):
             raise UsageError(
                 f"expected `nprobe` of at least 1 for an index with lists, found {nprobe}; drop it"
             )

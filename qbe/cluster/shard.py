@@ -28,7 +28,7 @@ from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import Snapshot, open_snapshot
-from qbe.index.segments.views import PaperStores, open_vectors
+from qbe.index.segments.views import PaperStore, open_vectors
 from qbe.index.text_search import Ranked
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
@@ -96,15 +96,15 @@ class _Commit:
     def vectors(self) -> MappedVectors:
         def make() -> MappedVectors:
             sentences, whole = open_vectors(self.segments)
-            counts = [np.diff(store.layout().starts) for store in self.papers.stores]
+            counts = [np.diff(store.layout().starts) for store in self.papers.segments]
             starts = starts_of(np.concatenate(counts).tolist())
             return MappedVectors(sentences, whole, starts, similarity_of(self.segments[0].manifest))
 
         return self.once("vectors", make)
 
     @property
-    def papers(self) -> PaperStores:
-        return self.once("papers", lambda: PaperStores(self.segments))
+    def papers(self) -> PaperStore:
+        return self.once("papers", lambda: PaperStore(self.segments))
 
     def postings(self) -> Any:
         lucene = self.segments[0].manifest.lucene or {}
@@ -162,11 +162,11 @@ class Shard(Closing):
         """See `qbe.index.segments.faiss.FaissSegments.search`; ``among`` are sentences."""
         with self._at(generation) as commit:
             faiss = commit.faiss(nprobe)
-            findable = None
+            selection = None
             if among is not None:
                 bits = _unpacked(among, len(commit.sentences))
-                findable = commit.selection(("faiss", among.key), lambda: faiss.findable(bits))
-            return faiss.search(queries, count, findable, breadth)
+                selection = commit.selection(("faiss", among.key), lambda: faiss.select(bits))
+            return faiss.search(queries, count, selection, breadth)
 
     def gather(self, generation: int, rows: Rows) -> Vectors:
         """The vectors of the sentences of papers (n,), paper after paper, as stored."""

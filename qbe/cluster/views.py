@@ -92,7 +92,7 @@ class ClusterSentences:
         nearest = [each for result in results for each in result]
         return nearest_of(nearest, count) if nearest else np.zeros((len(queries), 0), np.int64)
 
-    def findable(self, mask: NDArray[np.bool_]) -> dict[int, Selected]:
+    def select(self, mask: NDArray[np.bool_]) -> dict[int, Selected]:
         """Some sentences (sentences,), as `nearest` takes them."""
         return self._shards.select(self._rows, mask)
 

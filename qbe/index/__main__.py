@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.index.building.merge import PartsSource
+    from qbe.index.building.merge import Parts
     from qbe.index.building.part import PartMetadata
     from qbe.index.building.settings import BuildSettings, Execution
     from qbe.index.building.sharding import ShardSource
@@ -29,8 +29,6 @@ PROGRAM = "qbe index"
 OPTIONS = {
     "folder": "--output",
     "folders": "--merge",
-    "kind": "--ann",
-    "on_disk": "--ann-on-disk",
     "categories": "--category",
 }
 
@@ -166,78 +164,50 @@ def _confirm(question: str) -> bool:
 
 def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
     """Build an index or a part, or merge parts; returns its counts and its description."""
-    overwrite, resume = options.overwrite, options.resume
+    how: dict[str, Any] = {
+        "overwrite": options.overwrite,
+        "resume": options.resume,
+        "execution": execution,
+    }
     if options.merge:
-        from pathlib import Path
-
-        from qbe.index.building.merge import PartsSource, merge_parts
-
-        parts = PartsSource([Path(folder) for folder in options.merge])
-        settings = _merged_settings(options, parts)
-        if options.shards:
-            from qbe.index.building.shard_sources import PartShards
-
-            return _build_shards(
-                output, PartShards(tuple(map(Path, options.merge)), settings), options, execution
-            )
-        manifest = merge_parts(
-            output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
-        )
-        return manifest.corpus, manifest
-    if options.split:
-        from pathlib import Path
-
-        from qbe.index.building.shard_sources import IndexShards
-
-        return _build_shards(output, IndexShards(Path(options.split)), options, execution)
-    settings, reading = index_options.build_settings(options), index_options.reading(options)
+        return _merge(output, options, how)
+    settings, how["reading"] = index_options.build_settings(options), index_options.reading(options)
     if options.part:
         from qbe.index.building.part import BuildShard, build_part
 
         part = BuildShard(*index_options.part_numbers(options.part))
-        metadata = build_part(
-            output,
-            options.corpus,
-            settings,
-            part,
-            reading=reading,
-            overwrite=overwrite,
-            resume=resume,
-            execution=execution,
-        )
+        metadata = build_part(output, options.corpus, settings, part, **how)
         return metadata.counts, metadata
     from qbe.index.building.build import build
 
-    manifest = build(
-        output,
-        options.corpus,
-        settings,
-        reading=reading,
-        overwrite=overwrite,
-        resume=resume,
-        execution=execution,
-    )
+    manifest = build(output, options.corpus, settings, **how)
     return manifest.corpus, manifest
 
 
-def _build_shards(
-    output: Path, source: ShardSource, options: argparse.Namespace, execution: Execution
-) -> Built:
-    """Build an index of shards; returns its counts and its description."""
+def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) -> Built:
+    """Join parts into an index, or into one of shards, as the papers of one index are."""
+    from pathlib import Path
+
+    from qbe.index.building.merge import Parts, merge_parts
+    from qbe.index.building.shard_sources import IndexShards, PartShards
     from qbe.index.building.sharding import build_shards
+    from qbe.index.manifest import PART
 
-    manifest = build_shards(
-        output,
-        source,
-        options.shards,
-        overwrite=options.overwrite,
-        resume=options.resume,
-        execution=execution,
-    )
+    folders = tuple(map(Path, options.merge))
+    if options.shards and len(folders) == 1 and not (folders[0] / PART).is_file():
+        source: ShardSource = IndexShards(folders[0])
+    else:
+        parts = Parts(folders)
+        settings = _merged_settings(options, parts)
+        if not options.shards:
+            manifest = merge_parts(output, parts, settings, **how)
+            return manifest.corpus, manifest
+        source = PartShards(folders, settings)
+    manifest = build_shards(output, source, options.shards, **how)
     return manifest.corpus, manifest
 
 
-def _merged_settings(options: argparse.Namespace, parts: PartsSource) -> BuildSettings:
+def _merged_settings(options: argparse.Namespace, parts: Parts) -> BuildSettings:
     """Those of the parts, except for what is done when they are merged."""
     import dataclasses
 

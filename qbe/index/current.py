@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import Papers
+from qbe.index.segments.views import PaperStore
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
@@ -19,15 +19,43 @@ if TYPE_CHECKING:
     from qbe.index.labels import Mask
     from qbe.index.segments.lucene import Postings
 
+T = TypeVar("T")
+
+
+class _OfReader(Generic[T]):
+    """An attribute of an index that is its current reader's attribute of the same name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, index: CurrentReader | None, owner: type) -> T:
+        if index is None:
+            raise AttributeError(self._name)
+        with index.reading() as reader:
+            value: T = getattr(reader, self._name)
+            return value
+
 
 class CurrentReader(ABC):
-    """The papers, vectors and postings of the current reader (see `IndexReader`).
+    """The papers, vectors and postings of the current reader; each attribute is documented at `IndexReader`.
 
     >>> len(index), "s001" in index, index.similarity
     (128, True, 'cosine')
     >>> index.paper("s001").title
     'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
     """
+
+    generation = _OfReader[int]()
+    notes = _OfReader[tuple[str, ...]]()
+    manifest = _OfReader[Manifest]()
+    papers = _OfReader[PaperStore]()
+    layout = _OfReader[PaperLayout]()
+    similarity = _OfReader[str]()
+    sentence_vectors: _OfReader[Vectors] = _OfReader()
+    whole_vectors: _OfReader[Vectors] = _OfReader()
+    vector_store: _OfReader[VectorStore] = _OfReader()
+    comparer: _OfReader[Comparer] = _OfReader()
+    lucene: _OfReader[Postings] = _OfReader()
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[IndexReader]:
@@ -50,36 +78,6 @@ class CurrentReader(ABC):
         with self.reading() as reader:
             return reader.paper(paper_id)
 
-    @property
-    def generation(self) -> int:
-        """How many commits were made to the index since it was built."""
-        with self.reading() as reader:
-            return reader.generation
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """See `IndexReader.notes`."""
-        with self.reading() as reader:
-            return reader.notes
-
-    @property
-    def manifest(self) -> Manifest:
-        """The description of the index: its settings, counts, models and digest."""
-        with self.reading() as reader:
-            return reader.manifest
-
-    @property
-    def papers(self) -> Papers:
-        """The papers by row."""
-        with self.reading() as reader:
-            return reader.papers
-
-    @property
-    def layout(self) -> PaperLayout:
-        """See `IndexReader.layout`."""
-        with self.reading() as reader:
-            return reader.layout
-
     def facet_mask(self, facet: Facet) -> Mask:
         """See `IndexReader.facet_mask`."""
         with self.reading() as reader:
@@ -90,43 +88,7 @@ class CurrentReader(ABC):
         with self.reading() as reader:
             reader.require_vectors()
 
-    @property
-    def similarity(self) -> str:
-        """See `IndexReader.similarity`."""
-        with self.reading() as reader:
-            return reader.similarity
-
-    @property
-    def sentence_vectors(self) -> Vectors:
-        """See `IndexReader.sentence_vectors`."""
-        with self.reading() as reader:
-            return reader.sentence_vectors
-
-    @property
-    def whole_vectors(self) -> Vectors:
-        """See `IndexReader.whole_vectors`."""
-        with self.reading() as reader:
-            return reader.whole_vectors
-
-    @property
-    def vector_store(self) -> VectorStore:
-        """See `IndexReader.vector_store`."""
-        with self.reading() as reader:
-            return reader.vector_store
-
-    @property
-    def comparer(self) -> Comparer:
-        """See `IndexReader.comparer`."""
-        with self.reading() as reader:
-            return reader.comparer
-
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """See `IndexReader.candidate_source`."""
         with self.reading() as reader:
             return reader.candidate_source(nprobe)
-
-    @property
-    def lucene(self) -> Postings:
-        """See `IndexReader.lucene`."""
-        with self.reading() as reader:
-            return reader.lucene

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbe.closing import Closing
 from qbe.errors import UsageError
@@ -18,7 +18,6 @@ from qbe.types import Paper
 if TYPE_CHECKING:
     from qbe.corpus.reading import Reading
     from qbe.encode.encoder import Encoder, PaperVectors
-    from qbe.index.building.settings import Execution
     from qbe.index.building.source import Corpus
     from qbe.index.building.writer import Written
     from qbe.index.models import IndexModels
@@ -132,7 +131,7 @@ class Index(CurrentReader, Closing):
         """Move to the newest commit; returns whether there was a newer one.
 
         Searches under way keep the old reader until they end. Raises IndexFormatError where the folder is no
-        sound index now, EncoderMismatchError where it was built anew with another encoder than ``encoder``;
+        sound index now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``;
         then nothing changes.
         """
         with self._refreshing:
@@ -160,20 +159,9 @@ class Index(CurrentReader, Closing):
         ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
         Raises what `qbe.index.building.changes.append_papers` does.
         """
-        from qbe.corpus.reading import Reading
         from qbe.index.building.changes import append_papers
 
-        written = append_papers(
-            self.folder,
-            corpus,
-            reading=reading or Reading(),
-            update=update,
-            encoder=self._encoder_name,
-            tagger=self._tagger_name,
-            execution=self._execution(),
-        )
-        self.refresh()
-        return written
+        return self._changed(append_papers, corpus, **self._how(reading), update=update)
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
         """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
@@ -181,20 +169,9 @@ class Index(CurrentReader, Closing):
         Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
         `qbe.index.building.changes.sync_papers` does.
         """
-        from qbe.corpus.reading import Reading
         from qbe.index.building.changes import sync_papers
 
-        written = sync_papers(
-            self.folder,
-            corpus,
-            reading=reading or Reading(),
-            confirm=lambda question: overwrite,  # noqa: ARG005
-            encoder=self._encoder_name,
-            tagger=self._tagger_name,
-            execution=self._execution(),
-        )
-        self.refresh()
-        return written
+        return self._changed(sync_papers, corpus, **self._how(reading), confirm=lambda _: overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
         """Delete papers by id, all of them or none, and `refresh`; raises what
@@ -202,24 +179,34 @@ class Index(CurrentReader, Closing):
         """
         from qbe.index.building.changes import delete_papers
 
-        written = delete_papers(self.folder, paper_ids)
-        self.refresh()
-        return written
+        return self._changed(delete_papers, paper_ids)
 
     def compact(self) -> Written | None:
         """Make one segment of the index and `refresh`; None where it is one already. Raises what
         `qbe.index.building.compaction.compact` does.
         """
         from qbe.index.building.compaction import compact
-
-        written = compact(self.folder, execution=self._execution())
-        self.refresh()
-        return written
-
-    def _execution(self) -> Execution:
         from qbe.index.building.settings import Execution
 
-        return Execution(self.threads)
+        return self._changed(compact, execution=Execution(self.threads))
+
+    def _changed(self, change: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """What a function that changes the folder returns; the change is seen by now."""
+        result = change(self.folder, *arguments, **named)
+        self.refresh()
+        return result
+
+    def _how(self, reading: Reading | None) -> dict[str, Any]:
+        """How papers are read and encoded."""
+        from qbe.corpus.reading import Reading
+        from qbe.index.building.settings import Execution
+
+        return {
+            "reading": reading or Reading(),
+            "encoder": self._encoder_name,
+            "tagger": self._tagger_name,
+            "execution": Execution(self.threads),
+        }
 
     @property
     def encoder(self) -> Encoder:
@@ -238,7 +225,7 @@ class Index(CurrentReader, Closing):
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
         """A query's paper with its sentences labelled, and its vectors if labelling made them.
 
-        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
+        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
         a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
         in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
         ModelError for a tagger that cannot be loaded.

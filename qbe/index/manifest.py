@@ -13,14 +13,15 @@ from typing import Any
 
 from qbe.errors import IndexFormatError, input_error
 from qbe.files import write_text
-from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
+from qbe.index.dense.ann import FLOAT16, STORED, FaissParams
 from qbe.index.verified import digest_of
 from qbe.models.encoder_format import COSINE, L2
 
-FORMAT_VERSION = 5
-READABLE = (2, 3, 4, 5)
+FORMAT_VERSION = 6
+READABLE = (2, 3, 4, 5, 6)
 """Formats that can be read: 2 is 3 without a choice of how encoders are read, 3 is 4 with vectors in half
-precision and an exact FAISS index, 4 is 5 without digests of Lucene's files and of the manifest itself.
+precision and an exact FAISS index, 4 is 5 without digests of Lucene's files and of the manifest itself, 5 is
+6 with names of kinds of FAISS indexes in place of factory strings.
 """
 MANIFEST = "manifest.json"
 SUPERSEDED = "superseded.json"
@@ -39,11 +40,10 @@ class Manifest:
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
-    the parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned
-    one); ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences
-    have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file,
-    and its digest. ``digest`` sums up corpus, postings and vectors: two builds of one corpus with the same
-    settings agree in it.
+    the parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.FaissParams`); ``tagger`` (None where
+    nothing was predicted) the tagger's identity, how many predicted sentences have each label, and how many
+    predicted papers lack each facet. ``files`` gives the size of every file, and its digest. ``digest`` sums
+    up corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
 
     >>> manifest = index.manifest
     >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
@@ -174,8 +174,8 @@ def _checked(manifest: Manifest) -> Manifest:
         raise ValueError(f"the similarity {manifest.dense['similarity']}")
     if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
         raise ValueError(f"vectors stored as {manifest.dense['stored']}")
-    if manifest.dense is not None and AnnParams.read(manifest.dense).kind not in KINDS:
-        raise ValueError(f"a FAISS index of kind {AnnParams.read(manifest.dense).kind}")
+    if manifest.dense is not None:
+        FaissParams.read(manifest.dense)
     return manifest
 
 

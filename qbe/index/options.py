@@ -11,17 +11,14 @@ if TYPE_CHECKING:
 
     from qbe.corpus.reading import Reading
     from qbe.index.building.settings import BuildSettings
-    from qbe.index.dense.ann import AnnSettings
 
-_ANN = ("stored", "ann", "nlist", "nprobe", "pq", "tune_recall", "ann_on_disk")
+_DENSE = ("stored", "faiss")
 _EXECUTION = ("threads", "overwrite", "resume", "timings")
 _READING = (
     "corpus",
     "format",
-    "columns",
     "category",
     "on_error",
-    "max_rejected",
     "keep_without_abstract",
     "dedupe",
     "limit",
@@ -29,18 +26,16 @@ _READING = (
 _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
+    "part": (*_READING, "encoder", "device", "facets", "tagger", *_EXECUTION),
     "merge": (
         "encoder",
         "tagger",
-        "dense_only",
-        "store_positions",
-        "store_docvectors",
+        "only",
+        "store",
         "shards",
-        *_ANN,
+        *_DENSE,
         *_EXECUTION,
     ),
-    "split": ("shards", "threads", "overwrite", "resume", "timings"),
     "append": _CHANGE,
     "update": _CHANGE,
     "sync": (*(name for name in _CHANGE if name != "limit"), "overwrite"),
@@ -51,8 +46,27 @@ GOES_WITH = {
 
 REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
 
-OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part", *_ANN)
+OF_VECTORS = ("encoder", "facets", "tagger", "device", "part", *_DENSE)
 """Options that apply to vectors only."""
+
+
+COMMON = (
+    *("--corpus", "--output", "--format", "--on-error", "--dedupe", "--only", "--encoder", "--threads"),
+    *("--append", "--update", "--sync", "--delete", "--compact", "--overwrite", "--resume"),
+)
+"""The options that ``--help`` shows."""
+
+ALIASES = {
+    "--bm25-only": "--only bm25",
+    "--dense-only": "--only dense",
+    "--ann": "--faiss",
+    "--columns": "--format table:FIELD=COLUMN,...",
+    "--max-rejected": "--on-error skip:SHARE",
+    "--split": "--merge DIR --shards N",
+    "--store-positions": "--store positions",
+    "--store-docvectors": "--store docvectors",
+}
+"""Former names of options."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
         "With --part build only a part of it, and with --merge join parts. With --append, --update, --sync, "
         "--delete or --compact update the index at --output in one step: open readers keep their snapshot, a "
         "second writer is refused, and when anything fails the index is unchanged.",
+        ALIASES,
+        COMMON,
     )
     parser.add_argument(
         "--corpus",
@@ -77,16 +93,16 @@ def parser() -> argparse.ArgumentParser:
     _reading(parser.add_argument_group("what is read of the corpus"))
     parser.add_argument("--output", required=True, metavar="DIR", help="the index to create or to update")
     _actions(parser.add_mutually_exclusive_group())
-    side = parser.add_mutually_exclusive_group()
-    side.add_argument("--bm25-only", action="store_true", help="no vectors")
-    side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
     parser.add_argument(
-        "--encoder", help="name in the registry, a folder, or a hub name (default: facet-encoder)"
+        "--only",
+        choices=("bm25", "dense"),
+        help="bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)",
     )
     parser.add_argument(
-        "--precision",
-        choices=("int8", "fp32"),
-        help="of the encoder, for papers and later for queries (default: int8; fp32 on a GPU)",
+        "--encoder",
+        metavar="NAME[:int8|:fp32]",
+        help="name in the registry, a folder, or a hub name, and its precision, for papers and later for "
+        "queries (default: facet-encoder; int8, on a GPU fp32)",
     )
     parser.add_argument(
         "--device",
@@ -104,13 +120,17 @@ def parser() -> argparse.ArgumentParser:
         "--tagger", metavar="NAME_OR_FOLDER", help="what predicts facets (default: facet-tagger)"
     )
     _vectors(parser.add_argument_group("vectors and their neighbours"))
-    parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
-    parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
+    parser.add_argument(
+        "--store",
+        nargs="+",
+        choices=("positions", "docvectors"),
+        help="keep term positions or term vectors in Lucene, for other programs",
+    )
     parser.add_argument(
         "--shards",
         type=int,
         metavar="N",
-        help="with --merge or --split: an index of N segments of like size, which several machines can hold "
+        help="with --merge: an index of N segments of like size, which several machines can hold "
         "and which finds what one index of all papers finds",
     )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -132,14 +152,9 @@ def _reading(group: argparse._ArgumentGroup) -> None:
 
     group.add_argument(
         "--format",
-        choices=FORMATS,
-        metavar="NAME",
-        help=f"of the files: {', '.join(FORMATS)} (default: recognized, each file by itself)",
-    )
-    group.add_argument(
-        "--columns",
-        metavar="FIELD=COLUMN,...",
-        help="columns of a table, such as id=key,title=name,abstract=text (default: by their usual names)",
+        metavar="NAME[:FIELD=COLUMN,...]",
+        help=f"of the files: {', '.join(FORMATS)} (default: recognized, each file by itself); of a table "
+        "perhaps its columns, as in table:id=key,title=name,abstract=text (default: by their usual names)",
     )
     group.add_argument(
         "--category",
@@ -149,15 +164,10 @@ def _reading(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--on-error",
-        choices=("stop", "skip"),
+        metavar="stop|skip[:SHARE]",
         help="at a record that cannot be used: stop, or skip it, listed with the reason in "
-        "OUTPUT.rejected.jsonl (default: stop; skip for files of more than 256 MB)",
-    )
-    group.add_argument(
-        "--max-rejected",
-        type=float,
-        metavar="SHARE",
-        help="fail where more than this share of at least 100 records had to be skipped (default: 0.01)",
+        "OUTPUT.rejected.jsonl, and fail where more than this share of at least 100 records had to be "
+        "skipped (default: stop; skip:0.01 for files of more than 256 MB)",
     )
     group.add_argument(
         "--keep-without-abstract",
@@ -187,13 +197,7 @@ def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
         nargs="+",
         metavar="DIR",
         help="join all parts of a corpus, in any order, into the index that a build in one go makes; nothing "
-        "is encoded, Lucene and FAISS are built now",
-    )
-    group.add_argument(
-        "--split",
-        metavar="DIR",
-        help="write the papers of the index DIR as --shards, in an index of its own at --output; nothing is "
-        "encoded",
+        "is encoded, Lucene and FAISS are built now. With --shards also the papers of one index",
     )
     group.add_argument(
         "--append",
@@ -230,32 +234,11 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
         "float16 up to 200,000 sentences, int8 above)",
     )
     group.add_argument(
-        "--ann",
-        choices=("auto", "flat", "hnsw", "ivf-sq", "ivf-pq", "ivf-opq-pq"),
-        help="how FAISS finds candidates, which stored vectors then score exactly: flat (all sentences are "
-        "compared), a graph (hnsw), or lists of short codes (default: auto, flat up to 200,000 sentences "
-        "unless an option below is given, else ivf-pq)",
-    )
-    group.add_argument(
-        "--nlist", type=int, help="lists (default: the power of 2 nearest to the root of the sentences)"
-    )
-    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: nlist / 4)")
-    group.add_argument(
-        "--pq",
-        type=int,
-        metavar="BYTES",
-        help="of a product-quantized code (default: a sixth of the dimension, 64 for 384)",
-    )
-    group.add_argument(
-        "--tune-recall",
-        type=float,
-        metavar="SHARE",
-        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the "
-        "best 20 papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials "
-        "stand in the manifest",
-    )
-    group.add_argument(
-        "--ann-on-disk", action="store_true", help="keep the lists in a file and read them from there"
+        "--faiss",
+        metavar="auto|FACTORY",
+        help="how FAISS finds candidates, which stored vectors then score exactly: a string of FAISS's index "
+        "factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a graph) or SQfp16 (all "
+        "sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists of short codes above)",
     )
 
 
@@ -264,25 +247,27 @@ def action(options: argparse.Namespace) -> str | None:
     from qbe.errors import UsageError
 
     present = [name for name, value in vars(options).items() if value is not None and value is not False]
-    if options.bm25_only and (useless := [name for name in OF_VECTORS if name in present]):
-        raise UsageError(f"{_written(useless[0])} is of no use with --bm25-only; drop one of them")
+    if options.only == "bm25" and (useless := [name for name in OF_VECTORS if name in present]):
+        raise UsageError(f"{_written(useless[0])} is of no use with --only bm25; drop one of them")
     chosen = next((name for name in GOES_WITH if name in present), None)
     if chosen is not None:
         for name in present:
             if name not in ("output", chosen, *GOES_WITH[chosen]):
                 remedy = REMEDIES.get(chosen, "drop one of them")
                 raise UsageError(f"{_written(name)} is of no use with --{chosen}; {remedy}")
+    if chosen == "merge" and options.only == "bm25":
+        raise UsageError("--only bm25 is of no use with --merge: parts hold vectors; drop one of them")
     if not options.corpus and (chosen is None or "corpus" in GOES_WITH[chosen]):
         purpose = chosen if chosen in ("append", "update", "sync") else "index"
         raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
     if options.part:
         part_numbers(options.part)
-    if options.split and options.shards is None:
-        raise UsageError("expected --shards with the number of shards, found none; add it")
-    ann_settings(options)
     reading(options)
-    if options.device == "cuda" and options.precision == "int8":
-        raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
+    encoder_name, precision = encoder(options)
+    if chosen is not None and chosen != "part" and encoder_name != options.encoder:
+        raise UsageError(f"the precision of --encoder is of no use with --{chosen}; drop it")
+    if options.device == "cuda" and precision == "int8":
+        raise UsageError("--device cuda encodes in fp32, found --encoder in int8; drop one of them")
     return chosen
 
 
@@ -291,7 +276,7 @@ def check_shards(options: argparse.Namespace) -> None:
     from qbe.errors import UsageError
 
     if options.shards is not None and action(options) is None:
-        raise UsageError("--shards goes with --merge or --split; add one of them, or drop it")
+        raise UsageError("--shards goes with --merge; add it, or drop --shards")
 
 
 def _written(name: str) -> str:
@@ -308,9 +293,11 @@ def part_numbers(text: str) -> tuple[int, int]:
     raise UsageError(f"expected a part such as 2/8, from 1/8 to 8/8, found {text!r}; check --part")
 
 
-def precision(options: argparse.Namespace) -> str:
-    """The precision given, or that of the device."""
-    return str(options.precision or ("int8" if options.device in (None, "cpu") else "fp32"))
+def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
+    """The encoder's name, None for the default, and its precision, by default the device's."""
+    usual = "int8" if options.device in (None, "cpu") else "fp32"
+    name, _, precision = (options.encoder or "").rpartition(":")
+    return (name or None, precision) if precision in ("int8", "fp32") else (options.encoder, usual)
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -318,36 +305,29 @@ def reading(options: argparse.Namespace) -> Reading:
     from qbe.corpus.reading import Reading
     from qbe.errors import UsageError
 
+    name, with_columns, text = (options.format or "").partition(":")
     columns = {}
-    for pair in (options.columns or "").split(",") if options.columns else ():
+    for pair in text.split(",") if with_columns else ():
         field, equals, column = pair.partition("=")
         if not (field.strip() and equals and column.strip()):
-            raise UsageError(f"expected --columns such as id=key,title=name, found {options.columns!r}")
+            raise UsageError(f"expected --format such as table:id=key,title=name, found {options.format!r}")
         columns[field.strip()] = column.strip()
-    share = {} if options.max_rejected is None else {"max_rejected": options.max_rejected}
+    on_error, with_share, share = (options.on_error or "").partition(":")
+    try:
+        max_rejected = {"max_rejected": float(share)} if with_share else {}
+    except ValueError:
+        raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
+    if max_rejected and on_error != "skip":
+        raise UsageError(f"a share goes with --on-error skip, found {options.on_error!r}; drop it")
     return Reading(
-        format=options.format,
+        format=name or None,
         columns=columns,
         categories=tuple(options.category or ()),
-        on_error=options.on_error,
+        on_error=on_error or None,
         keep_without_abstract=options.keep_without_abstract,
         dedupe=options.dedupe,
         limit=options.limit,
-        **share,
-    )
-
-
-def ann_settings(options: argparse.Namespace) -> AnnSettings:
-    """How candidates are to be found; raises UsageError for settings that exclude each other."""
-    from qbe.index.dense.ann import AUTO, AnnSettings
-
-    return AnnSettings(
-        kind=options.ann or AUTO,
-        nlist=options.nlist,
-        nprobe=options.nprobe,
-        pq=options.pq,
-        on_disk=options.ann_on_disk,
-        tune_recall=options.tune_recall,
+        **max_rejected,
     )
 
 
@@ -356,16 +336,17 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     from qbe.index.building.settings import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
+    name, precision = encoder(options)
     return BuildSettings(
-        bm25=not options.dense_only,
-        dense=not options.bm25_only,
-        encoder=options.encoder or DEFAULT_ENCODER,
-        precision=precision(options),
+        bm25=options.only != "dense",
+        dense=options.only != "bm25",
+        encoder=name or DEFAULT_ENCODER,
+        precision=precision,
         facets=options.facets or "given",
         tagger=options.tagger or DEFAULT_TAGGER,
-        positions=options.store_positions,
-        docvectors=options.store_docvectors,
-        ann=ann_settings(options),
+        positions="positions" in (options.store or ()),
+        docvectors="docvectors" in (options.store or ()),
+        faiss=options.faiss or "auto",
         stored=options.stored or "auto",
         device=options.device or "cpu",
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +15,7 @@ import numpy as np
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.offsets import FIELD as OFFSETS_FIELD
 from qbe.corpus.record import paper_to_record
-from qbe.errors import CorpusError, PaperNotFoundError
-from qbe.index.metadata import Metadata, read_metadata
+from qbe.errors import CorpusError, IndexFormatError
 from qbe.index.openfiles import OpenFiles
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -24,6 +24,16 @@ IDS = "papers.ids"
 OFFSETS = "papers.offsets.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
 """A sentence's facet is stored as its position in this tuple."""
+
+Metadata = Mapping[str, Any]
+
+_PARSED_TOGETHER = 512
+"""Records whose metadata is parsed in one go."""
+
+_METADATA_KEY = b'"metadata": '
+"""What stands before the metadata in a line that `qbe.corpus.jsonl.dump_record` wrote. It is the last field,
+and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
+"""
 
 
 class PaperCounts(NamedTuple):
@@ -131,15 +141,15 @@ def facet_codes(paper: Paper) -> bytes:
 _CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 
-class PaperStore:
-    """Random access to the papers of an index folder.
+class SegmentPapers:
+    """Random access to the papers of one segment, or of a build under way.
 
     Papers that the index's tagger labelled come with their facets and probabilities, or, without
     ``predictions``, as the corpus brought them.
 
-    >>> store = PaperStore(Path("indexes/sample"))
-    >>> len(store), store.row("s003"), store[2].paper_id
-    (128, 2, 's003')
+    >>> store = SegmentPapers(Path("indexes/sample"))
+    >>> len(store), store.ids[2], store[2].paper_id
+    (128, 's003', 's003')
     """
 
     def __init__(self, folder: Path | OpenFiles, predictions: bool = True) -> None:
@@ -161,23 +171,6 @@ class PaperStore:
         if len(ids) != len(self):
             raise self._files.damaged(IDS, f"ids of {len(self)} papers", len(ids))
         return ids
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {paper_id: row for row, paper_id in enumerate(self.ids)}
-
-    def row(self, paper_id: str) -> int:
-        """The row of a paper; raises PaperNotFoundError."""
-        try:
-            return self._rows[paper_id]
-        except KeyError:
-            raise PaperNotFoundError(
-                f"expected the id of one of the {len(self)} papers of the index, found {paper_id!r}; check it"
-            ) from None
-
-    def find(self, paper_id: str) -> int | None:
-        """The row of a paper, or None where the index has none of that id."""
-        return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
         begin, end = self._offsets[row : row + 2].tolist()
@@ -240,3 +233,38 @@ class PaperStore:
 
 _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What decoding raises for a line that is no record of a paper."""
+
+
+def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
+    """The metadata of each record of the lines of papers, in order; empty for one without.
+
+    Records are long and metadata is short: of each line only the object under ``metadata`` is parsed, and
+    many of them at a time, in a third of the time that the records would take (176,320 arXiv papers: 0.5 s).
+
+    >>> lines = [b'{"paper_id": "1", "title": "A", "metadata": {"year": 2019}}', b'{"paper_id": "2"}']
+    >>> list(read_metadata(lines))
+    [{'year': 2019}, {}]
+    """
+    lines = iter(lines)
+    while block := list(islice(lines, _PARSED_TOGETHER)):
+        yield from _parse_metadata(block)
+
+
+def _parse_metadata(lines: Sequence[bytes]) -> list[Metadata]:
+    try:
+        metadata = json.loads(b"[" + b",".join(map(_metadata_of, lines)) + b"]")
+        if len(metadata) == len(lines) and set(map(type, metadata)) == {dict}:
+            return list(metadata)
+    except (ValueError, RecursionError):
+        pass  # a file that something else has written, or an older qbe
+    try:
+        return [json.loads(line).get("metadata") or {} for line in lines]
+    except RecursionError:
+        raise IndexFormatError(
+            "expected papers whose metadata are not nested deeply, found deeper ones; build the index again"
+        ) from None
+
+
+def _metadata_of(line: bytes) -> bytes:
+    begin = line.find(_METADATA_KEY)
+    return b"{}" if begin < 0 else line[begin + len(_METADATA_KEY) : line.rindex(b"}")]

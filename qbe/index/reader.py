@@ -14,7 +14,7 @@ from qbe.index.manifest import Manifest, similarity_of
 from qbe.index.papers import PaperLayout
 from qbe.index.segments.combined import combined_manifest
 from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import Papers, open_papers, open_vectors
+from qbe.index.segments.views import PaperStore, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class IndexReader:
         self.folder, self._threads = folder, threads
         self._snapshot = open_snapshot(folder)
         self.manifest: Manifest = combined_manifest(self._snapshot)
-        self.papers: Papers = open_papers(self._snapshot.segments)
+        self.papers = PaperStore(self._snapshot.segments)
         self._lock = threading.RLock()
         self._holders = 1
         self._opened: dict[object, Any] = {}

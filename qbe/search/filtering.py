@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError, did_you_mean
-from qbe.index.metadata import Metadata
+from qbe.index.papers import Metadata
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import PaperStores
 from qbe.index.selection import Mask, Selection
 from qbe.query import Query
 from qbe.search.filters import OF_QUERY, PaperFilter, year_of
@@ -99,7 +98,7 @@ class FilterCache:
         mask = np.fromiter(map(keeps, self._metadata(years)), np.bool_, rows)
         if years is not None:
             self._years = np.array(years, np.int16)
-        if isinstance(self._papers, PaperStores):
+        if self._papers.has_deleted:
             mask &= self._papers.live_mask
         if paper_filter.where and not mask.any():
             self._check_keys(paper_filter.where)

@@ -71,11 +71,11 @@ def start(moment: str, output: Path, settings: Job, *options: str, name: str = "
     """A build in a process of its own, which ends or halts at a moment of `support.killed_build`."""
     command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
     command += ["--threads", "2", *options]
-    command += ["--encoder", settings.encoder] if settings.dense else ["--bm25-only"]
+    command += ["--encoder", settings.encoder] if settings.dense else ["--only=bm25"]
     if settings.facets == "predicted":
         command += ["--facets", "predicted", "--tagger", settings.tagger]
     if not settings.bm25:
-        command.append("--dense-only")
+        command.append("--only=dense")
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

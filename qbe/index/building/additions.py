@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,7 +14,7 @@ from qbe.errors import UsageError
 from qbe.index.building.source import Source
 from qbe.index.labels import without_labels
 from qbe.index.papers import encode_paper
-from qbe.index.segments.views import PaperStores
+from qbe.index.segments.views import PaperStore
 from qbe.types import Paper
 
 APPEND, UPDATE, SYNC = "append", "update", "sync"
@@ -29,7 +30,7 @@ Confirm = Callable[[str], bool]
 
 
 class Additions:
-    """The papers of a source that are new to an index or replace some of it (a `Source`).
+    """The papers of a source that are new to an index or replace some of it .
 
     Once they are read, ``replaced`` are the rows of papers that are replaced, ``unchanged`` counts papers
     that the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other
@@ -38,15 +39,11 @@ class Additions:
     """
 
     def __init__(
-        self, source: Source, papers: PaperStores, how: str, confirm: Confirm, drops_labels: bool
+        self, source: Source, papers: PaperStore, how: str, confirm: Confirm, drops_labels: bool
     ) -> None:
         """``papers`` are the index's without predictions, ``drops_labels`` says that all its facets are
         predicted, and ``confirm`` is called before many papers are deleted.
         """
-        self.names = source.names
-        self.describe, self.newest = source.describe, source.newest
-        self.add_finished_shards = source.add_finished_shards
-        self.how_read, self.share_read = source.how_read, source.share_read
         self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
         self._drops_labels = drops_labels
         self._seen: set[int] = set()
@@ -58,7 +55,12 @@ class Additions:
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+    @property
+    def source(self) -> Source:
+        """What is to be written, as the source of a build."""
+        return dataclasses.replace(self._source, papers=self._papers_to_write)
+
+    def _papers_to_write(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
         """The papers as a stream; raises UsageError at their end where many others would be deleted and the
         answer is no.
         """
@@ -70,10 +72,10 @@ class Additions:
                 if self._is_same(row, paper):
                     self.unchanged += 1
                     continue
-            known = row
+            same_paper = row
             if row is None and self._how != SYNC:  # without an id of its own so far
-                known = self._papers.find(made_id(paper))
-            if known is not None and self._how == APPEND:
+                same_paper = self._papers.find(made_id(paper))
+            if same_paper is not None and self._how == APPEND:
                 left_out.note(
                     KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
                 )
@@ -82,8 +84,8 @@ class Additions:
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
-            elif known is not None:
-                self._former.add(known)
+            elif same_paper is not None:
+                self._former.add(same_paper)
             if self._how == SYNC:
                 self._ids.update(_ids(paper))
             yield paper

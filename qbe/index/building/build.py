@@ -1,4 +1,4 @@
-"""Building an index: stage by stage beside its final place, resumable, put in place in one step."""
+"""Building an index: stage by stage in a hidden folder, resumable, put in place in one step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from qbe.index.building.rejected import check_replaceable, publish_rejected, rec
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.stages import publish
-from qbe.index.building.staging import Place, State, build_place, check_index_target, read_state, save_state
-from qbe.index.dense.ann import AnnSettings, SharedDense, checked, checked_or_flat, resolve_stored
+from qbe.index.building.staging import Place, State, build_place, check_target, read_state, save_state
+from qbe.index.dense.ann import FaissParams, Learned, SharedDense, resolve, resolve_or_exact, resolve_stored
+from qbe.index.dense.faiss_build import check_factory
 from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest
 from qbe.index.segments.commit import Commit
 
-AdjustAnn = Callable[[AnnSettings, int, int], AnnSettings]
-"""Adjusts ANN settings to the number of sentences and the dimension of a corpus, or raises UsageError."""
+Resolve = Callable[[str, int, int], FaissParams]
+"""Makes parameters of a factory string, the number of sentences and the dimension, or raises UsageError."""
 
 
 def build(
@@ -42,9 +43,9 @@ def build(
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
     `qbe.index.building.source.Source`. ``reading`` says how files are read: their format, which papers are
     kept, and what is done with records that cannot be used; those that are left out are listed in the file
-    ``OUTPUT.rejected.jsonl`` beside the index, and counted in the manifest.
+    ``OUTPUT.rejected.jsonl``, and counted in the manifest.
 
-    The work is done in a hidden folder beside ``output``. When it is interrupted, what is finished stays
+    The work is done in a hidden folder next to ``output``. When it is interrupted, what is finished stays
     there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
     that had ended returns its manifest. ``overwrite`` replaces an index (the old one can be read until the
     new one is complete) and discards an unfinished build. Returns the manifest.
@@ -57,11 +58,11 @@ def build(
     >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
     2
     """
-    source = _open_source(corpus, reading)
+    source = corpus if isinstance(corpus, Source) else open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = check_index_target(
+        finished = check_target(
             place,
             lambda existing: _is_built(existing, place.output, settings, source),
             overwrite=overwrite,
@@ -89,36 +90,24 @@ def build_segment(
     for the settings' FAISS index, its own is exact. ``tagger`` is the identity of the tagger that labelled
     the other segments, if any; ``index`` the folder of the whole. Records that are left out are listed beside
     the segment, for `qbe.index.building.rejected.add_rejected`, and where the
-    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, in place of what
-    the settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
+    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, which overrides
+    the settings for vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
         place = Place(folder, staging, index or folder)
-        return _run(place, source, settings, execution, checked_or_flat, tagger, shared)
+        return _run(place, source, settings, execution, resolve_or_exact, tagger, shared)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _open_source(corpus: Any, reading: Reading) -> Source:
-    if hasattr(corpus, "add_finished_shards"):
-        source: Source = corpus
-        return source
-    return open_corpus(corpus, reading)
 
 
 def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
     """Whether what is there is what this build makes, and was never updated."""
     return (
         isinstance(existing, Manifest)
-        and stages.is_same(existing.settings, existing.corpus, settings, source)
-        and _is_newer(output, source)
+        and stages.is_same(existing.settings, existing.corpus, settings, source.origin)
+        and source.origin.changed <= (output / MANIFEST).stat().st_mtime_ns
     )
-
-
-def _is_newer(output: Path, source: Source) -> bool:
-    """Whether an index is younger than all files of its source."""
-    return source.newest() <= (output / MANIFEST).stat().st_mtime_ns
 
 
 def _run(
@@ -126,21 +115,23 @@ def _run(
     source: Source,
     settings: BuildSettings,
     execution: Execution,
-    adjust: AdjustAnn = checked,
+    resolve_faiss: Resolve = resolve,
     expected_tagger: Identity | None = None,
     shared: SharedDense | None = None,
 ) -> Manifest | None:
     """All stages that an unfinished build has not finished, in order; None where the source has no paper."""
     staging = place.staging
     models = BuildModels(settings, execution.threads, expected_tagger)
-    inputs = stages.inputs(source, settings, models)
+    inputs = stages.inputs(source.origin, settings, models)
     state = read_state(staging, inputs)
     if state is None:
-        if settings.dense:
+        if models.encoder is not None:
             check_package("faiss")
+            encoder_format = models.encoder.files.metadata.encoder_format
+            check_factory(settings.faiss, models.encoder.dimension, encoder_format.similarity)
         if settings.bm25:
             _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
-        state = _write_papers(place, source, settings, models, inputs, adjust, execution)
+        state = _write_papers(place, source, settings, models, inputs, resolve_faiss, execution)
     if not state["counts"]["papers"]:
         publish_rejected(place)
         return None
@@ -158,13 +149,13 @@ def _run(
         _encode_and_label(staging, models, state, stored, execution)
         similarity = models.encoder.files.metadata.encoder_format.similarity
         dimension = models.encoder.dimension
-        ann = shared.learned if shared else adjust(settings.ann, sentences, dimension)
+        learned = shared.learned if shared else Learned(resolve_faiss(settings.faiss, sentences, dimension))
         state["dense"] = {
             "encoder": models.encoder_identity,
             "dimension": dimension,
             "similarity": STORED_AS[similarity],
             "stored": stored,
-            "ann": stages.build_faiss(staging, ann, stored, similarity, execution),
+            "ann": stages.build_faiss(staging, learned, stored, similarity, execution),
         }
     with execution.timings.stage("files"):
         publish_rejected(place)
@@ -177,7 +168,7 @@ def _write_papers(
     settings: BuildSettings,
     models: BuildModels,
     inputs: dict[str, Any],
-    adjust: AdjustAnn,
+    resolve_faiss: Resolve,
     execution: Execution,
 ) -> State:
     """The stage that reads the corpus."""
@@ -188,9 +179,10 @@ def _write_papers(
             papers = stages.read_papers(source, models, execution, left_out)
             counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
         if models.encoder is not None:  # settings that do not fit are refused before the long work
-            adjust(settings.ann, counts.sentences, models.encoder.dimension)
+            resolve_faiss(settings.faiss, counts.sentences, models.encoder.dimension)
         state = stages.begin_state(inputs, counts, models, left_out)
-        source.add_finished_shards(staging, state["tagger"])
+        if source.add_shards is not None:
+            source.add_shards(staging, state["tagger"])
         save_state(staging, state)
     return state
 

@@ -24,7 +24,7 @@ from qbe.index.models import matching_encoder
 from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
 from qbe.index.segments.snapshot import Snapshot
-from qbe.index.segments.views import PaperStores, open_papers
+from qbe.index.segments.views import PaperStore
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def append_papers(
     `qbe.index.building.build.build`. Papers that the index has as they are are counted and left alone. Of one
     that it has with other content under the same id the index keeps its own, and the corpus's is listed with
     the records that are left out; with ``update`` the corpus's replaces it, and gets a new row.
-    Records that are left out are counted, and added to the list beside the index
+    Records that are left out are counted, and added to the index's list
     (`qbe.index.building.rejected.rejected_file`).
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
     ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
@@ -121,11 +121,11 @@ def _change(
     settings = _settings(manifest, models)
     if manifest.dense is not None:
         matching_encoder(folder, manifest, settings.encoder)
-    papers = PaperStores(snapshot.segments, predictions=False)
+    papers = PaperStore(snapshot.segments, predictions=False)
     additions = Additions(source, papers, how, confirm, settings.dense and settings.facets == "predicted")
     name = segment_name(snapshot.generation + 1)
     segment = build_segment(
-        additions, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
+        additions.source, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
     )
     dead = np.array([*additions.replaced, *additions.gone], np.int64)
     segments, generation = [each.segment for each in snapshot.segments], snapshot.generation
@@ -179,7 +179,7 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
             raise TypeError(f"expected `paper_ids` of str, found {type(paper_id).__name__} in them")
     folder = resolved(folder)
     with writing(folder) as snapshot:
-        papers = open_papers(snapshot.segments)
+        papers = PaperStore(snapshot.segments)
         rows = {paper_id: papers.find(paper_id) for paper_id in paper_ids}
         unknown = [paper_id for paper_id, row in rows.items() if row is None]
         if unknown:

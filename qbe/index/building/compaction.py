@@ -1,11 +1,11 @@
-"""One segment out of all: living papers copied in order, Lucene and FAISS built anew, nothing encoded."""
+"""One segment out of all: living papers copied in order, Lucene and FAISS rebuilt, nothing encoded."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.stages import publish
 from qbe.index.building.staging import Place, State
 from qbe.index.building.writer import Written, commit, resolved, writing
-from qbe.index.dense.ann import INT8, AnnSettings, Learned, checked_or_flat, resolve_stored
+from qbe.index.dense.ann import INT8, Learned, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import npy_header, vector_file
 from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
 from qbe.index.manifest import Manifest, similarity_of, stored_as
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, SegmentPapers
 from qbe.index.rows import Rows, live_rows, sentence_rows
 from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
@@ -61,13 +61,13 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
         return Written(0, 0, 0, compacted.corpus["papers"], 1, generation)
 
 
-def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> CopiedDense | None:
+def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> SharedDense | None:
     """How vectors are stored and found in one segment out of all; None where there are none."""
     if manifest.dense is None:
         return None
     settings, sentences = BuildSettings.read(manifest.settings), manifest.corpus["sentences"]
-    ann = checked_or_flat(settings.ann, sentences, manifest.dense["dimension"])
-    return CopiedDense(_stored(segments, settings.stored, sentences), ann)
+    params = resolve_or_exact(settings.faiss, sentences, manifest.dense["dimension"])
+    return SharedDense(_stored(segments, settings.stored, sentences), Learned(params))
 
 
 def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> str:
@@ -81,23 +81,16 @@ _BLOCK = 65_536
 """Rows copied at a time."""
 
 
-class CopiedDense(NamedTuple):
-    """How vectors are ``stored`` in a copy (one of `qbe.index.dense.ann.STORED`) and found."""
-
-    stored: str
-    ann: AnnSettings | Learned
-
-
 def copy_papers(
     place: Place,
     snapshot: Snapshot,
     papers: Sequence[Rows],
-    dense: CopiedDense | None,
+    dense: SharedDense | None,
     execution: Execution,
 ) -> Manifest:
     """Copy some papers into a segment: of each segment of a snapshot those at the rows (n,), ascending.
 
-    Lucene and FAISS are built anew. ``dense`` is None where there are no vectors. Raises IndexFormatError
+    Lucene and FAISS are rebuilt. ``dense`` is None where there are no vectors. Raises IndexFormatError
     where a file is damaged, OutputError, and what the stages need.
     """
     manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
@@ -120,7 +113,7 @@ def copy_papers(
         stages.drop_lucene_input(staging)
     if dense is not None:
         assert manifest.dense is not None
-        params = stages.build_faiss(staging, dense.ann, dense.stored, similarity_of(manifest), execution)
+        params = stages.build_faiss(staging, dense.learned, dense.stored, similarity_of(manifest), execution)
         state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
     return publish(staging, place.output, state)
 
@@ -131,7 +124,7 @@ def _papers(segments: Sequence[OpenSegment], papers: Sequence[Rows]) -> Iterator
         chosen = np.zeros(segment.papers, np.bool_)
         chosen[rows] = True
         for paper, is_chosen in zip(
-            PaperStore(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
+            SegmentPapers(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
         ):
             if is_chosen:
                 yield paper

@@ -18,9 +18,10 @@ from qbe.index.building import shards
 from qbe.index.building.build import build
 from qbe.index.building.part import BuildShard, PartMetadata, read_part
 from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.source import Origin, Source
 from qbe.index.manifest import PART, Manifest
 from qbe.index.openfiles import OpenFiles
-from qbe.index.papers import RECORDS, PaperStore
+from qbe.index.papers import RECORDS, SegmentPapers
 from qbe.models.encoder_files import resolve_encoder
 from qbe.types import Paper
 
@@ -35,14 +36,12 @@ class Part(NamedTuple):
     metadata: PartMetadata
 
 
-class PartsSource:
-    """The papers of parts, in the order of the corpus, and their shards (a
-    `qbe.index.building.source.Source`).
-    """
+class Parts:
+    """The parts of a corpus: their papers, in the order of the corpus, and their shards."""
 
     def __init__(self, folders: Sequence[Path], shard: BuildShard | None = None) -> None:
-        """Read the metadata of all parts of one corpus, given in any order; with a ``shard`` the source has
-        only the papers of the part of that number, had the corpus been split into so many.
+        """Read the metadata of all parts of one corpus, given in any order; with a ``shard`` only
+        those whose papers the part of that number has, had the corpus been split into so many.
 
         Raises IndexFormatError for a folder that is no part, IndexBuildError for parts that do not belong
         together, or are not all, UsageError for a number of shards that does not divide that of the parts.
@@ -58,42 +57,38 @@ class PartsSource:
             self._parts = self._parts[shard.number - 1 :: shard.count]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The sources of the corpus, as the first part names them."""
-        return tuple(self.settings["corpus"])
-
-    @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of the first part."""
         return self._parts[0].metadata.settings
 
-    def share_read(self) -> float | None:
-        """Reading takes no time."""
-        return None
+    @property
+    def source(self) -> Source:
+        """The papers as the source of a build, which finds all of them encoded."""
+        return Source(self._papers, self.origin, add_shards=self._add_shards)
 
-    def how_read(self) -> dict[str, Any]:
-        """How the corpus of the first part was read."""
+    @property
+    def origin(self) -> Origin:
+        """The corpus as the first part names it and read it, the digests of the parts, whatever their
+        folders, and when the last one was finished.
+        """
         counts: Mapping[str, Any] = self._parts[0].metadata.counts
-        return dict(counts.get("reading", {}))
+        return Origin(
+            tuple(self.settings["corpus"]),
+            [[metadata.digest] for _, metadata in self._parts],
+            max((folder / PART).stat().st_mtime_ns for folder, _ in self._parts),
+            counts.get("reading", {}),
+        )
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
+    def _papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""
-        streams = [PaperStore(folder, predictions=False).read_from(0) for folder, _ in self._parts]
+        streams = [SegmentPapers(folder, predictions=False).read_from(0) for folder, _ in self._parts]
         longest = max(metadata.counts["papers"] for _, metadata in self._parts)
         for _ in range(0, longest, shards.SHARD_PAPERS):
             for stream in streams:
                 yield from islice(stream, shards.SHARD_PAPERS)
 
-    def describe(self) -> list[list[Any]]:
-        """The digests of the parts, whatever their folders."""
-        return [[metadata.digest] for _, metadata in self._parts]
-
-    def newest(self) -> int:
-        """When the last part was finished."""
-        return max((folder / PART).stat().st_mtime_ns for folder, _ in self._parts)
-
-    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """Verify all files of the parts, and put their shards beside the papers, by links where that can be.
+    def _add_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
+        """Verify all files of the parts, and link their shards into the folder of the papers, or copy them.
 
         Raises IndexBuildError where the tagger or the papers are others, IndexFormatError for a damaged part.
         """
@@ -200,7 +195,7 @@ def _link(source: Path, target: Path) -> None:
 
 def merge_parts(
     output: Path,
-    source: PartsSource,
+    parts: Parts,
     settings: BuildSettings,
     *,
     overwrite: bool = False,
@@ -210,11 +205,11 @@ def merge_parts(
     """Join all parts of a corpus into an index at ``output``, of the same digest as
     `qbe.index.building.build.build` makes of the corpus.
 
-    Nothing is encoded again. Raises what `build` does, and what ``source`` does for parts that do not fit;
+    Nothing is encoded again. Raises what `build` does, and what ``parts`` do that do not fit;
     EncoderMismatchError where the encoder of ``settings`` is not that of the parts.
     """
-    _check_encoder(source.encoder, resolve_encoder(settings.encoder, settings.precision).identity)
-    return build(output, source, settings, overwrite=overwrite, resume=resume, execution=execution)
+    _check_encoder(parts.encoder, resolve_encoder(settings.encoder, settings.precision).identity)
+    return build(output, parts.source, settings, overwrite=overwrite, resume=resume, execution=execution)
 
 
 def _check_encoder(parts: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:

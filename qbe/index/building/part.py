@@ -175,17 +175,17 @@ def build_part(
     check_replaceable(output)
     source, execution = open_corpus(corpus, reading), execution or Execution()
     with build_place(output) as place:
-        finished = check_target(
+        finished: PartMetadata | None = check_target(
             place,
-            "a part",
-            read_part,
             lambda existing: (
                 existing.part == part
-                and stages.is_same(existing.settings, existing.counts, settings, source)
-                and source.newest() <= (place.output / PART).stat().st_mtime_ns
+                and stages.is_same(existing.settings, existing.counts, settings, source.origin)
+                and source.origin.changed <= (place.output / PART).stat().st_mtime_ns
             ),
             overwrite=overwrite,
             resume=resume,
+            kind="a part",
+            read=read_part,
         )
         if finished is not None:
             return finished
@@ -198,7 +198,7 @@ def _run(
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
     models = BuildModels(settings, execution.threads)
-    inputs = stages.inputs(source, settings, models) | {"part": str(part)}
+    inputs = stages.inputs(source.origin, settings, models) | {"part": str(part)}
     state = read_state(staging, inputs)
     if state is None:
         stages.clear(staging)

@@ -1,4 +1,4 @@
-"""The file beside an index that lists the records of its corpus that were left out, and why."""
+"""The file next to an index that lists the records of its corpus that were left out, and why."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def publish_rejected(place: Place) -> None:
     That of a segment waits there for `add_rejected`.
     """
     path = place.staging / REJECTED
-    if not path.exists():  # of a build that was killed behind this point, or one of parts
+    if not path.exists():  # of a build that was killed after this point, or one of parts
         return
     if path.stat().st_size:
         path.replace(rejected_file(place.output))

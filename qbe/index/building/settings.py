@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from qbe.errors import UsageError
-from qbe.index.dense.ann import AUTO, STORED, AnnSettings
+from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.models.encoder_files import PRECISIONS
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES
@@ -156,7 +156,8 @@ class BuildSettings:
     ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
     the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
     nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
-    vectors in Lucene. ``ann`` says which FAISS index finds candidates, ``stored`` how vectors are stored (one
+    vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
+    ``IVF1024,PQ64x4fs``, or ``auto``: by the size of the corpus), ``stored`` how vectors are stored (one
     of `qbe.index.dense.ann.STORED`, or ``auto``: by the size of the corpus).
 
     Raises TypeError and UsageError for values that are not possible.
@@ -173,18 +174,16 @@ class BuildSettings:
     tagger: str = DEFAULT_TAGGER
     positions: bool = False
     docvectors: bool = False
-    ann: AnnSettings = field(default_factory=AnnSettings)
+    faiss: str = AUTO
     stored: str = AUTO
     device: str = CPU
 
     def __post_init__(self) -> None:
         """Raise TypeError for values of other types, UsageError for ones that are not possible."""
-        for name in ("encoder", "precision", "facets", "tagger", "stored", "device"):
+        for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
             value = getattr(self, name)
             if not isinstance(value, str):
                 raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
-        if not isinstance(self.ann, AnnSettings):
-            raise TypeError(f"expected `ann` as qbe's AnnSettings, found {type(self.ann).__name__}")
         for name, possible in (
             ("precision", PRECISIONS),
             ("stored", (AUTO, *STORED)),
@@ -204,9 +203,13 @@ class BuildSettings:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
-        """The settings of a manifest, with changes."""
-        settings = {name: value for name, value in record.items() if name != "corpus"}
-        return cls(**{**settings, "ann": AnnSettings(**record.get("ann", {})), **changes})
+        """The settings of a manifest, with changes. Older ones name kinds of FAISS indexes; all of these but
+        the exact one become ``auto``.
+        """
+        settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
+        if record.get("ann", {}).get("kind") == "flat":
+            settings["faiss"] = EXACT
+        return cls(**{**settings, **changes})
 
 
 @dataclass(frozen=True, slots=True)

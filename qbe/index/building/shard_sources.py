@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.building import shards, stages
 from qbe.index.building.build import build_segment
-from qbe.index.building.compaction import CopiedDense, copy_papers
-from qbe.index.building.merge import PartsSource
+from qbe.index.building.compaction import copy_papers
+from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import WholeDense
+from qbe.index.building.source import Origin
 from qbe.index.building.staging import Place
-from qbe.index.dense.ann import INT8, AnnParams, SharedDense, checked, resolve, resolve_stored
+from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
+from qbe.index.dense.faiss_build import check_factory
 from qbe.index.dense.stored import quantized
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.manifest import MANIFEST, Manifest, similarity_of, stored_as
@@ -37,16 +40,19 @@ class IndexShards:
     """The papers of the index in ``folder``, which has one segment and no deleted papers (a
     `qbe.index.building.sharding.ShardSource`).
 
-    >>> IndexShards(index.folder).dense().params.kind
-    'flat'
+    >>> IndexShards(index.folder).dense().params.factory
+    'SQfp16'
     """
 
     folder: Path
 
-    def describe(self) -> dict[str, Any]:
-        """The digest of the index."""
+    @property
+    def origin(self) -> Origin:
+        """The digest of the index, and when it was built."""
         with contextlib.closing(self._snapshot()) as snapshot:
-            return {"index": combined_manifest(snapshot).digest}
+            manifest = combined_manifest(snapshot)
+        changed = (self.folder / MANIFEST).stat().st_mtime_ns
+        return Origin(tuple(manifest.settings["corpus"]), [[manifest.digest]], changed)
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """By the settings, and the numbers of papers, of sentences, and of bytes of the papers."""
@@ -55,10 +61,6 @@ class IndexShards:
         return all(each.settings == manifest.settings for each in manifests) and _sizes(manifest) == tuple(
             map(sum, zip(*map(_sizes, manifests), strict=True))
         )
-
-    def newest(self) -> int:
-        """When the index was built."""
-        return (self.folder / MANIFEST).stat().st_mtime_ns
 
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
@@ -69,14 +71,14 @@ class IndexShards:
             files.verify(defer=False)
             stored = stored_as(manifest)
             vectors = read_vectors(files, stored)[0]
-        return WholeDense(vectors, stored, similarity_of(manifest), AnnParams.read(manifest.dense))
+        return WholeDense(vectors, stored, similarity_of(manifest), FaissParams.read(manifest.dense))
 
     def build(
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
     ) -> Manifest:
         """Copy every n-th 512 papers, or fewer where the index is small."""
         staging = folder.parent / f".{folder.name}.building"
-        dense = None if shared is None else CopiedDense(*shared)
+        dense = shared
         try:
             with contextlib.closing(self._snapshot()) as snapshot:
                 papers = snapshot.segments[0].papers
@@ -117,49 +119,43 @@ class PartShards:
     folders: tuple[Path, ...]
     settings: BuildSettings
 
-    def describe(self) -> dict[str, Any]:
-        """The digests of the parts, and the settings."""
-        return {"parts": PartsSource(self.folders).describe(), "settings": self.settings.record([])}
+    @property
+    def origin(self) -> Origin:
+        """The origin of the parts; their digests, and the settings."""
+        origin = Parts(self.folders).origin
+        return dataclasses.replace(origin, facts=[*origin.facts, [self.settings.record([])]])
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """By the settings, how the corpus was read, and the number of sentences of each shard's parts."""
-        sources = [
-            PartsSource(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))
-        ]
+        each = [Parts(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))]
         return all(
-            stages.is_same(manifest.settings, manifest.corpus, self.settings, source)
-            and manifest.corpus["sentences"] == source.sentences
-            for manifest, source in zip(manifests, sources, strict=True)
+            stages.is_same(manifest.settings, manifest.corpus, self.settings, parts.origin)
+            and manifest.corpus["sentences"] == parts.sentences
+            for manifest, parts in zip(manifests, each, strict=True)
         )
-
-    def newest(self) -> int:
-        """When the last part was finished."""
-        return PartsSource(self.folders).newest()
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""
-        if self.settings.ann.tune_recall is not None:
-            raise UsageError("`tune_recall` measures one index of all papers; drop it, or `shards`")
-        source = PartsSource(self.folders)
-        source.verify()
+        parts = Parts(self.folders)
+        parts.verify()
         files = resolve_encoder(self.settings.encoder, self.settings.precision)
         similarity = files.metadata.encoder_format.similarity
-        stored = resolve_stored(self.settings.stored, source.sentences)
-        vectors: Any = ShardVectors(source.shards(), stored, similarity)
-        ann = checked(self.settings.ann, *vectors.shape)
-        return WholeDense(vectors, stored, similarity, resolve(ann, *vectors.shape))
+        stored = resolve_stored(self.settings.stored, parts.sentences)
+        vectors: Any = ShardVectors(parts.shards(), stored, similarity)
+        check_factory(self.settings.faiss, vectors.shape[1], similarity)
+        return WholeDense(vectors, stored, similarity, resolve(self.settings.faiss, *vectors.shape))
 
     def build(
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
     ) -> Manifest:
         """Join the shard's parts."""
-        source = PartsSource(self.folders, shard)
-        if not source.sentences:
+        parts = Parts(self.folders, shard)
+        if not parts.sentences:
             raise UsageError(
                 f"expected papers for each of {shard.count} `shards`, found none for number {shard.number}: "
                 f"each gets every n-th {shards.SHARD_PAPERS} papers; choose fewer"
             )
-        manifest = build_segment(source, folder, self.settings, execution, index=whole, shared=shared)
+        manifest = build_segment(parts.source, folder, self.settings, execution, index=whole, shared=shared)
         assert manifest is not None  # a shard without a paper is refused
         return manifest
 

@@ -13,10 +13,10 @@ from qbe.files import publish_directory, sync_tree
 from qbe.index.building.part import BuildShard
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import Execution
-from qbe.index.building.staging import STATE, build_place, check_index_target, read_state, save_state
-from qbe.index.dense.ann import IN_LISTS, AnnParams, Learned, SharedDense
-from qbe.index.dense.faiss_build import metric_of, writing
-from qbe.index.dense.lists import save_learned, train_lists
+from qbe.index.building.source import Origin
+from qbe.index.building.staging import STATE, build_place, check_target, read_state, save_state
+from qbe.index.dense.ann import FaissParams, Learned, SharedDense
+from qbe.index.dense.faiss_build import train, writing
 from qbe.index.dense.stored import Vectors
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.segments.combined import combined_manifest
@@ -33,7 +33,7 @@ class WholeDense(NamedTuple):
     vectors: Vectors
     stored: str
     similarity: str
-    params: AnnParams
+    params: FaissParams
 
 
 class ShardSource(Protocol):
@@ -42,16 +42,14 @@ class ShardSource(Protocol):
     A source can be pickled, so that other processes can build shards of it.
     """
 
-    def describe(self) -> dict[str, Any]:
-        """What determines the shards, as JSON values."""
+    @property
+    def origin(self) -> Origin:
+        """Where the papers come from; its facts determine the shards."""
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """Whether shards that are there already, of these manifests in their order, can be those of this
         source.
         """
-
-    def newest(self) -> int:
-        """When the source was last changed, in nanoseconds."""
 
     def dense(self) -> WholeDense | None:
         """The vectors of all shards; None where there are none."""
@@ -125,7 +123,7 @@ def build_shards(
     execution = execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = check_index_target(
+        finished = check_target(
             place,
             lambda existing: _is_built(existing, place.output, source, count),
             overwrite=overwrite,
@@ -133,7 +131,7 @@ def build_shards(
         )
         if finished is not None:
             return _whole(place.output)
-        inputs: dict[str, Any] = {**source.describe(), "shards": count}
+        inputs: dict[str, Any] = {"sources": source.origin.facts, "shards": count}
         if read_state(place.staging, inputs) is None:
             shutil.rmtree(place.staging, ignore_errors=True)
             place.staging.mkdir(parents=True)
@@ -163,7 +161,7 @@ def _is_built(existing: Commit | Manifest, output: Path, source: ShardSource, co
     manifests = [read_manifest(output / segment.name) for segment in existing.segments]
     return (
         list(existing.segments) == _segments(manifest.digest for manifest in manifests)
-        and source.newest() <= (output / COMMIT).stat().st_mtime_ns
+        and source.origin.changed <= (output / COMMIT).stat().st_mtime_ns
         and source.is_of(manifests)
     )
 
@@ -177,15 +175,17 @@ def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedD
     dense = source.dense()
     if dense is None:
         return None
-    if dense.params.kind not in IN_LISTS:
+    if dense.params.is_exact:
         return SharedDense(dense.stored, Learned(dense.params))
     file = staging / LEARNED
     if not file.exists():
+        import faiss
+
         execution.progress.stage("learning centroids")
         partial_file = staging / f".{LEARNED}.partial"
         with writing(staging, execution.threads):
-            learned = train_lists(dense.vectors, metric_of(dense.similarity), dense.params)
-            save_learned(partial_file, learned)
+            learned = train(dense.vectors, dense.similarity, dense.params)
+            faiss.write_index(learned, str(partial_file))
         partial_file.replace(file)
     return SharedDense(dense.stored, Learned(dense.params, file))
 

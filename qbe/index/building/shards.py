@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from qbe.files import atomic_file
 from qbe.index.dense.stored import Half, npy_header, vector_file
 from qbe.index.dense.vectors import SENTENCES, WHOLE
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, facet_codes
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, SegmentPapers, facet_codes
 from qbe.tag.tagging import TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
@@ -32,7 +32,7 @@ _LABELS = len(FacetProbabilities._fields)
 
 def write_shards(
     folder: Path,
-    store: PaperStore,
+    store: SegmentPapers,
     encoder: TaggingEncoder,
     advance: Callable[[int], Any],
     place: Callable[[int], int],

@@ -1,4 +1,4 @@
-"""Where the papers of a build come from: a corpus, papers in memory, or parts that were encoded elsewhere."""
+"""The papers of a build as a stream, and where they come from: files, data sets, or papers in memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import itertools
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
-from qbe.corpus.read import AS_IT_COMES, HUGGING_FACE, files_of
+from qbe.corpus.read import AS_IT_COMES, files_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
-from qbe.corpus.streams import STDIN
 from qbe.errors import CorpusError
 from qbe.index.papers import encode_paper
 from qbe.types import Paper
@@ -29,63 +29,66 @@ Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Pa
 """A path or ``hf:`` name, several of them, or papers."""
 
 
-class Source(Protocol):
-    """The papers of a build, and what is known of them beforehand."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the papers of a build come from: by this a build that is resumed or repeated knows them again.
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the manifest calls the sources."""
+    ``names`` are what a manifest calls the sources. ``facts`` are JSON values that differ when the papers do.
+    ``changed`` is when their files were last changed, in nanoseconds; 0 where there are none. ``reading`` is
+    how files are read, where that is not as usual (the record of a `qbe.corpus.reading.Reading`).
+    """
 
-    def share_read(self) -> float | None:
-        """The share of the papers that has been read; None where it is not known."""
+    names: tuple[str, ...]
+    facts: list[list[Any]]
+    changed: int = 0
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
-    def how_read(self) -> dict[str, Any]:
-        """How files are read, where that is not as usual, as JSON values (`qbe.corpus.reading.Reading`)."""
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
-        """The papers in order, as a stream; abstracts that are one string are split, and records that are
-        left out are counted.
-        """
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The papers of a build and their `Origin`.
 
-    def describe(self) -> list[list[Any]]:
-        """A description as JSON values that differs when the papers do, to notice a change before a build is
-        resumed.
-        """
+    ``papers`` gives them in order, as a stream: abstracts that are one string are split by the function that
+    it is given, and records that are left out are counted. ``share_read`` says which share of them has been
+    read; None where that is not known. Where they were encoded before, ``add_shards`` puts their vectors
+    into the folder of the build, where its papers are by then; it is called with the identity of the build's
+    tagger, and may refuse what does not fit.
+    """
 
-    def newest(self) -> int:
-        """When the files of the source were last changed, in nanoseconds; 0 where it has none."""
-
-    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """Put shards that are encoded already beside the papers, which are written to ``folder``; may refuse
-        what does not fit.
-
-        ``tagger`` is the identity of the build's tagger.
-        """
+    papers: Callable[[Splitter, LeftOut], Iterator[Paper]]
+    origin: Origin
+    share_read: Callable[[], float | None] = lambda: None
+    add_shards: Callable[[Path, dict[str, str] | None], None] | None = None
 
 
 def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """The source of a corpus; ``reading`` says how files are read.
 
-    Raises TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers.
+    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot. Raises
+    TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers, and what the
+    papers of a sequence are refused for.
 
-    >>> open_corpus(["a.jsonl", Path("b.jsonl")]).names
+    >>> open_corpus(["a.jsonl", Path("b.jsonl")]).origin.names
     ('a.jsonl', 'b.jsonl')
-    >>> open_corpus(iter([index.paper("s001")])).names
-    ('<papers>',)
+    >>> papers = [index.paper("s001")]
+    >>> open_corpus(papers).origin == open_corpus(tuple(papers)).origin
+    True
+    >>> open_corpus(iter(papers)).origin == open_corpus(iter(papers)).origin
+    False
     """
     if isinstance(corpus, str | os.PathLike):
-        return CorpusSource([os.fspath(corpus)], reading)
+        return _of_files([os.fspath(corpus)], reading)
     if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):
         raise _wrong_type(corpus)
     if isinstance(corpus, Sequence):
         if any(isinstance(item, Paper) for item in corpus):
-            return PapersSource(corpus)
-        return CorpusSource(_paths(corpus), reading)
+            return _in_memory(corpus)
+        return _of_files(_paths(corpus), reading)
     stream = iter(corpus)
     first = list(itertools.islice(stream, 1))
     if first and isinstance(first[0], str | os.PathLike):
-        return CorpusSource(_paths([*first, *stream]), reading)
-    return PapersSource(itertools.chain(first, stream))
+        return _of_files(_paths([*first, *stream]), reading)
+    return _in_memory(itertools.chain(first, stream))
 
 
 def _paths(items: Iterable[Any]) -> list[str]:
@@ -103,116 +106,60 @@ def _wrong_type(value: object) -> TypeError:
     )
 
 
-class CorpusSource:
-    """The papers of files and data sets (a `Source`).
+def _of_files(names: Sequence[str], reading: Reading) -> Source:
+    """The papers of files and data sets (see `qbe.corpus.read_corpus`).
 
-    >>> source = CorpusSource(["sample/corpus.jsonl"])
-    >>> sum(1 for paper in source.papers(str.splitlines, LeftOut()))
-    128
+    Known of them are name, size and time of change of each file, also of those of a folder; of other sources
+    the name only.
     """
-
-    def __init__(self, corpus: Sequence[str], reading: Reading = AS_IT_COMES) -> None:
-        self.names = tuple(corpus)
-        self.reading = reading
-        self._bytes_read: BytesRead | None = None
-
-    def share_read(self) -> float | None:
-        """The share of the bytes of its files."""
-        return self._bytes_read.share if self._bytes_read else None
-
-    def how_read(self) -> dict[str, Any]:
-        """The reading's record."""
-        return self.reading.record()
-
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
-        """See `qbe.corpus.read_corpus`."""
-        of_files = not any(name.startswith(HUGGING_FACE) for name in self.names)
-        files = [file for name in self.names for file in files_of(name)] if of_files else [STDIN]
-        self._bytes_read = BytesRead(files)
-        return read_corpus(self.names, split, self.reading, left_out, self._bytes_read)
-
-    def describe(self) -> list[list[Any]]:
-        """Name, size and time of change of each file, also of those of a folder; of other sources the name
-        only.
-        """
-        facts: list[list[Any]] = []
-        for file in (file for name in self.names for file in files_of(name)):
-            path = Path(file)
-            if path.is_file():
-                status = path.stat()
-                facts.append([file, status.st_size, status.st_mtime_ns])
-            else:
-                facts.append([file])
-        return facts
-
-    def newest(self) -> int:
-        """The latest time of change of the files."""
-        return max((facts[2] for facts in self.describe() if len(facts) == 3), default=0)
-
-    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """There are none."""
+    files = [file for name in names for file in files_of(name)]
+    statuses = [Path(file).stat() if Path(file).is_file() else None for file in files]
+    facts: list[list[Any]] = [
+        [file] if status is None else [file, status.st_size, status.st_mtime_ns]
+        for file, status in zip(files, statuses, strict=True)
+    ]
+    changed = max((status.st_mtime_ns for status in statuses if status is not None), default=0)
+    bytes_read = BytesRead(files)
+    return Source(
+        lambda split, left_out: read_corpus(names, split, reading, left_out, bytes_read),
+        Origin(tuple(names), facts, changed, reading.record()),
+        lambda: bytes_read.share,
+    )
 
 
-class PapersSource:
-    """Papers that a program hands over (a `Source`).
+def _in_memory(papers: Iterable[Any]) -> Source:
+    """Papers that a program hands over.
 
-    A build of a sequence can be resumed with equal papers, one of any other iterable cannot.
-
-    >>> papers = [index.paper("s001")]
-    >>> PapersSource(papers).describe() == PapersSource(tuple(papers)).describe()
-    True
-    >>> PapersSource(iter(papers)).describe() == PapersSource(iter(papers)).describe()
-    False
+    Known of a sequence is the digest of its papers; other iterables cannot be read twice, and get a token
+    that no other build has. Whether an index holds these papers is not known: they are newer than any.
     """
-
-    names = (IN_MEMORY,)
-
-    def __init__(self, papers: Iterable[Any]) -> None:
-        self._papers = papers
-
-    def share_read(self) -> float | None:
-        """They may be a stream without an end that is known."""
-        return None
-
-    def how_read(self) -> dict[str, Any]:
-        """They are not read."""
-        return {}
-
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (sentences)
-        """The papers as `qbe.corpus.parse_paper` makes them of a record.
-
-        Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and
-        where there is no paper at all.
-        """
-        known: dict[str, int] = {}
-        for number, paper in enumerate(self._papers, start=1):
-            yield _checked(paper, number)
-            first = known.setdefault(paper.paper_id, number)
-            if first != number:
-                raise CorpusError(
-                    f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
-                    f"paper {first}); drop one of them"
-                )
-        if not known:
-            raise CorpusError("expected at least one paper, found none; check `corpus`")
-
-    def describe(self) -> list[list[Any]]:
-        """The digest of the papers of a sequence; of other iterables, which cannot be read twice, a token
-        that no other build has.
-        """
-        if not isinstance(self._papers, Sequence):
-            return [[IN_MEMORY, uuid.uuid4().hex]]
+    fact = uuid.uuid4().hex
+    if isinstance(papers, Sequence):
         digest = hashlib.sha256()
-        for number, paper in enumerate(self._papers, start=1):
+        for number, paper in enumerate(papers, start=1):
             digest.update(encode_paper(_checked(paper, number)))
-        return [[IN_MEMORY, digest.hexdigest()]]
+        fact = digest.hexdigest()
+    origin = Origin((IN_MEMORY,), [[IN_MEMORY, fact]], sys.maxsize)
+    return Source(lambda split, left_out: _checked_papers(papers), origin)  # noqa: ARG005  (sentences)
 
-    def newest(self) -> int:
-        """Later than any index: whether one holds these papers is not known."""
-        return sys.maxsize
 
-    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """There are none."""
+def _checked_papers(papers: Iterable[Any]) -> Iterator[Paper]:
+    """The papers as `qbe.corpus.parse_paper` makes them of a record.
+
+    Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and where
+    there is no paper at all.
+    """
+    numbers: dict[str, int] = {}
+    for number, paper in enumerate(papers, start=1):
+        yield _checked(paper, number)
+        first = numbers.setdefault(paper.paper_id, number)
+        if first != number:
+            raise CorpusError(
+                f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
+                f"paper {first}); drop one of them"
+            )
+    if not numbers:
+        raise CorpusError("expected at least one paper, found none; check `corpus`")
 
 
 def _checked(paper: Any, number: int) -> Paper:

@@ -13,16 +13,15 @@ from qbe.files import publish_directory
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.source import Source
+from qbe.index.building.source import Origin, Source
 from qbe.index.building.staging import STATE, State
-from qbe.index.dense.ann import AnnSettings, Learned
+from qbe.index.dense.ann import Learned
 from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.faiss_index import write_faiss_index
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.labels import describe_predictions
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.manifest import FORMAT_VERSION, MANIFEST, Manifest, describe_files, digest, write_manifest
-from qbe.index.papers import RECORDS, PaperCounts, PaperStore, write_papers
+from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -60,28 +59,27 @@ def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> Pape
     return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
-def inputs(source: Source, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
+def inputs(origin: Origin, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
     """What determines a build, which a call that resumes it must give again."""
-    how_read = source.how_read()
     return {
-        "settings": settings.record(source.names),
-        "sources": source.describe(),
+        "settings": settings.record(origin.names),
+        "sources": origin.facts,
         "encoder": models.encoder_identity,
-        **({"reading": how_read} if how_read else {}),
+        **({"reading": origin.reading} if origin.reading else {}),
     }
 
 
 def is_same(
-    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, source: Source
+    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, origin: Origin
 ) -> bool:
     """Whether something finished, of which ``recorded`` are the settings and ``counts`` the papers' counts,
-    was made with these settings and by reading the source in this way.
+    was made with these settings, of sources of these names, read in this way.
     """
-    return recorded == settings.record(source.names) and counts.get("reading", {}) == source.how_read()
+    return recorded == settings.record(origin.names) and counts.get("reading", {}) == origin.reading
 
 
 def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: LeftOut) -> State:
-    """The state of a build behind its first stage."""
+    """The state of a build after its first stage."""
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": inputs["reading"]} if "reading" in inputs else {}
@@ -106,7 +104,7 @@ def encode(
     `qbe.index.building.shards.join_shards` does, otherwise they stay; ``place`` is that of
     `qbe.index.building.shards.write_shards`.
     """
-    store = PaperStore(folder, predictions=False)
+    store = SegmentPapers(folder, predictions=False)
     bar = execution.progress.steps("encoding", "papers", len(store))
     with bar as advance, execution.timings.stage("vectors"):
         shards.write_shards(folder, store, tagging, advance, place)
@@ -130,17 +128,15 @@ def drop_lucene_input(folder: Path) -> None:
 
 
 def build_faiss(
-    folder: Path, ann: AnnSettings | Learned, stored: str, similarity: str, execution: Execution
+    folder: Path, learned: Learned, stored: str, similarity: str, execution: Execution
 ) -> dict[str, Any]:
     """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
-    vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
+    vectors = read_vectors(folder, stored)[0]
     bar = execution.progress.steps("indexing with FAISS", "vectors", len(vectors))
     with bar as advance, execution.timings.stage("faiss"):
-        if isinstance(ann, Learned):
-            params, threads = ann.params, execution.threads
-            write_faiss_segment(folder, vectors, similarity, params, threads, advance, ann.file)
-            return params.record()
-        return write_faiss_index(folder, vectors, layout, similarity, ann, execution.threads, advance)
+        params, threads = learned.params, execution.threads
+        write_faiss_segment(folder, vectors, similarity, params, threads, advance, learned.file)
+        return params.record()
 
 
 def publish(staging: Path, output: Path, state: State) -> Manifest:
@@ -148,7 +144,7 @@ def publish(staging: Path, output: Path, state: State) -> Manifest:
     files = describe_files(staging, leave_out=(STATE, MANIFEST))
     tagger = state["tagger"]
     if tagger is not None:
-        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
+        tagger = {**tagger, **describe_predictions(SegmentPapers(staging).layout())}
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         qbe_version=version("qbe"),

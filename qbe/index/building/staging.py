@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import lock, resumable_staging, sync_tree, write_text
@@ -19,7 +19,7 @@ from qbe.resume import Unfinished
 
 
 class Place(NamedTuple):
-    """Where a build puts its result, ``output``, and the hidden folder beside it where it works.
+    """Where a build puts its result, ``output``, and the hidden folder next to it where it works.
 
     ``whole`` is the whole index: the result itself, or what it is a segment of.
     """
@@ -128,17 +128,17 @@ def check_own_files(folder: Path) -> None:
         ...
     qbe.errors.IndexBuildError: expected only an index's own files in foreign, found notes.txt; ...
     """
-    known = {*_NAMES}
+    own = {*_NAMES}
     for name in (MANIFEST, PART, SUPERSEDED):
         if (folder / name).is_file():
             with suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
-                known.update(json.loads((folder / name).read_bytes())["files"])
+                own.update(json.loads((folder / name).read_bytes())["files"])
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
         if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
             continue
-        if relative.as_posix() not in known:
+        if relative.as_posix() not in own:
             raise IndexBuildError(
                 f"expected only an index's own files in {folder}, found {relative}; move it away, or choose "
                 "another `folder`"
@@ -146,77 +146,6 @@ def check_own_files(folder: Path) -> None:
 
 
 log = logging.getLogger(__name__)
-
-Found = TypeVar("Found")
-
-
-def check_target(
-    place: Place,
-    kind: str,
-    read: Callable[[Path], Found],
-    is_result: Callable[[Found], bool],
-    *,
-    overwrite: bool,
-    resume: bool,
-) -> Found | None:
-    """None when there is something to build, and no unfinished build is in the way any more; what was read
-    when a build to resume has ended already.
-
-    ``kind`` names what may be in the place ("an index"), ``read`` reads it or raises IndexFormatError, and
-    ``is_result`` says whether it is what the build would make. Raises IndexBuildError for another path,
-    for files that are not an index's, for what would have to be overwritten, and for an unfinished build
-    that is neither resumed nor overwritten.
-
-    >>> from qbe.index.building.staging import build_place
-    >>> with build_place(Path("indexes/sample")) as place:
-    ...     check_target(place, "an index", read_index, lambda existing: True, overwrite=False, resume=False)
-    Traceback (most recent call last):
-        ...
-    qbe.errors.IndexBuildError: ...sample is an index already; choose another `folder`, or replace it with ...
-    """
-    existing = _existing_result(place, kind, read, is_result, overwrite=overwrite, resume=resume)
-    if existing is None:
-        discard_stale(place.staging, overwrite, resume)
-    return existing
-
-
-def check_index_target(
-    place: Place, is_result: Callable[[Commit | Manifest], bool], *, overwrite: bool, resume: bool
-) -> Commit | Manifest | None:
-    """`check_target` where an index is to be."""
-    return check_target(place, "an index", read_index, is_result, overwrite=overwrite, resume=resume)
-
-
-def _existing_result(
-    place: Place,
-    kind: str,
-    read: Callable[[Path], Found],
-    is_result: Callable[[Found], bool],
-    *,
-    overwrite: bool,
-    resume: bool,
-) -> Found | None:
-    output = place.output
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return None
-    try:
-        existing = read(output)
-    except IndexFormatError as error:
-        raise IndexBuildError(
-            f"expected no such path, or {kind}, at {output}: {error}; choose another `folder`, or remove it"
-        ) from error
-    (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
-    if overwrite:
-        check_own_files(output)
-        return None
-    unfinished = (place.staging / STATE).exists()
-    if resume and not unfinished and is_result(existing):
-        log.info("the build of %s had ended; nothing is left to do", output)
-        return existing
-    advice = (
-        "go on replacing it with `overwrite` and `resume`" if unfinished else "replace it with `overwrite`"
-    )
-    raise IndexBuildError(f"{output} is {kind} already; choose another `folder`, or {advice}")
 
 
 def read_index(folder: Path) -> Commit | Manifest:
@@ -228,3 +157,49 @@ def read_index(folder: Path) -> Commit | Manifest:
     128
     """
     return read_commit(folder) or read_manifest(folder)
+
+
+def check_target(
+    place: Place,
+    is_result: Callable[[Any], bool],
+    *,
+    overwrite: bool,
+    resume: bool,
+    kind: str = "an index",
+    read: Callable[[Path], Any] = read_index,
+) -> Any:
+    """None when there is something to build, and no unfinished build is in the way any more; what was read
+    when a build to resume has ended already.
+
+    ``kind`` names what may be in the place, ``read`` reads it or raises IndexFormatError, and ``is_result``
+    says whether it is what the build would make. Raises IndexBuildError for another path, for files that are
+    not an index's, for what would have to be overwritten, and for an unfinished build that is neither resumed
+    nor overwritten.
+
+    >>> with build_place(Path("indexes/sample")) as place:
+    ...     check_target(place, lambda existing: True, overwrite=False, resume=False)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexBuildError: ...sample is an index already; choose another `folder`, or replace it with ...
+    """
+    output, unfinished = place.output, (place.staging / STATE).exists()
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        try:
+            existing = read(output)
+        except IndexFormatError as error:
+            raise IndexBuildError(
+                f"expected no such path, or {kind}, at {output}: {error}; choose another `folder`, or remove "
+                "it"
+            ) from error
+        (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
+        if not overwrite and resume and not unfinished and is_result(existing):
+            log.info("the build of %s had ended; nothing is left to do", output)
+            return existing
+        if not overwrite:
+            how = "replace it with `overwrite`"
+            if unfinished:
+                how = "go on replacing it with `overwrite` and `resume`"
+            raise IndexBuildError(f"{output} is {kind} already; choose another `folder`, or {how}")
+        check_own_files(output)
+    discard_stale(place.staging, overwrite, resume)
+    return None

@@ -65,7 +65,7 @@ class Written:
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[Snapshot]:
-    """The newest commit of an index, while no other process writes to it or builds it anew.
+    """The newest commit of an index, while no other process writes to it or rebuilds it.
 
     Before and after the block files that no commit names are removed, unless a reader locks them. Raises
     IndexFormatError for a folder that is no index or a damaged one, IndexBuildError where another process
@@ -75,7 +75,7 @@ def writing(folder: Path) -> Iterator[Snapshot]:
     ...     len(snapshot.segments), snapshot.generation
     (1, 0)
     """
-    open_snapshot(folder).close()  # a folder that is no index gets no lock file beside it
+    open_snapshot(folder).close()  # a folder that is no index gets no lock file
     with lock(folder.parent / f".{folder.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")

@@ -57,18 +57,18 @@ class CandidateSource(Protocol):
         self,
         queries: Sequence[Floats],
         k: int,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         match: Match | None = None,
     ) -> Iterator[Rows]:
         """For each query its candidates: rows of papers, int64, ascending, each once.
 
         A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
-        papers wanted; a source looks up enough sentences that this many papers are likely among the
+        papers asked for; a source looks up enough sentences that this many papers are likely among the
         candidates. There may be more, and fewer where sentences of the same papers are nearest. Deleted
-        papers are never among them. ``among`` restricts them to some papers (None: all): then there are at
-        least as many as wanted, or all of these. With a ``match``, by which papers are then scored, a source
-        may leave out candidates that cannot be among the best ``k`` of them. Raises IndexFormatError where
-        the source is damaged.
+        papers are never retrieved. ``allowed`` restricts retrieval to some papers (None: all): then there are
+        at least ``k`` candidates, or all of these. With a ``match``, by which papers are then scored, a
+        source may leave out candidates that cannot be among the best ``k`` of them. Raises IndexFormatError
+        where the source is damaged.
         """
 
 

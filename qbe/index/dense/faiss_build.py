@@ -1,4 +1,4 @@
-"""Building a FAISS index with given parameters."""
+"""Building a FAISS index: learned from a sample, filled in a stream."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from qbe.errors import OutputError
+from qbe.errors import OutputError, UsageError
 from qbe.index.dense import faiss_settings
-from qbe.index.dense.ann import FLAT, IN_LISTS, AnnParams
-from qbe.index.dense.faiss_segment import FAISS
-from qbe.index.dense.lists import fill, fill_on_disk, read_learned, train_lists
+from qbe.index.dense.ann import AUTO, FaissParams
+from qbe.index.dense.faiss_segment import FAISS, searched
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import blocks, silent
 from qbe.models.encoder_format import L2
 
-LINKS, BUILD_BREADTH = 32, 80
-"""Of HNSW: neighbours that a vector is linked to (twice as many in the lowest layer), and how many
-candidates are compared to find them."""
+SAMPLED = 64
+"""Vectors that the centroid of each list is learned from."""
+
+CODE_SAMPLED = 2**16
+"""Vectors that codes are learned from, at least (of as many as there are)."""
 
 
 def write_faiss_segment(
     folder: Path,
     vectors: Vectors,
     similarity: str,
-    params: AnnParams | None = None,
+    params: FaissParams | None = None,
     threads: int = 1,
     advance: Callable[[int], Any] = silent,
     learned: Path | None = None,
@@ -36,8 +38,8 @@ def write_faiss_segment(
     product for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added; ``learned`` is the file of centroids and codes (`qbe.index.dense.lists.save_learned`), learned here
-    from the vectors where there is none. Raises OutputError where it cannot be written.
+    added; ``learned`` is the file of an index that `train` gave, trained here where there is none. Raises
+    OutputError where it cannot be written.
 
     >>> folder = Path("exact")
     >>> folder.mkdir()
@@ -45,10 +47,16 @@ def write_faiss_segment(
     >>> [path.name for path in folder.iterdir()]
     ['faiss.index']
     """
-    params = params or AnnParams()
-    on_disk = folder if params.on_disk else None
+    import faiss
+
+    params = params or FaissParams()
     with writing(folder, threads):
-        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk, advance, learned))
+        if learned is None:
+            index = train(vectors, similarity, params)
+        else:
+            index = faiss.read_index(str(learned), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+        fill(index, vectors, advance)
+        faiss.write_index(index, str(folder / FAISS))
 
 
 @contextmanager
@@ -69,64 +77,87 @@ def writing(folder: Path, threads: int) -> Iterator[None]:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
 
 
-def metric_of(similarity: str) -> int:
+def check_factory(factory: str, dimension: int, similarity: str) -> None:
+    """Raise UsageError for a factory string that FAISS does not take for vectors of this dimension, or that
+    names an index that cannot be searched for some papers only.
+
+    >>> check_factory("IVF16,PQ7", 16, "cosine")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.UsageError: expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, ...
+    """
+    import faiss
+
+    if factory == AUTO:
+        return
+    try:
+        index = faiss.index_factory(dimension, factory, _metric(similarity))
+        reason = "" if searched(index) else "an index that does not search selected vectors"
+    except RuntimeError as error:
+        reason = str(error).rpartition("Error: ")[2].rpartition(": ")[2] or "none"
+    if reason:
+        raise UsageError(
+            "expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, for vectors of "
+            f"{dimension} numbers, found {factory!r} ({' '.join(reason.split())})"
+        )
+
+
+def train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
+    """A FAISS index without vectors; its centroids and codes, if it has any, are learned from a sample of
+    ``vectors`` (sentences, dimension) that is drawn by ``params.seed``.
+
+    Call it within `qbe.index.dense.faiss_settings.building`.
+
+    >>> vectors = np.arange(40, dtype=np.float16).reshape(20, 2)
+    >>> with faiss_settings.building(threads=1):
+    ...     index = train(vectors, "l2", FaissParams("IVF2,SQ8"))
+    >>> index.is_trained, index.ntotal
+    (True, 0)
+    """
+    import faiss
+
+    if "HNSW" in params.factory:  # its links would depend on which of several threads came first
+        faiss.omp_set_num_threads(1)
+    metric = _metric(similarity)
+    index = faiss.index_factory(vectors.shape[1], params.factory, metric)
+    if params.nlist is not None:
+        ivf: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
+        ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
+        if hasattr(ivf, "use_precomputed_table"):
+            ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
+        for clustering in (ivf.cp, *([ivf.pq.cp] if hasattr(ivf, "pq") else [])):
+            clustering.seed = params.seed + 1
+            clustering.min_points_per_centroid = 1  # of a small corpus, little is given
+    if not index.is_trained:
+        index.train(_sample(vectors, params))
+    return index
+
+
+def _metric(similarity: str) -> int:
     """FAISS's number of a similarity."""
     import faiss
 
     return int(faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT)
 
 
-def build_faiss(
-    vectors: Vectors,
-    metric: int,
-    params: AnnParams,
-    folder: Path | None = None,
-    advance: Callable[[int], Any] = silent,
-    learned: Path | None = None,
-) -> Any:
-    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given. ``advance`` and
-    ``learned`` are those of `write_faiss_segment`.
+def _sample(vectors: Vectors, params: FaissParams) -> NDArray[np.float32]:
+    """Vectors (n, dimension) drawn by seed, in the order of the index."""
+    count = min(len(vectors), max(SAMPLED * (params.nlist or 0), CODE_SAMPLED))
+    rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)
+    sample: NDArray[np.float32] = vectors[np.sort(rows)].astype(np.float32)
+    return sample
 
-    Call it within `qbe.index.dense.faiss_settings.building`.
+
+def fill(index: Any, vectors: Vectors, advance: Callable[[int], Any] = silent) -> None:
+    """Add all vectors (sentences, dimension) to a trained index, block by block; ``advance`` is called with
+    the size of each.
 
     >>> with faiss_settings.building(threads=1):
-    ...     build_faiss(np.eye(3, dtype=np.float16), metric_of("cosine"), AnnParams()).ntotal
+    ...     exact = train(np.eye(3, dtype=np.float16), "cosine", FaissParams())
+    >>> fill(exact, np.eye(3, dtype=np.float16))
+    >>> exact.ntotal
     3
     """
-    if params.kind not in IN_LISTS:
-        return _without_lists(vectors, metric, params, advance)
-    index = train_lists(vectors, metric, params) if learned is None else read_learned(learned)
-    if folder is None:
-        fill(index, vectors, advance)
-    else:
-        fill_on_disk(index, vectors, folder, advance)
-    return index
-
-
-def _without_lists(vectors: Vectors, metric: int, params: AnnParams, advance: Callable[[int], Any]) -> Any:
-    """An exact index, or HNSW over the same codes.
-
-    Scalar quantization to float16 keeps numbers in half precision as they are, at half of a flat index's
-    size. HNSW is linked by one thread: with more its links would depend on which thread came first.
-    """
-    import faiss
-
-    quantizer, dimension = faiss.ScalarQuantizer.QT_fp16, vectors.shape[1]
-    if params.kind == FLAT:
-        index = faiss.IndexScalarQuantizer(dimension, quantizer, metric)
-    else:
-        index = faiss.IndexHNSWSQ(dimension, quantizer, LINKS, metric)
-        index.hnsw.efConstruction = BUILD_BREADTH
-        faiss.omp_set_num_threads(1)
-    index.train(np.zeros((1, dimension), np.float32))
     for block in blocks(vectors):
         index.add(block)
         advance(len(block))
-    return index
-
-
-def save(folder: Path, index: Any) -> None:
-    """Write an index into a folder."""
-    import faiss
-
-    faiss.write_index(index, str(folder / FAISS))

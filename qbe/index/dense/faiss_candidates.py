@@ -23,7 +23,7 @@ as long as a search without a filter and the scoring of its candidates do, and i
 
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
 """Sentences looked up at first where their similarities tell which papers can be among the best: so many, and
-so many times the papers wanted. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
+so many times the papers asked for. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
 
 BREADTH = 2
 """How many times the usual number of lists is read for selected papers: the nearest of them are farther, and
@@ -35,12 +35,12 @@ class SentenceSearch(Protocol):
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
 
-    def nearest(self, queries: Floats, count: int, among: Any = None, breadth: int = 1) -> Rows:
+    def nearest(self, queries: Floats, count: int, allowed: Any = None, breadth: int = 1) -> Rows:
         """Positions (queries, count or more) of the nearest sentences; -1 where fewer were found.
 
-        ``among`` restricts them to some sentences, as `findable` gives them; ``breadth`` is how many times
+        ``allowed`` restricts them to some sentences, as `select` gives them; ``breadth`` is how many times
         the lists are read that are usually.
         """
 
@@ -49,7 +49,7 @@ class SentenceSearch(Protocol):
         and their positions, each (queries, count); None where what is compared tells less.
         """
 
-    def findable(self, mask: NDArray[np.bool_]) -> Any:
+    def select(self, mask: NDArray[np.bool_]) -> Any:
         """Some sentences (sentences,) in the form that `nearest` takes."""
 
 
@@ -57,7 +57,7 @@ class _Selected(NamedTuple):
     """The sentences of selected papers: how many, and in the form that searches take."""
 
     size: int
-    findable: Any
+    sentences: Any
 
 
 class FaissCandidates:
@@ -74,13 +74,13 @@ class FaissCandidates:
         ``starts[i + 1]``, (papers + 1,).
         """
         self.sentences, self._starts = sentences, starts
-        self._selected = PerSelection(self._select)
+        self._selected = PerSelection(self._selected_sentences)
 
     def nearest(
         self,
         queries: Sequence[Floats],
         k: int,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         match: Match | None = None,
     ) -> Iterator[Rows]:
         """See `qbe.index.dense.contracts.CandidateSource.nearest`.
@@ -92,16 +92,16 @@ class FaissCandidates:
         there are candidates enough.
         """
         count = max(self.sentences.min_candidates, 2 * k)
-        if among is None:
+        if allowed is None:
             yield from self._of_all(queries, k, count, match)
             return
-        selected = self._selected(among)
-        if selected.size <= FEW_SENTENCES or len(among) <= 2 * k:
-            yield from (among.rows for _ in queries)
+        selected = self._selected(allowed)
+        if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
+            yield from (allowed.rows for _ in queries)
             return
-        search = partial(self.sentences.nearest, among=selected.findable, breadth=BREADTH)
+        search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=BREADTH)
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
-            yield rows if len(rows) >= k else self._more(query, k, count, among)
+            yield rows if len(rows) >= k else self._more(query, k, count, allowed)
 
     def _of_all(self, queries: Sequence[Floats], k: int, count: int, match: Match | None) -> Iterator[Rows]:
         """For each query the candidates out of all papers."""
@@ -152,22 +152,22 @@ class FaissCandidates:
         """Queries that are looked up together: as many as MOST_POSITIONS allows."""
         return _groups(queries, max(1, MOST_POSITIONS // min(count, int(self._starts[-1]))))
 
-    def _more(self, query: Floats, k: int, count: int, among: Selection) -> Rows:
+    def _more(self, query: Floats, k: int, count: int, allowed: Selection) -> Rows:
         """At least ``k`` candidates, where there are more selected papers and ``count`` sentences of each of
         the query's were too few.
         """
-        selected, breadth = self._selected(among), BREADTH
+        selected, breadth = self._selected(allowed), BREADTH
         while count < selected.size:
             count, breadth = 2 * count, 2 * breadth
-            search = partial(self.sentences.nearest, among=selected.findable, breadth=breadth)
+            search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=breadth)
             (rows,) = self._papers([query], count, search)
             if len(rows) >= k:
                 return rows
-        return among.rows
+        return allowed.rows
 
-    def _select(self, selection: Selection) -> _Selected:
+    def _selected_sentences(self, selection: Selection) -> _Selected:
         mask = selection.sentences(self._starts)
-        return _Selected(int(np.count_nonzero(mask)), self.sentences.findable(mask))
+        return _Selected(int(np.count_nonzero(mask)), self.sentences.select(mask))
 
 
 def _ends(arrays: Sequence[Floats]) -> Rows:

@@ -10,18 +10,33 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError, check_package
 from qbe.index.dense import faiss_settings
-from qbe.index.dense.ann import FLAT, HNSW, IN_LISTS, IVF_OPQ_PQ, AnnParams
-from qbe.index.dense.lists import LISTS
+from qbe.index.dense.ann import FaissParams
 from qbe.index.openfiles import OpenFiles
 
 FAISS = "faiss.index"
+LISTS = "faiss.lists"
+"""The lists of an index of qbe 0.8 or before that keeps them on the disk, in a file of their own."""
 
 
-class Findable(NamedTuple):
-    """Sentences of a segment that a search may find: how many, and FAISS's selector of them (None: all)."""
+class SentenceSelection(NamedTuple):
+    """Sentences of a segment that are eligible for retrieval: how many, and FAISS's selector of them (None:
+    all).
+    """
 
     size: int
     selector: Any = None
+
+
+def searched(index: Any) -> Any:
+    """The part of a FAISS index that is searched, of a kind that can search selected vectors; None where
+    there is none. Vectors may be transformed before.
+    """
+    import faiss
+
+    if isinstance(index, faiss.IndexPreTransform):
+        index = faiss.downcast_index(index.index)
+    kinds: Any = (faiss.IndexIVF, faiss.IndexHNSW, faiss.IndexFlatCodes)
+    return index if isinstance(index, kinds) else None
 
 
 class FaissSegment:
@@ -39,12 +54,12 @@ class FaissSegment:
         self,
         folder: Path | OpenFiles,
         threads: int,
-        params: AnnParams | None = None,
+        params: FaissParams | None = None,
         nprobe: int | None = None,
         live: NDArray[np.bool_] | None = None,
     ) -> None:
         """Open the FAISS index of a segment, or in a folder, built with ``params``; ``nprobe`` overrides
-        theirs, and ``live`` (sentences,) says which sentences may be found (None: all).
+        theirs, and ``live`` (sentences,) says which sentences are eligible (None: all).
 
         Raises IndexFormatError for a damaged index, UsageError for an ``nprobe`` of an index without lists,
         MissingDependencyError without FAISS.
@@ -53,84 +68,93 @@ class FaissSegment:
         import faiss
 
         self._files = files = OpenFiles.of(folder)
-        params = params or AnnParams()
+        self.params = params = params or FaissParams()
         self._nprobe = 0
-        if nprobe is not None and params.kind not in IN_LISTS:
-            kinds = ", ".join(IN_LISTS)
-            raise UsageError(f"`nprobe` goes with an index of kind {kinds}, found {params.kind}; drop it")
+        if nprobe is not None and params.nlist is None:
+            raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
         faiss_settings.set_for_searching(threads)
-        # Lists on the disk are looked for beside the index, wherever it was built.
+        # Lists on the disk are looked for in the index's folder, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         with files.linked(FAISS, LISTS) as linked:
             try:
                 self._index: Any = faiss.read_index(str(linked / FAISS), flags)
-                if params.kind in IN_LISTS:
-                    self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
+                if params.nlist is not None:
+                    self._nprobe = min(nprobe or params.nprobe or 1, params.nlist)
                     faiss.extract_index_ivf(self._index).nprobe = self._nprobe
             except (RuntimeError, AttributeError, MemoryError) as error:
                 reason = str(error).replace(str(linked), str(files.folder))
                 raise files.damaged(FAISS, "a FAISS index", reason) from error
-        self.params = params
+        self._searched = searched(self._index)
+        if self._searched is None:
+            raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)
         self.sentences: int = self._index.ntotal
-        self._findable = Findable(self.sentences) if live is None else self.findable(live)
+        self._eligible = SentenceSelection(self.sentences) if live is None else self.select(live)
         self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
-        self._rotate: Any = None
-        self._searched = self._index
-        if params.kind == IVF_OPQ_PQ:
-            self._rotate = faiss.downcast_VectorTransform(self._index.chain.at(0)).apply
-            self._searched = faiss.downcast_index(self._index.index)
+        self._transformations: list[Any] = []
+        if isinstance(self._index, faiss.IndexPreTransform):
+            chain = self._index.chain
+            places = range(chain.size())
+            self._transformations = [faiss.downcast_VectorTransform(chain.at(n)).apply for n in places]
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
         return self.params.min_candidates
 
-    def findable(self, mask: NDArray[np.bool_]) -> Findable:
+    def select(self, mask: NDArray[np.bool_]) -> SentenceSelection:
         """Some sentences (sentences,) in the form that searches take; none of them is a deleted paper's."""
         import faiss
 
         untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
         bits = np.packbits(mask, bitorder="little")
-        return Findable(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
+        return SentenceSelection(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
 
     def nearest(
-        self, queries: NDArray[np.float32], count: int, among: Findable | None = None, breadth: int = 1
+        self,
+        queries: NDArray[np.float32],
+        count: int,
+        allowed: SentenceSelection | None = None,
+        breadth: int = 1,
     ) -> NDArray[np.int64]:
-        """Positions (queries, count) of the nearest sentences, best first; -1 where fewer were found.
+        """Positions (queries, count) of the nearest sentences, best first; -1 where there are fewer.
 
-        ``among`` are the sentences that may be found (None: those that the segment was opened with);
-        ``breadth`` is how many times the lists are read that are usually. Raises IndexFormatError for
-        positions that the index cannot have.
+        ``allowed`` restricts retrieval to these sentences (None: those that the segment was opened with);
+        ``breadth`` is how many times the usual number of lists is read. Raises IndexFormatError for positions
+        that the index cannot have.
         """
-        closeness, positions = self.search(queries, count, among, breadth)
+        closeness, positions = self.search(queries, count, allowed, breadth)
         return nearer(closeness, positions, count)
 
     def nearest_scored(
         self, queries: NDArray[np.float32], count: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`; a flat index alone tells, by
-        similarity.
+        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`; an exact index tells,
+        by similarity.
         """
-        if self.params.kind != FLAT or self._sign < 0 or not self._findable.size:
+        if not self.params.is_exact or self._sign < 0 or not self._eligible.size:
             return None
         return self.search(queries, count)
 
     def search(
-        self, queries: NDArray[np.float32], count: int, among: Findable | None = None, breadth: int = 1
+        self,
+        queries: NDArray[np.float32],
+        count: int,
+        allowed: SentenceSelection | None = None,
+        breadth: int = 1,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The closeness of the nearest sentences, more being closer, and their positions (see `nearest`):
         (queries, count) of each, or one more where `nearer` needs it.
         """
-        among = among or self._findable
-        wanted = min(count if self.params.kind == FLAT else count + 1, among.size)
-        if not wanted:
+        allowed = allowed or self._eligible
+        count = min(count if self.params.is_exact else count + 1, allowed.size)
+        if not count:
             return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
-        parameters = self._parameters(among, wanted, breadth)
-        if self._rotate is not None:  # one by one: a matrix product would depend on the other queries
-            queries = np.concatenate([self._rotate(row) for row in queries[:, None]])
+        parameters = self._parameters(allowed, count, breadth)
+        for transform in self._transformations:  # one by one: matrix products depend on the other queries
+            queries = np.concatenate([transform(row) for row in queries[:, None]])
         with faiss_settings.searching() as most:
             blocks = [
-                self._searched.search(queries[first : first + most], wanted, params=parameters)
+                self._searched.search(queries[first : first + most], count, params=parameters)
                 for first in range(0, max(len(queries), 1), most)
             ]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
@@ -138,24 +162,24 @@ class FaissSegment:
             raise self._files.damaged(FAISS, f"positions below {self.sentences}", positions.max())
         return self._sign * distances, positions
 
-    def _parameters(self, among: Findable, wanted: int, breadth: int) -> Any:
+    def _parameters(self, allowed: SentenceSelection, count: int, breadth: int) -> Any:
         """FAISS's parameters of a search; None: those of the index.
 
-        HNSW visits as many vectors as it is to compare, of which only those that may be found count: the
-        fewer these are, the more it is given to compare.
+        HNSW visits as many vectors as it is to compare, of which only eligible ones count: the fewer these
+        are, the more it is given to compare.
         """
         import faiss
 
-        if among.selector is None and breadth == 1:
+        if allowed.selector is None and breadth == 1:
             return None
         untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
-        if self.params.kind in IN_LISTS:
-            nprobe = min(self._nprobe * breadth, self.params.nlist or 1)
-            return untyped.SearchParametersIVF(sel=among.selector, nprobe=nprobe)
-        if self.params.kind == HNSW:
-            compared = min(wanted * self.sentences // among.size, self.sentences)
-            return untyped.SearchParametersHNSW(sel=among.selector, efSearch=compared)
-        return untyped.SearchParameters(sel=among.selector)
+        if self.params.nlist is not None:
+            nprobe = min(self._nprobe * breadth, self.params.nlist)
+            return untyped.SearchParametersIVF(sel=allowed.selector, nprobe=nprobe)
+        if isinstance(self._searched, faiss.IndexHNSW):
+            compared = min(count * self.sentences // allowed.size, self.sentences)
+            return untyped.SearchParametersHNSW(sel=allowed.selector, efSearch=compared)
+        return untyped.SearchParameters(sel=allowed.selector)
 
 
 def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: int) -> NDArray[np.int64]:

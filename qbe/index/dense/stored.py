@@ -84,13 +84,13 @@ precision, which holds the numbers of both forms.
 
 
 class PageReleaser:
-    """Hands the pages of a map back, each time that KEPT_ROWS more vectors were gathered from it."""
+    """Releases mapped pages (MADV_DONTNEED) every KEPT_ROWS rows."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self._mapped, self._rows = mapped, 0
 
     def __call__(self, rows: int) -> None:
-        """So many more are about to be gathered."""
+        """Account for ``rows`` reads."""
         self._rows += rows
         if self._rows > KEPT_ROWS:
             self._mapped.madvise(mmap.MADV_DONTNEED)

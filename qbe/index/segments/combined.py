@@ -10,7 +10,7 @@ from typing import Any
 
 from qbe.index.labels import describe_predictions
 from qbe.index.manifest import Manifest
-from qbe.index.papers import PaperStore
+from qbe.index.papers import SegmentPapers
 from qbe.index.rows import Rows
 from qbe.index.segments.commit import ROOT
 from qbe.index.segments.snapshot import OpenSegment, Snapshot
@@ -22,7 +22,7 @@ PREDICTIONS = ("labels", "lacking")
 
 COUNTED = ("papers", "labelled", "sentences", "predicted")
 """What a manifest's ``corpus`` counts of its papers; how they were read, and what was left out then, stand
-beside it.
+with it.
 """
 
 
@@ -102,9 +102,9 @@ def live_predictions(segment: OpenSegment) -> Counts | None:
 
 def counts_of(segment: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
     """The counts of `live_counts` and `live_predictions` of some papers only."""
-    store = PaperStore(segment.files, predictions=False)
+    store = SegmentPapers(segment.files, predictions=False)
     labelled = sum(store[row].labelled for row in rows.tolist())
-    layout = take(PaperStore(segment.files).layout(), rows)
+    layout = take(SegmentPapers(segment.files).layout(), rows)
     corpus = {
         "papers": len(rows),
         "labelled": labelled,

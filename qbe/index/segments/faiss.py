@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.index.dense.ann import IN_LISTS, AnnParams
+from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment, Findable, nearer
+from qbe.index.dense.faiss_segment import FaissSegment, SentenceSelection, nearer
 from qbe.index.papers import STARTS_FILE
 from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
@@ -33,13 +33,13 @@ class FaissSegments:
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
         return max(segment.min_candidates for segment in self._segments)
 
-    def findable(self, mask: NDArray[np.bool_]) -> list[Findable]:
+    def select(self, mask: NDArray[np.bool_]) -> list[SentenceSelection]:
         """Some sentences (sentences,) of all segments in the form that searches take, one for each."""
         parts = np.split(mask, self._ends[:-1])
-        return [segment.findable(part) for segment, part in zip(self._segments, parts, strict=True)]
+        return [segment.select(part) for segment, part in zip(self._segments, parts, strict=True)]
 
     def nearest_scored(self, queries: NDArray[np.float32], count: int) -> None:
         """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`: kinds may differ."""
@@ -48,31 +48,31 @@ class FaissSegments:
         self,
         queries: NDArray[np.float32],
         count: int,
-        among: Sequence[Findable] | None = None,
+        allowed: Sequence[SentenceSelection] | None = None,
         breadth: int = 1,
     ) -> Rows:
         """Positions (queries, up to 2 * count) of the nearest sentences; -1 where fewer were found.
 
         First come those of the segments that FAISS compares by their stored vectors, best first, of equals
         the first; then likewise those of segments that it compares by short codes, which make vectors seem
-        farther than they are, and so must not compete with the others for places. ``among`` and ``breadth``
+        farther than they are, and so must not compete with the others for places. ``allowed`` and ``breadth``
         are those of `FaissSegment.nearest`, the former for each segment.
         """
-        return nearest_of(self.search(queries, count, among, breadth), count)
+        return nearest_of(self.search(queries, count, allowed, breadth), count)
 
     def search(
         self,
         queries: NDArray[np.float32],
         count: int,
-        among: Sequence[Findable] | None = None,
+        allowed: Sequence[SentenceSelection] | None = None,
         breadth: int = 1,
     ) -> list[Nearest]:
         """What `nearest` chooses from: the results of each segment."""
-        each: Sequence[Findable | None] = [None] * len(self._segments) if among is None else among
+        selections = [None] * len(self._segments) if allowed is None else allowed
         results = []
-        for segment, start, findable in zip(self._segments, self._starts, each, strict=True):
-            closeness, near = segment.search(queries, count, findable, breadth)
-            by_codes = segment.params.kind in IN_LISTS
+        for segment, start, selection in zip(self._segments, self._starts, selections, strict=True):
+            closeness, near = segment.search(queries, count, selection, breadth)
+            by_codes = segment.params.by_codes
             results.append(Nearest(by_codes, closeness, np.where(near < 0, -1, near + start)))
         return results
 
@@ -133,14 +133,14 @@ def open_segments(
     segments: Sequence[OpenSegment], threads: int, nprobe: int | None = None
 ) -> list[FaissSegment]:
     """The FAISS indexes of segments; parameters and errors are those of `open_candidates`."""
-    params = [AnnParams.read(segment.manifest.dense or {}) for segment in segments]
-    any_lists = any(each.kind in IN_LISTS for each in params)
+    params = [FaissParams.read(segment.manifest.dense or {}) for segment in segments]
+    any_lists = any(each.nlist is not None for each in params)
     return [
         FaissSegment(
             segment.files,
             threads,
             each,
-            nprobe if each.kind in IN_LISTS or not any_lists else None,
+            nprobe if each.nlist is not None or not any_lists else None,
             _live_sentences(segment),
         )
         for segment, each in zip(segments, params, strict=True)

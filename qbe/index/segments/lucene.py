@@ -13,9 +13,8 @@ from qbe import _jvm
 from qbe.errors import IndexFormatError
 from qbe.index.lucene import LUCENE, read_rows
 from qbe.index.openfiles import OpenFiles
-from qbe.index.rows import starts_of
 from qbe.index.segments.snapshot import OpenSegment
-from qbe.index.segments.views import Papers, PaperStores
+from qbe.index.segments.views import PaperStore
 
 _OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is in the future")
 """What Lucene says of an index that a later Lucene wrote."""
@@ -45,7 +44,7 @@ class Postings:
         self.reader.close()
 
 
-def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
+def open_postings(segments: Sequence[OpenSegment], papers: PaperStore, lucene: Mapping[str, Any]) -> Postings:
     """The postings of an index, with the parameters of its manifest; the caller closes them.
 
     Raises IndexFormatError where they are damaged.
@@ -53,17 +52,15 @@ def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mappi
     multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
     readers = [_opened(segment.files) for segment in segments]
     reader = readers[0] if len(readers) == 1 else multi_reader(readers, True)
-    stores = papers.stores if isinstance(papers, PaperStores) else [papers]
-    starts = starts_of([len(store) for store in stores])
     rows = np.concatenate(
         [
             read_rows(segment.files, each, store.ids) + np.int32(start)
-            for segment, each, store, start in zip(segments, readers, stores, starts.tolist(), strict=False)
+            for segment, each, store, start in zip(
+                segments, readers, papers.segments, papers.starts[:-1].tolist(), strict=True
+            )
         ]
     )
-    alive = None
-    if isinstance(papers, PaperStores) and len(papers) < len(rows):
-        alive = papers.live_mask
+    alive = papers.live_mask if papers.has_deleted else None
     return Postings(reader, lucene["k1"], lucene["b"], rows, alive)
 
 

@@ -1,7 +1,6 @@
 """The papers of an index, their layout and vectors, over one segment or several.
 
-One segment without dead papers is read as it is. Rows run through several segments in order; dead papers keep
-their rows and are never found.
+Rows run through the segments in order; deleted papers keep their rows and are never found.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import PaperNotFoundError
 from qbe.index.manifest import stored_as
-from qbe.index.metadata import Metadata
-from qbe.index.papers import PaperLayout, PaperStore
+from qbe.index.papers import Metadata, PaperLayout, SegmentPapers
 from qbe.index.rows import Rows, StackedRows, live_rows, sentence_rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
 from qbe.types import FacetProbabilities, Paper
@@ -25,13 +23,21 @@ if TYPE_CHECKING:
     from qbe.index.dense.stored import Vectors
 
 
-class PaperStores:
-    """The papers of several segments, found by row or by id, with or without ``predictions`` (see
-    `qbe.index.papers.PaperStore`).
+class PaperStore:
+    """The papers of an index, found by row or by id, with or without ``predictions`` (see
+    `qbe.index.papers.SegmentPapers`). ``segments`` are the stores of the segments, at least one, and
+    ``starts`` (segments + 1,) int64 the rows of their first papers.
+
+    >>> from qbe.index.segments.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> store = PaperStore(snapshot.segments)
+    >>> len(store), store.row("s003"), store[2].paper_id
+    (128, 2, 's003')
+    >>> snapshot.close()
     """
 
     def __init__(self, segments: Sequence[OpenSegment], predictions: bool = True) -> None:
-        self.stores = [PaperStore(segment.files, predictions) for segment in segments]
+        self.segments = [SegmentPapers(segment.files, predictions) for segment in segments]
         self._dead = [segment.dead for segment in segments]
         self.starts = starts_of([segment.papers for segment in segments])
 
@@ -40,23 +46,30 @@ class PaperStores:
 
     @cached_property
     def ids(self) -> list[str]:
-        """Paper ids by row, those of dead papers included."""
-        return [paper_id for store in self.stores for paper_id in store.ids]
+        """Paper ids by row, those of deleted papers included."""
+        return [paper_id for segment in self.segments for paper_id in segment.ids]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         ids = self.ids
+        if not self.has_deleted:
+            return {paper_id: row for row, paper_id in enumerate(ids)}
         return {ids[row]: row for row in self.live.tolist()}
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether any paper is deleted."""
+        return any(map(len, self._dead))
 
     @cached_property
     def live(self) -> Rows:
-        """The rows of the papers that are not dead."""
+        """The rows of the papers that are not deleted, ascending."""
         dead = [rows + start for rows, start in zip(self._dead, self.starts[:-1], strict=True)]
         return live_rows(int(self.starts[-1]), np.concatenate(dead))
 
     @cached_property
     def live_mask(self) -> NDArray[np.bool_]:
-        """Which papers (papers,) are not dead."""
+        """Which papers (papers,) are not deleted."""
         mask = np.zeros(int(self.starts[-1]), np.bool_)
         mask[self.live] = True
         return mask
@@ -71,35 +84,32 @@ class PaperStores:
         return row
 
     def find(self, paper_id: str) -> int | None:
-        """The row of a paper, or None where the index has none of that id, or a dead one."""
+        """The row of a paper, or None where the index has none of that id, or a deleted one."""
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
         segment = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self.stores[segment][row - int(self.starts[segment])]
+        return self.segments[segment][row - int(self.starts[segment])]
 
     def read_from(self, row: int) -> Iterator[Paper]:
-        """The papers that are not dead, from a row on, in order."""
-        for store, start, dead in zip(self.stores, self.starts[:-1].tolist(), self._dead, strict=True):
-            if row < start + len(store):
+        """The papers that are not deleted, from a row on, in order."""
+        for segment, start, dead in zip(self.segments, self.starts[:-1].tolist(), self._dead, strict=True):
+            if row < start + len(segment):
                 first, skipped = max(row - start, 0), set(dead.tolist())
-                papers = enumerate(store.read_from(first), first)
+                papers = enumerate(segment.read_from(first), first)
                 yield from (paper for place, paper in papers if place not in skipped)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        """The metadata of all papers by row, dead ones included."""
-        for store in self.stores:
-            yield from store.read_metadata()
+        """The metadata of all papers by row, deleted ones included."""
+        for segment in self.segments:
+            yield from segment.read_metadata()
 
     def layout(self) -> PaperLayout:
-        """The layouts of all segments as one, dead papers included."""
-        return joined([store.layout() for store in self.stores])
+        """The layouts of all segments as one, deleted papers included."""
+        return joined([segment.layout() for segment in self.segments])
 
 
-Papers = PaperStore | PaperStores
-
-
-def rows_of(papers: Papers, paper_ids: Iterable[str]) -> Rows:
+def rows_of(papers: PaperStore, paper_ids: Iterable[str]) -> Rows:
     """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError.
 
     >>> rows_of(index.papers, ["s002", "s001"]).tolist()
@@ -116,6 +126,8 @@ def joined(layouts: Sequence[PaperLayout]) -> PaperLayout:
     >>> joined([layout, layout]).starts.tolist(), joined([layout, layout]).facets.tolist()
     ([0, 2, 4], [1, 2, 1, 2])
     """
+    if len(layouts) == 1:
+        return layouts[0]
     firsts = starts_of([len(layout.facets) for layout in layouts])[:-1]
     pairs = zip(layouts, firsts, strict=True)
     starts = [np.zeros(1, np.int64), *(layout.starts[1:] + first for layout, first in pairs)]
@@ -143,20 +155,6 @@ def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
     probabilities = None if layout.probabilities is None else layout.probabilities[rows]
     counts = (layout.starts[papers + 1] - layout.starts[papers]).tolist()
     return PaperLayout(starts_of(counts), layout.facets[rows], probabilities)
-
-
-def open_papers(segments: Sequence[OpenSegment]) -> Papers:
-    """The papers of an index.
-
-    >>> from qbe.index.segments.snapshot import open_snapshot
-    >>> snapshot = open_snapshot(index.folder)
-    >>> open_papers(snapshot.segments).find("s002")
-    1
-    >>> snapshot.close()
-    """
-    if len(segments) == 1 and not len(segments[0].dead):
-        return PaperStore(segments[0].files)
-    return PaperStores(segments)
 
 
 def open_vectors(segments: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
