@@ -40,7 +40,7 @@ PREPARATIONS = (
     Preparation(
         SHARDS,
         "indexes/whole-4/manifest.json",
-        "qbe index --split indexes/whole --shards 4 --output indexes/whole-4",
+        "qbe index --merge indexes/whole --shards 4 --output indexes/whole-4",
         5,
         (WHOLE,),
     ),

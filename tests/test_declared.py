@@ -27,7 +27,7 @@ EXTRA_OF = {
     "qbe/search/plot.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",
-    "qbe/models/difference.py": "large",
+    "qbe/models/large.py": "large",
     "qbe/network": "serve",
     "qbe/serve": "serve",
     "qbe/service": "serve",

@@ -16,16 +16,19 @@ import pytest
 from support.packages import PYSERINI
 
 from qbe.corpus import read_jsonl
-from qbe.doctor import space
+from qbe.doctor import machine
 from qbe.doctor.__main__ import main
-from qbe.doctor.check import State
-from qbe.doctor.folders import cache_check, cached, data_check
-from qbe.doctor.installation import shadow_check
-from qbe.doctor.java import REQUIREMENT, java_check
-from qbe.doctor.packages import NEEDED, OPTIONAL, is_installed, package_checks
-from qbe.doctor.processors import instructions_check, processor_flags, sysctl_flags
-from qbe.doctor.report import all_checks
-from qbe.doctor.space import disk_check, memory_check
+from qbe.doctor.check import State, absent, to_record
+from qbe.doctor.installation import JAVA, NEEDED, OPTIONAL, java_check, shadow_check
+from qbe.doctor.machine import (
+    cache_check,
+    data_check,
+    disk_check,
+    instructions_check,
+    memory_check,
+    processor_flags,
+    sysctl_flags,
+)
 from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
 from qbe.index.building.changes import append_papers, delete_papers
 
@@ -83,8 +86,7 @@ def test_this_installation_can_search(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line[:13].rstrip() for line in lines] == NAMES
     for line, name in zip(lines[2:8], NAMES[2:8], strict=True):
-        (package,) = [package for package in NEEDED if package.module == name]
-        installed = version(package.distributions[0])
+        installed = version({"faiss": "faiss-cpu", "jnius": "pyjnius"}.get(name, name))
         assert line == f"{name:<12}  OK       {installed}"
 
 
@@ -100,6 +102,7 @@ def test_json_says_the_same(capsys):
         "version": version("numpy"),
     }
     assert record["checks"]["Java"]["version"] >= 21
+    assert to_record([absent("Java", State.MISSING, "none", JAVA)])["can_search"] is False
     assert record["checks"]["memory"]["total"] >= record["checks"]["memory"]["available"]
 
 
@@ -130,14 +133,6 @@ def test_without_any_package_it_says_what_is_missing(bare):
     assert lines["pyarrow"] == "advice   not installed; for corpora in Parquet: pip install pyarrow"
 
 
-def test_without_any_package_json_says_so_too():
-    done = doctor("-S", "-m", "qbe.doctor", "--json")
-    assert done.returncode == 1
-    record = json.loads(done.stdout)
-    assert record["can_search"] is False
-    assert [name for name, check in record["checks"].items() if check["state"] == "missing"] == NAMES[1:8]
-
-
 def test_pyserini_without_its_jar_is_missing(tmp_path):
     (tmp_path / "pyserini").mkdir()
     (tmp_path / "pyserini" / "__init__.py").touch()
@@ -145,13 +140,6 @@ def test_pyserini_without_its_jar_is_missing(tmp_path):
     done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=paths)
     advice = f"found without Anserini's jar; for BM25: pip install {PYSERINI}"
     assert f"pyserini      MISSING  {advice}" in done.stdout.splitlines()
-
-
-def test_a_folder_of_a_packages_name_is_not_the_package(tmp_path, monkeypatch):
-    (tmp_path / "qbe_test_namespace").mkdir()
-    monkeypatch.syspath_prepend(tmp_path)
-    assert importlib.util.find_spec("qbe_test_namespace") is not None
-    assert not is_installed("qbe_test_namespace")
 
 
 def test_an_old_java_is_named(tmp_path, monkeypatch):
@@ -178,13 +166,8 @@ def test_requirements_are_those_of_the_package():
 
     needed = lines(setup["options"]["install_requires"])
     extras = set().union(*map(lines, setup["options.extras_require"].values()))
-    assert {REQUIREMENT, *(package.requirement for package in NEEDED)} <= needed
+    assert {JAVA, *(package.requirement for package in NEEDED)} <= needed
     assert {package.requirement for package in OPTIONAL} - {"pyarrow"} <= extras  # which datasets brings
-
-
-def test_every_package_is_checked_once():
-    assert [check.name for check in package_checks()] == NAMES[2:13]
-    assert len({check.name for check in all_checks()}) == len(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +219,7 @@ def test_the_flags_of_this_processor_are_read():
 
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(space, "_LIMITS", (str(tmp_path / "absent"), str(limit)))
+    monkeypatch.setattr(machine, "_LIMITS", (str(tmp_path / "absent"), str(limit)))
     limit.write_text("max\n")
     whole = memory_check().values["total"]
     limit.write_text("1000000000\n")
@@ -252,7 +235,7 @@ def test_room_is_that_of_the_folder_above_one_that_is_absent(tmp_path, monkeypat
     check = disk_check("this disk", tmp_path / "no" / "such")
     assert check.values["folder"] == str(tmp_path)
     assert check.state is State.OK
-    monkeypatch.setattr(space, "LITTLE_ROOM", check.values["free"] * 2)
+    monkeypatch.setattr(machine, "LITTLE_ROOM", check.values["free"] * 2)
     assert disk_check("this disk", tmp_path).advice == "an index takes about 13 kB a paper"
 
 
@@ -273,8 +256,7 @@ def test_the_cache_is_listed_with_sizes(cache):
     assert check.found == (
         f"{cache}: csfcube 1.5 kB, encoders 0.0 kB, encoders/a-1 3.5 MB, encoders/b-1 2.0 kB, notes 0.0 kB"
     )
-    assert check.values["content"] == cached(cache)
-    assert cached(cache)["encoders/a-1"] == 3_500_000
+    assert check.values["content"]["encoders/a-1"] == 3_500_000
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from support.tiny import HIDDEN, MAX_TOKENS, layer_states, token_states
 from tokenizers import Tokenizer
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.windows import SpecialTokens, Window, windows
+from qbe.encode.tokenizer import SpecialTokens, Window, windows
 from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.registry import BASE_ENCODER, ENCODERS

@@ -17,7 +17,7 @@ from support.tiny import write_model
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.pooling import stored
-from qbe.encode.windows import SpecialTokens, passes
+from qbe.encode.tokenizer import SpecialTokens, passes
 from qbe.errors import ModelError, UsageError
 from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
@@ -42,10 +42,10 @@ from qbe.models.encoder_format import (
     TITLE_ABSTRACT,
     TITLE_SEP_ABSTRACT,
     EncoderFormat,
+    declared_format,
 )
 from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED
-from qbe.models.sentence_transformers_format import declared_format
 from qbe.models.sources import Exported, find_encoder
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper

@@ -11,7 +11,7 @@ import pytest
 from qbe.cite import model as citation
 from qbe.errors import ModelError
 from qbe.grade import model as grade
-from qbe.grade.storage import Storage
+from qbe.grade.head import Storage
 from qbe.rerank import projection_model as projection
 
 

@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 from qbe.errors import ModelError
-from qbe.models.difference import applied, quantized, read_weights, write_weights
-from qbe.models.large import LargeEncoder, weights_folder
-from qbe.models.wheels import WheelParts, model_folder
+from qbe.models.large import (
+    LargeEncoder,
+    WheelParts,
+    applied,
+    model_folder,
+    quantized,
+    read_weights,
+    weights_folder,
+    write_weights,
+)
 
 FILES = {"config.json": b"{}", "tokenizer.json": b"{ }"}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qbe.errors import UsageError
-from qbe.grade.storage import MODELS
+from qbe.grade.head import MODELS
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.projection_model import (

@@ -184,7 +184,7 @@ def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
         ),
         (["--merge", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
         (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
-        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge"),
+        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge; add it, or drop --shards"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, arguments, expected):

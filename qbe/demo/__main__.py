@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.demo.options import PROGRAM, parser
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+PROGRAM = "qbe demo"
 OPTIONS: dict[str, str] = {}
+
+EPILOG = """\
+Indexes the 128 invented papers of the sample, searches papers like one of them by its method and by its
+background, and says what to do next. Nothing is downloaded. The index is kept and used the next time.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = _cli.parser(PROGRAM, "Search the sample that is part of the package, and see what a facet is.")
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="where the sample's index is or is to be (default: demo/sample in $QBE_CACHE or ~/.cache/qbe)",
+    )
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -16,9 +37,8 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.datasets.embedded import read_layout
-    from qbe.demo.explaining import about_the_sample, next_steps
     from qbe.demo.sample_index import SAMPLE, open_sample_index
-    from qbe.demo.showing import searches
+    from qbe.demo.showing import about_the_sample, next_steps, searches
     from qbe.search.pipeline import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

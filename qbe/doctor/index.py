@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from qbe.doctor.check import Check, State
-from qbe.doctor.units import in_bytes
+from qbe.doctor.check import Check, State, checked, in_bytes
 from qbe.index.checking import check_index, save_papers
 from qbe.index.segments.commit import COMMIT, DELETED
 
@@ -16,23 +15,23 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
 
     Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written.
     """
-    checked = check_index(folder)
-    checks = [Check(name, State.DAMAGED, reason) for name, reason in checked.damages.items()]
-    segments = "1 segment" if checked.segments == 1 else f"{checked.segments} segments"
+    result = check_index(folder)
+    checks = [Check(name, State.DAMAGED, reason) for name, reason in result.damages.items()]
+    segments = "1 segment" if result.segments == 1 else f"{result.segments} segments"
     if not checks:
-        found = f"{segments}, {checked.files} files, {in_bytes(checked.size)}: as they were written"
-        values = {"segments": checked.segments, "files": checked.files, "bytes": checked.size}
-        checks.append(Check("index", State.OK, found, values=values))
-    elif checked.papers:
-        found = f"intact in {len(checked.papers)} of {segments}"
-        if any(name == COMMIT or name.startswith(DELETED) for name in checked.damages):
+        found = f"{segments}, {result.files} files, {in_bytes(result.size)}: as they were written"
+        counts = {"segments": result.segments, "files": result.files, "bytes": result.size}
+        checks.append(Check("index", State.OK, found, values=counts))
+    elif result.papers:
+        found = f"intact in {len(result.papers)} of {segments}"
+        if any(name == COMMIT or name.startswith(DELETED) for name in result.damages):
             found += ", deleted ones among them"
         checks.append(Check("papers", State.OK, found, _mend(folder, save)))
     else:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(Check("papers", State.DAMAGED, "none is known to be intact", advice))
     if save is not None:
-        checks.append(Check("saved", State.OK, f"{save_papers(checked, save):,} papers in {save}"))
+        checks.append(checked("saved", f"{save_papers(result, save):,} papers in {save}"))
     return checks
 
 

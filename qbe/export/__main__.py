@@ -50,7 +50,7 @@ def format_of(options: argparse.Namespace) -> EncoderFormat:
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
         from pathlib import Path
 
-        from qbe.models.sentence_transformers_format import declared_format
+        from qbe.models.encoder_format import declared_format
 
         base = declared_format(Path(options.model))
     base = base or DEFAULT_FORMAT

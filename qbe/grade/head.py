@@ -1,12 +1,96 @@
-"""A small neural network over features of candidates."""
+"""A small neural network over features of candidates, and how models made of such networks are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qbe.errors import ModelError
+from qbe.files import atomic_file, sha256, write_text
+
+T = TypeVar("T")
+Arrays = Mapping[str, NDArray[np.float64]]
+
+FORMAT = 1
+MODELS = Path(__file__).parent.parent / "models"
+
+
+class Storage(NamedTuple):
+    """How a kind of model is stored: what it is called in messages, and the ``stem`` of its files' names,
+    which is also what ``qbe train`` calls it and the name of the folder of the one that ships.
+
+    >>> Storage("grade", "grades").weights, Storage("grade", "grades").shipped.name
+    ('grades.npz', 'grades')
+    """
+
+    kind: str
+    stem: str
+
+    @property
+    def weights(self) -> str:
+        """The name of the file of arrays."""
+        return f"{self.stem}.npz"
+
+    @property
+    def card(self) -> str:
+        """The name of the card."""
+        return f"{self.stem}.json"
+
+    @property
+    def shipped(self) -> Path:
+        """The folder of the model that ships."""
+        return MODELS / self.stem
+
+    def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], described: Mapping[str, Any]) -> None:
+        """Write arrays and a card into a folder that exists; ``described`` is what the card says beside
+        format and digest.
+        """
+        with atomic_file(folder / self.weights) as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+        card = {"format": FORMAT, "files": {self.weights: sha256(folder / self.weights)}, **described}
+        write_text(folder / self.card, json.dumps(card, indent=1) + "\n")
+
+    def read(self, folder: Path, features: Any, model_of: Callable[[Mapping[str, Any], Arrays], T]) -> T:
+        """What ``model_of`` makes of the card and the arrays in a folder, in double precision.
+
+        Raises ModelError for a model that is absent, damaged, of another format or of other ``features``.
+        """
+        try:
+            card = json.loads((folder / self.card).read_text(encoding="utf-8"))
+            if card["format"] != FORMAT or card["features"] != features:
+                raise ModelError(
+                    f"{folder}: expected a {self.kind} model of format {FORMAT}, found another; train it "
+                    f"again with qbe train {self.stem}"
+                )
+            weights = folder / self.weights
+            if sha256(weights) != card["files"][self.weights]:
+                raise ModelError(
+                    f"{weights}: expected the SHA-256 of its card, found another; fetch it again"
+                )
+            with np.load(weights) as stored:
+                return model_of(card, {name: stored[name].astype(np.float64) for name in stored.files})
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise ModelError(
+                f"{folder}: expected a {self.kind} model ({self.card}, {self.weights}), found: {error}; give "
+                f"its folder, or train one with qbe train {self.stem}"
+            ) from error
+
+
+def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
+    """The arrays of a head under names that begin with its own, in single precision."""
+    return {f"{name}.{part}": array.astype(np.float32) for part, array in head._asdict().items()}
+
+
+def head_of(name: str, arrays: Arrays) -> Head:
+    """The head of that name; raises KeyError where an array of it is missing."""
+    return Head(*(arrays[f"{name}.{part}"] for part in Head._fields))
+
 
 Doubles = NDArray[np.float64]
 

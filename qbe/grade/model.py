@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.grade.features import NAMES, columns
-from qbe.grade.head import Head
-from qbe.grade.storage import Arrays, Storage, head_arrays, head_of
+from qbe.grade.head import Arrays, Head, Storage, head_arrays, head_of
 from qbe.types import Facet
 
 _STORAGE = Storage("grade", "grades")

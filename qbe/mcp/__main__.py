@@ -26,11 +26,7 @@ served. docs/serve.md shows how programs are told of it.
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; paths stay strings.
-
-    >>> parser().parse_args(["--index", "indexes/sample"]).transport
-    'stdio'
-    """
+    """The command's options."""
     parser = _cli.parser(
         PROGRAM, "Give agents tools to search an index with, by the Model Context Protocol (MCP)."
     )

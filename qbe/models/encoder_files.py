@@ -11,8 +11,7 @@ from typing import Any
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import exported, model_file
-from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER
-from qbe.models.metadata import read_metadata, verify_digest, write_metadata
+from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.sources import find_encoder
 

@@ -1,10 +1,15 @@
-"""The format of an encoder: the input of a pass, how vectors are pooled, and how they are compared."""
+"""The format of an encoder: the input of a pass, how vectors are pooled, and how they are compared; and what
+a folder of sentence-transformers declares of it.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from qbe.errors import UsageError
+from qbe.errors import ModelError, UsageError
 
 TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES = "title-abstract", "title-sep-abstract", "sentences"
 LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES)
@@ -83,3 +88,107 @@ class EncoderFormat:
 
 
 DEFAULT_FORMAT = EncoderFormat()
+
+MODULES = "modules.json"
+DECLARING_FILES = (
+    MODULES,
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "tokenizer_config.json",
+)
+"""The files that declare it, apart from those of the model itself."""
+
+_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
+"""The two that qbe knows, as older folders name them."""
+
+_UNLIMITED = 10**6
+"""Tokenizers without a limit declare a number larger than any length."""
+
+
+def declared_format(folder: Path) -> EncoderFormat | None:
+    """The encoder format of a sentence-transformers folder; None for any other (without ``modules.json``).
+
+    The folder declares pooling, normalization, similarity and length. It does not declare a layout, since its
+    texts are single ones; the layout is the default. Vectors that are not normalized are compared by
+    ``similarity_fn_name``, by cosine where that is missing. Raises ModelError where a file is damaged, or
+    declares something that qbe does not support.
+
+    >>> modules = [{"type": "m.Transformer", "path": ""}, {"type": "m.Pooling", "path": "1_Pooling"}]
+    >>> _ = Path("modules.json").write_text(json.dumps(modules))
+    >>> Path("1_Pooling").mkdir()
+    >>> _ = Path("1_Pooling", "config.json").write_text('{"pooling_mode_cls_token": true}')
+    >>> declared_format(Path()).whole
+    'cls'
+    """
+    if not (folder / MODULES).is_file():
+        return None
+    modules = _read(folder / MODULES)
+    try:
+        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+        paths = [str(module["path"]) for module in modules]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{folder / MODULES}: expected a list of modules, found {error!r}") from error
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or paths[0]:
+        raise _unsupported(folder, "Transformer in the folder itself, Pooling and perhaps Normalize", kinds)
+    settings = _read(folder / "config_sentence_transformers.json", {})
+    if settings.get("default_prompt_name"):
+        raise _unsupported(folder, "no prompt by default", settings["default_prompt_name"])
+    transformer = _read(folder / "sentence_bert_config.json", {})
+    if transformer.get("do_lower_case"):
+        raise _unsupported(folder, "texts lowercased by the tokenizer or not at all", "do_lower_case")
+    return EncoderFormat.pooled(
+        TITLE_ABSTRACT,
+        _pooling(folder, _read(folder / paths[1] / "config.json")),
+        _similarity(folder, settings.get("similarity_fn_name"), normalized="Normalize" in kinds),
+        _max_tokens(folder, transformer, _read(folder / "tokenizer_config.json", {})),
+    )
+
+
+def _read(path: Path, default: dict[str, Any] | None = None) -> Any:
+    if default is not None and not path.is_file():
+        return default
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: expected JSON, found {error}; download the model again") from error
+    if not isinstance(settings, list if path.name == MODULES else dict):
+        kind = type(settings).__name__
+        raise ModelError(f"{path}: expected settings, found {kind}; download the model again")
+    return settings
+
+
+def _pooling(folder: Path, settings: dict[str, Any]) -> str:
+    modes = settings.get("pooling_mode")
+    if modes is None:
+        active = [name for name, on in settings.items() if name.startswith("pooling_mode_") and on is True]
+        modes = [_POOLINGS.get(name, name) for name in active] or [MEAN]
+    modes = [modes] if isinstance(modes, str) else modes
+    if modes not in ([MEAN], [CLS]):
+        raise _unsupported(folder, f"one pooling, {MEAN} or {CLS}", modes)
+    return str(modes[0])
+
+
+def _similarity(folder: Path, name: object, *, normalized: bool) -> str:
+    if name in (None, "cosine") or (normalized and name == "dot"):
+        return COSINE
+    if name == "euclidean" and not normalized:
+        return L2
+    raise _unsupported(folder, "cosine or (of vectors that are not normalized) euclidean similarity", name)
+
+
+def _max_tokens(folder: Path, transformer: dict[str, Any], tokenizer: dict[str, Any]) -> int | None:
+    """Older folders declare it with the model, newer ones with the tokenizer."""
+    limit = transformer.get("max_seq_length") or tokenizer.get("model_max_length")
+    if limit is None:
+        return None
+    if not isinstance(limit, int) or limit < LEAST_TOKENS:
+        raise _unsupported(folder, f"a length of at least {LEAST_TOKENS} tokens", repr(limit))
+    return None if limit > _UNLIMITED else limit
+
+
+def _unsupported(folder: Path, expected: str, actual: object) -> ModelError:
+    return ModelError(
+        f"{folder}: expected a sentence-transformers model with {expected}, found {actual}; give another "
+        "model, or declare its format by the options of: qbe export encoder"
+    )

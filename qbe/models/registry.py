@@ -122,7 +122,7 @@ PUBLISHED: Mapping[str, PublishedEncoder] = {
 }
 """Encoders on the hub by name. Of ASPIRE's, aspire-biencoder-* are missing: their vectors mix the layers by
 weights that are not on the hub. Other folders may declare their format themselves (see
-`qbe.models.sentence_transformers_format`).
+`qbe.models.encoder_format`).
 """
 
 DEFAULT_TAGGER = "facet-tagger"

@@ -10,8 +10,7 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.exports import exported, model_file
-from qbe.models.kinds import CROSS_ENCODER, TOKENIZER
-from qbe.models.metadata import read_metadata, verify_digest, write_metadata
+from qbe.models.kinds import CROSS_ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import open_session
 from qbe.models.sources import find_reranker

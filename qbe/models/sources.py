@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, did_you_mean
 from qbe.files import sha256
-from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
-from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind
+from qbe.models.encoder_format import DECLARING_FILES, DEFAULT_FORMAT, EncoderFormat, declared_format
+from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind, verify_digest
 from qbe.models.large import LARGE, weights_folder
-from qbe.models.metadata import verify_digest
 from qbe.models.registry import (
     ENCODERS,
     LARGE_ENCODER,
@@ -25,7 +24,6 @@ from qbe.models.registry import (
     EncoderEntry,
     PublishedEncoder,
 )
-from qbe.models.sentence_transformers_format import DECLARING_FILES, declared_format
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -85,7 +83,7 @@ def find_encoder_weights(name: str) -> Weights | None:
     """The PyTorch weights of an encoder, by the names of `find_encoder`; None where there are none.
 
     The encoder format is known for registered names. Otherwise it is what a folder declares of itself (see
-    `qbe.models.sentence_transformers_format`), or the default: nothing is guessed from a name.
+    `qbe.models.encoder_format`), or the default: nothing is guessed from a name.
     Errors are those of `find_encoder`.
 
     >>> find_encoder_weights("all-MiniLM-L6-v2").origin

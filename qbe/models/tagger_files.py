@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.models.exports import exported
-from qbe.models.kinds import TAGGER
-from qbe.models.metadata import read_metadata, verify_digest, write_metadata
+from qbe.models.kinds import TAGGER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.sources import find_tagger
 

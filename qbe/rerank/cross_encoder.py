@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import SpecialTokens
+from qbe.encode.tokenizer import PaperTokenizer, SpecialTokens
 from qbe.errors import ModelError
 from qbe.models.reranker_files import (
     PAIR_INPUTS,

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window
+from qbe.encode.tokenizer import PaperTokenizer, Window
 from qbe.errors import ModelError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session

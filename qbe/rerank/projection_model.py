@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qbe.errors import UsageError
-from qbe.grade.storage import MODELS, Arrays, Storage
+from qbe.grade.head import MODELS, Arrays, Storage
 from qbe.rerank.projections import TERMS, FacetProjection
 from qbe.types import Facet
 

@@ -24,11 +24,7 @@ answered. docs/serve.md says how to serve others than oneself.
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; paths stay strings.
-
-    >>> parser().parse_args(["--index", "indexes/sample"]).port
-    8765
-    """
+    """The command's options."""
     parser = _cli.parser(
         PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP."
     )

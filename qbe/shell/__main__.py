@@ -18,11 +18,7 @@ Commands may come out of a file as well: qbe shell --index DIR < commands.txt
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; the path stays a string.
-
-    >>> parser().parse_args(["--index", "indexes/sample"]).index
-    'indexes/sample'
-    """
+    """The command's options."""
     parser = _cli.parser(PROGRAM, "Search an index on a terminal, one search after the other.")
     parser.epilog = EPILOG
     parser.add_argument("--index", metavar="DIR", required=True, help="the index to search")

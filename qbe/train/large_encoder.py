@@ -24,12 +24,10 @@ from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import read_graded_pairs
-from qbe.models.difference import quantized, write_weights
 from qbe.models.encoder_files import EncoderMetadata, read_card
 from qbe.models.kinds import DIFFERENCE, TOKENIZER
-from qbe.models.large import MPNET, make_weights
+from qbe.models.large import MPNET, make_weights, model_folder, quantized, write_weights
 from qbe.models.registry import LARGE_ENCODER
-from qbe.models.wheels import model_folder
 from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance
 from qbe.train.card import APACHE, GRADES_LIMITS, Card
 from qbe.train.correlation import encode_sentences, measure, significance

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window, passes
+from qbe.encode.tokenizer import PaperTokenizer, Window, passes
 from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.train.encoder.data import Pair
 from qbe.train.encoder.loss import Triplets, losses

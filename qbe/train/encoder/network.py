@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.encode.windows import Window
+from qbe.encode.tokenizer import Window
 from qbe.export.encoder import load_encoder, positions
 from qbe.train.encoder.loss import Vectors
 
