@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.common import collection_options, machine, positive, spread, table
 from qbe import _cli
-from qbe.search.fingerprint import BLOCK
+from qbe.search.output import BLOCK
 
 if TYPE_CHECKING:
     from qbe.query import Query

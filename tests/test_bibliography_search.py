@@ -365,10 +365,10 @@ def test_words_are_bold_on_a_terminal_only(search, monkeypatch, tmp_path):
 @pytest.mark.parametrize("form", ["bibtex", "ris"])
 def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, monkeypatch, form):
     """Its finished blocks would be of no use: later ones depend on the papers of earlier ones."""
-    from qbe.search import fingerprint
+    from qbe.search import output as outputs
     from qbe.search.output import BufferedOutput
 
-    monkeypatch.setattr(fingerprint, "BLOCK", 4)
+    monkeypatch.setattr(outputs, "BLOCK", 4)
     output = tmp_path / "refs"
     options = ("--topics", sample / "topics.tsv", "--first-stage", "dense", "--rerank", "none", "--hits", 5)
     search(*options, "--format", form, "--output", output)

@@ -18,7 +18,7 @@ from qbe.cite.options import OPTIONS, PROGRAM
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import RunError
 from qbe.index.index import Index
-from qbe.search import fingerprint
+from qbe.search import output as outputs
 from qbe.search.filters import PaperFilter
 from qbe.text.papers import paper_from_text
 from qbe.trec import read_run
@@ -291,7 +291,7 @@ def test_csv_and_markdown(cite, recommender, index):
 @pytest.fixture
 def interrupted(monkeypatch, folder, model, topics, tmp_path):
     """Interrupt a run of five topics in its third block; gives its arguments."""
-    monkeypatch.setattr(fingerprint, "BLOCK", 2)
+    monkeypatch.setattr(outputs, "BLOCK", 2)
     whole = Recommender.batch_recommend
 
     def interrupt(*arguments: str) -> list[str]:

@@ -231,7 +231,7 @@ def without(package: str, folder: Path, command: str, *arguments: object) -> str
 @pytest.mark.parametrize(
     ("package", "pip", "options"),
     [
-        ("faiss", "faiss-cpu", []),
+        ("faiss", "faiss-cpu", ["--facet", "method"]),
         ("onnxruntime", "onnxruntime", ["--facet", "method"]),
         ("tokenizers", "tokenizers", ["--facet", "method"]),
         ("jnius_config,jnius", "pyjnius", []),

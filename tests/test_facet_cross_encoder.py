@@ -203,5 +203,5 @@ def test_a_pair_cross_encoder_is_refused(tiny_cross_encoder):
 
 
 def test_another_precision_is_refused(tiny_facet_rerankers):
-    with pytest.raises(UsageError, match=r"expected precision int8, the only one of .*, found fp16"):
-        open_reranker(str(tiny_facet_rerankers), precision="fp16")
+    with pytest.raises(UsageError, match=r"expected precision int8, the only one of .*, found fp32"):
+        open_reranker(str(tiny_facet_rerankers), precision="fp32")

@@ -223,7 +223,7 @@ def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
 
 
 def test_parameters_that_do_not_fit_the_index_are_refused(index):
-    with pytest.raises(UsageError, match="`nprobe` goes with an index of kind"):
+    with pytest.raises(UsageError, match="`nprobe` goes with an index of lists"):
         Pipeline(index, Dense(nprobe=4))
 
 

@@ -77,7 +77,7 @@ def test_facet_rerankers_have_a_model_a_facet(facets):
         files.model("result")
     with pytest.raises(UsageError, match="found none"):
         files.model()
-    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give `rerank_precision` int8$"):
+    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give `precision` int8$"):
         resolve_reranker(str(facets), "fp32")
 
 

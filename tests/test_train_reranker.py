@@ -387,17 +387,16 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
     encoder = Encoder.open(BASE_ENCODER)
     collected = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
-    budget = {"query_tokens": MAX_READ, "candidate_tokens": MAX_READ}
     model = network(tiny_reranker_weights, 2)
     model.load_state_dict(shipped(card, work), strict=False)
     scorer = CandidateScorer(
         model,
-        {name: tokenize(paper, encoder.tokenizer, MAX_READ) for name, paper in collected.items()},
+        {name: tokenize(paper, encoder.tokenizer, card.max_tokens) for name, paper in collected.items()},
     )
     with torch.inference_mode():
         expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
     for precision, place in (("fp32", folder / "fp32"), ("int8", folder)):
-        reranker = open_reranker(str(place), precision=precision, **budget)
+        reranker = open_reranker(str(place), precision=precision)
         for number, facet in enumerate(Facet):
             figures = []
             for query, pairs in dev.items():

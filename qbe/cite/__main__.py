@@ -121,8 +121,7 @@ def _recommend(
     """Recommend block by block, and write each block that the output does not have yet."""
     from qbe.query import Query
     from qbe.search.filtering import describe
-    from qbe.search.fingerprint import BLOCK
-    from qbe.search.output import missing_blocks
+    from qbe.search.output import BLOCK, missing_blocks
     from qbe.search.writers import Result
 
     blocks = missing_blocks(output, len(ids))
@@ -153,7 +152,7 @@ def _inputs(
     from qbe.cite.config import CITATION
     from qbe.cite.model import WEIGHTS, default_model
     from qbe.files import sha256
-    from qbe.search.fingerprint import BLOCK
+    from qbe.search.output import BLOCK
 
     assert isinstance(topics, Path)
     model = default_model() if config.model is None else Path(config.model)

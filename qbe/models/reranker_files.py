@@ -142,7 +142,7 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
     if isinstance(metadata, FacetRerankersMetadata) and precision != metadata.precision:
         raise UsageError(
             f"expected precision {metadata.precision}, the only one of {folder}, found {precision}; give "
-            f"`rerank_precision` {metadata.precision}"
+            f"`precision` {metadata.precision}"
         )
     return RerankerFiles(folder, metadata, precision)
 

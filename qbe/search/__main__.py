@@ -231,8 +231,7 @@ def _search(
     """Search block by block, and write each block that the output does not have yet; first say on standard
     error what users should know. ``plot`` names the file for a plot of one query's hits.
     """
-    from qbe.search.fingerprint import BLOCK
-    from qbe.search.output import missing_blocks
+    from qbe.search.output import BLOCK, missing_blocks
     from qbe.search.request import SearchRequest
     from qbe.search.writers import Result
 

@@ -14,11 +14,8 @@ from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
 from qbe.search.filters import PaperFilter
-from qbe.search.output import Inputs
+from qbe.search.output import BLOCK, Inputs
 from qbe.search.stages import CrossEncoder, Projections, Stages
-
-BLOCK = 64
-"""Queries searched together, and kept together when a run is interrupted."""
 
 
 class RunInputs(NamedTuple):

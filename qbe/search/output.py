@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, Protocol
 from qbe.errors import RunError
 from qbe.files import atomic_file, lock, resumable_staging, write_text
 from qbe.resume import Unfinished
-from qbe.search import fingerprint
 
 log = logging.getLogger(__name__)
 
 STATE = "run.json"
+BLOCK = 64
+"""Queries searched together, and kept together when a run is interrupted."""
 
 Inputs = dict[str, Any]
 """All that the results of a run depend on, as JSON holds it."""
@@ -216,6 +217,5 @@ def missing_blocks(output: Output, queries: int) -> list[slice]:
     >>> missing_blocks(PrintedOutput(), 1)
     [slice(0, 64, None)]
     """
-    size = fingerprint.BLOCK
-    blocks = [slice(first, first + size) for first in range(0, queries, size)]
+    blocks = [slice(first, first + BLOCK) for first in range(0, queries, BLOCK)]
     return [block for number, block in enumerate(blocks) if not output.has(number)]
