@@ -69,6 +69,12 @@ ALIASES = {
 }
 """Names that people try, and the options that do what they mean."""
 
+COMMON = (
+    *("--index", "--paper", "--text", "--paper-file", "--cited", "--topics", "--facet", "--like"),
+    *("--hits", "--format", "--output", "--year", "--category", "--first-stage", "--rerank"),
+)
+"""The options that ``--help`` shows."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The command's parser."""
@@ -77,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
         "sentences picked by hand, or by its whole abstract.",
         ALIASES,
+        COMMON,
     )
     parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _queries(parser)
