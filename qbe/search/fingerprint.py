@@ -13,8 +13,9 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
+from qbe.search import output
 from qbe.search.filters import PaperFilter
-from qbe.search.output import BLOCK, Inputs
+from qbe.search.output import Inputs
 from qbe.search.stages import CrossEncoder, Projections, Stages
 
 
@@ -63,7 +64,7 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
             "width": run.width if run.format == "table" else None,
         },
         "models": _models(index, stages, tagger, predicted=run.labels == "predicted"),
-        "version": [version("qbe"), BLOCK],
+        "version": [version("qbe"), output.BLOCK],
     }
     inputs: Inputs = json.loads(json.dumps(described))
     return inputs

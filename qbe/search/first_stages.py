@@ -234,7 +234,6 @@ class FusedStage:
     Every component is computed for every candidate, also where its source did not propose the candidate.
 
     >>> from qbe.query import Aspect
-    >>> from qbe.search.dense import DenseStage
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper), index.vectors(paper))
     >>> with index.reading() as reader:

@@ -158,7 +158,7 @@ class SearchSession(Closing):
 
         def first_stage(reader: IndexReader) -> tuple[Task, Ranking]:
             (task,) = self._first(reader, [request], self._execute)
-            return task, self._finished(task, FIRST, is_final=not reranks)
+            return task, self._finished(task, FIRST, is_final=not reranks, rerank=rerank)
 
         first, ranking = self._computed(first_stage)
         yield ranking
@@ -191,7 +191,7 @@ class SearchSession(Closing):
             for place, hits in zip(again, reranked, strict=True):
                 tasks[place] = tasks[place]._replace(hits=hits)
             stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
-            return self._all_finished(tasks, stages)
+            return self._all_finished(tasks, stages, rerank=rerank)
 
         return self._computed(batch)
 
@@ -358,12 +358,14 @@ class SearchSession(Closing):
             prepared.update(zip(places, queries, strict=True))
         return [prepared[place] for place in range(len(requests))]
 
-    def _finished(self, task: Task, stage: str, *, is_final: bool) -> Ranking:
-        (ranking,) = self._all_finished([task], [stage])
+    def _finished(self, task: Task, stage: str, *, is_final: bool, rerank: bool = True) -> Ranking:
+        (ranking,) = self._all_finished([task], [stage], rerank=rerank)
         return ranking._replace(is_final=is_final)
 
-    def _all_finished(self, tasks: Sequence[Task], stages: Sequence[str]) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where these are asked for."""
+    def _all_finished(self, tasks: Sequence[Task], stages: Sequence[str], *, rerank: bool) -> list[Ranking]:
+        """Rankings of the best ``k`` hits, with matches and grades where these are asked for; ``rerank`` says
+        whether reranking was.
+        """
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         matched = [place for place, task in enumerate(tasks) if task.request.matches and hits[place]]
         for places in _alike(tasks, lambda task: id(task.opened)):
@@ -381,15 +383,15 @@ class SearchSession(Closing):
                 _graded(task, query_hits) if task.request.grades else query_hits,
                 task.selected,
                 True,
-                tuple(self._notes(task)),
+                tuple(self._notes(task, rerank=rerank)),
             )
             for task, stage, query_hits in zip(tasks, stages, hits, strict=True)
         ]
 
-    def _notes(self, task: Task) -> Iterator[str]:
+    def _notes(self, task: Task, *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
             yield note
-        if self._second is not None and not self.takes(task.request.query.aspects):
+        if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
         yield from task.opened.reader.notes
 
