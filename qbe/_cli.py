@@ -27,6 +27,8 @@ _PARAMETER = r"`([a-z][a-z0-9_]*)`"
 _WIDEST = 100
 _SHOW_EVERY = 500
 """After how many items a bar by share is moved."""
+HIDDEN = argparse.SUPPRESS
+"""The help of an option that help does not show."""
 _HELP = frozenset(("-h", "--help", "--help-all"))
 
 
@@ -122,7 +124,7 @@ class _Parser(argparse.ArgumentParser):
             formatter.end_section()
         formatter.add_text(self.epilog)
         shown = self.common | _HELP
-        others = sum(shown.isdisjoint(each.option_strings) for each in self._actions)
+        others = sum(shown.isdisjoint(each.option_strings) and each.help != HIDDEN for each in self._actions)
         formatter.add_text(f"{self.prog} --help-all shows {others} more options.")
         return formatter.format_help()
 

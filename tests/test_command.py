@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbe.__main__ import COMMANDS
+from qbe._cli import HIDDEN
 from qbe.completion.__main__ import command_parser
 
 ROOT = Path(__file__).parent.parent
@@ -20,10 +21,10 @@ def qbe(*arguments: str, module: str = "qbe") -> subprocess.CompletedProcess[str
 
 
 def options_of(parser) -> set[str]:
-    """All option names of a parser and of the parsers of its subcommands."""
+    """The option names that a parser and the parsers of its subcommands show."""
     names: set[str] = set()
     for action in parser._actions:
-        names.update(action.option_strings)
+        names.update(action.option_strings if action.help != HIDDEN else ())
         if hasattr(action.choices, "values"):
             names.update(*(options_of(nested) for nested in action.choices.values()))
     return names

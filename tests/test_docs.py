@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from qbe._cli import HIDDEN
 from scripts import site
 
 ROOT = Path(__file__).parent.parent
@@ -170,7 +171,10 @@ def parsers() -> dict[str, object]:
 def options(parser) -> set[str]:
     """The long options of a parser itself."""
     return {
-        option for action in parser._actions for option in action.option_strings if option[:2] == "--"
+        option
+        for action in parser._actions
+        for option in action.option_strings
+        if option[:2] == "--" and action.help != HIDDEN
     } - {"--help", "--help-all"}
 
 

@@ -26,9 +26,25 @@ from qbe.index.__main__ import main
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
+from qbe.index.options import build_settings, parser, reading
 from qbe.index.papers import FACET_CODES
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        (["--bm25-only"], ["--only", "bm25"]),
+        (["--dense-only", "--precision", "fp32"], ["--only", "dense", "--encoder", ":fp32"]),
+        (["--format", "table", "--columns", "id=key"], ["--format", "table:id=key"]),
+        (["--on-error", "skip", "--max-rejected", "0.2"], ["--on-error", "skip:0.2"]),
+    ],
+)
+def test_former_spellings_of_options_mean_the_same(former, now):
+    both = [parser().parse_args(["--corpus", "a", "--output", "b", *each]) for each in (former, now)]
+    assert reading(both[0]) == reading(both[1])
+    assert build_settings(both[0]) == build_settings(both[1])
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,13 @@ _READING = (
     "keep_without_abstract",
     "dedupe",
     "limit",
+    "columns",
+    "max_rejected",
 )
 _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": (*_READING, "encoder", "device", "facets", "tagger", *_EXECUTION),
+    "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
     "merge": (
         "encoder",
         "tagger",
@@ -46,7 +48,7 @@ GOES_WITH = {
 
 REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
 
-OF_VECTORS = ("encoder", "facets", "tagger", "device", "part", *_DENSE)
+OF_VECTORS = ("encoder", "precision", "facets", "tagger", "device", "part", *_DENSE)
 """Options that apply to vectors only."""
 
 
@@ -57,16 +59,12 @@ COMMON = (
 """The options that ``--help`` shows."""
 
 ALIASES = {
-    "--bm25-only": "--only bm25",
-    "--dense-only": "--only dense",
     "--ann": "--faiss",
-    "--columns": "--format table:FIELD=COLUMN,...",
-    "--max-rejected": "--on-error skip:SHARE",
     "--split": "--merge DIR --shards N",
     "--store-positions": "--store positions",
     "--store-docvectors": "--store docvectors",
 }
-"""Former names of options."""
+"""Former names of options that are no longer taken."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -133,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
         help="with --merge: an index of N segments of like size, which several machines can hold "
         "and which finds what one index of all papers finds",
     )
+    _former(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument(
         "--overwrite",
@@ -144,6 +143,15 @@ def parser() -> argparse.ArgumentParser:
         "--timings", metavar="FILE", help="write the seconds of each stage and the peak of memory"
     )
     return parser
+
+
+def _former(parser: argparse.ArgumentParser) -> None:
+    """Spellings of version 0.8 that scripts go on using; help does not show them."""
+    for name in ("bm25", "dense"):
+        parser.add_argument(f"--{name}-only", dest="only", action="store_const", const=name, help=_cli.HIDDEN)
+    parser.add_argument("--columns", help=_cli.HIDDEN)
+    parser.add_argument("--max-rejected", type=float, help=_cli.HIDDEN)
+    parser.add_argument("--precision", choices=("int8", "fp32"), help=_cli.HIDDEN)
 
 
 def _reading(group: argparse._ArgumentGroup) -> None:
@@ -297,7 +305,9 @@ def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
     """The encoder's name, None for the default, and its precision, by default the device's."""
     usual = "int8" if options.device in (None, "cpu") else "fp32"
     name, _, precision = (options.encoder or "").rpartition(":")
-    return (name or None, precision) if precision in ("int8", "fp32") else (options.encoder, usual)
+    if precision in ("int8", "fp32"):
+        return name or None, precision
+    return options.encoder, options.precision or usual
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -306,6 +316,8 @@ def reading(options: argparse.Namespace) -> Reading:
     from qbe.errors import UsageError
 
     name, with_columns, text = (options.format or "").partition(":")
+    if options.columns:
+        with_columns, text = ":", options.columns
     columns = {}
     for pair in text.split(",") if with_columns else ():
         field, equals, column = pair.partition("=")
@@ -319,6 +331,8 @@ def reading(options: argparse.Namespace) -> Reading:
         raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
     if max_rejected and on_error != "skip":
         raise UsageError(f"a share goes with --on-error skip, found {options.on_error!r}; drop it")
+    if options.max_rejected is not None:
+        max_rejected = {"max_rejected": options.max_rejected}
     return Reading(
         format=name or None,
         columns=columns,
