@@ -26,7 +26,7 @@ from qbe.index.__main__ import main
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
-from qbe.index.options import build_settings, parser, reading
+from qbe.index.options import action, build_settings, parser, reading
 from qbe.index.papers import FACET_CODES
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
@@ -45,6 +45,27 @@ def test_former_spellings_of_options_mean_the_same(former, now):
     both = [parser().parse_args(["--corpus", "a", "--output", "b", *each]) for each in (former, now)]
     assert reading(both[0]) == reading(both[1])
     assert build_settings(both[0]) == build_settings(both[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--encoder", "a:int8", "--precision", "fp32"], "--precision says again what --encoder a:int8 says"),
+        (
+            ["--format", "table:id=key", "--columns", "id=no"],
+            "--columns says again what --format table:id=key",
+        ),
+        (
+            ["--on-error", "skip:0.1", "--max-rejected", "0.2"],
+            "--max-rejected says again what --on-error skip",
+        ),
+        (["--max-rejected", "0.2"], "a share goes with --on-error skip, found None"),
+        (["--format", "table", "--columns", "id"], "such as table:id=key,title=name, found 'table:id'"),
+    ],
+)
+def test_former_spellings_beside_the_present_ones_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        action(parser().parse_args(["--corpus", "a", "--output", "b", *arguments]))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qbe.corpus.reading import Reading
+    from qbe.errors import UsageError
     from qbe.index.building.settings import BuildSettings
 
 _DENSE = ("stored", "faiss")
@@ -302,12 +303,32 @@ def part_numbers(text: str) -> tuple[int, int]:
 
 
 def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
-    """The encoder's name, None for the default, and its precision, by default the device's."""
+    """The encoder's name, None for the default, and its precision, by default the device's; raises UsageError
+    for a precision given twice.
+    """
     usual = "int8" if options.device in (None, "cpu") else "fp32"
     name, _, precision = (options.encoder or "").rpartition(":")
-    if precision in ("int8", "fp32"):
-        return name or None, precision
-    return options.encoder, options.precision or usual
+    if precision not in ("int8", "fp32"):
+        return options.encoder, options.precision or usual
+    if options.precision:
+        raise _said_twice("precision", f"--encoder {options.encoder}")
+    return name or None, precision
+
+
+def _said_twice(former: str, present: str) -> UsageError:
+    from qbe.errors import UsageError
+
+    return UsageError(f"{_written(former)} says again what {present} says; drop one of them")
+
+
+def _joined(options: argparse.Namespace, name: str, former: str) -> str:
+    """An option's value, with what a former option gives behind a colon; raises UsageError for both."""
+    value, behind = getattr(options, name) or "", getattr(options, former)
+    if behind is None:
+        return value
+    if ":" in value:
+        raise _said_twice(former, f"{_written(name)} {value}")
+    return f"{value}:{behind}"
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -315,24 +336,21 @@ def reading(options: argparse.Namespace) -> Reading:
     from qbe.corpus.reading import Reading
     from qbe.errors import UsageError
 
-    name, with_columns, text = (options.format or "").partition(":")
-    if options.columns:
-        with_columns, text = ":", options.columns
+    file_format = _joined(options, "format", "columns")
+    name, with_columns, text = file_format.partition(":")
     columns = {}
     for pair in text.split(",") if with_columns else ():
         field, equals, column = pair.partition("=")
         if not (field.strip() and equals and column.strip()):
-            raise UsageError(f"expected --format such as table:id=key,title=name, found {options.format!r}")
+            raise UsageError(f"expected --format such as table:id=key,title=name, found {file_format!r}")
         columns[field.strip()] = column.strip()
-    on_error, with_share, share = (options.on_error or "").partition(":")
+    on_error, with_share, share = _joined(options, "on_error", "max_rejected").partition(":")
     try:
         max_rejected = {"max_rejected": float(share)} if with_share else {}
     except ValueError:
         raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
     if max_rejected and on_error != "skip":
         raise UsageError(f"a share goes with --on-error skip, found {options.on_error!r}; drop it")
-    if options.max_rejected is not None:
-        max_rejected = {"max_rejected": options.max_rejected}
     return Reading(
         format=name or None,
         columns=columns,
