@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,14 @@ if os.environ.get("PYTEST_XDIST_WORKER"):
     # A process that was connected to a cluster whose nodes died does not live long: `make tests` runs these
     # in one of their own.
     collect_ignore = ["test_cluster.py"]
+
+
+def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
+    """Import no slow file (several import torch) where none of its tests would run."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    is_slow = re.search(r"^pytestmark = \[?pytest\.mark\.slow", collection_path.read_text(), re.M)
+    return True if is_slow else None
 
 
 def pytest_collection_modifyitems(items) -> None:

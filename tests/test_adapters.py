@@ -12,6 +12,8 @@ from qbe import Dense, Facet, Fused, Pipeline, Query, Topic, from_transformer
 from qbe.adapters.scoring import paper_text, query_text, scoring_of
 from qbe.errors import MissingDependencyError, PaperNotFoundError, UsageError
 
+pytestmark = pytest.mark.slow
+
 TOPICS = [Topic(f"s036_{facet}", "s036", facet) for facet in Facet]
 FRAME = pd.DataFrame(
     [(t.query_id, t.paper_id, str(t.facet)) for t in TOPICS], columns=["qid", "query", "facet"]

@@ -27,6 +27,8 @@ from qbe.index.index import Index
 from qbe.query import Query
 from qbe.types import Facet
 
+pytestmark = pytest.mark.slow
+
 SIMILARITIES = ("cosine", "l2")
 
 

@@ -25,6 +25,8 @@ from qbe.search.stages import BM25_QUERIES
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 ROUNDING = 6e-5
 """Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""
 

@@ -11,6 +11,8 @@ from qbe import _jvm
 from qbe.class_archive import make_class_archive
 from qbe.index.__main__ import main as index_main
 
+pytestmark = pytest.mark.slow
+
 SEARCH = """
 import sys
 from qbe import _jvm

@@ -239,6 +239,7 @@ def without(package: str, folder: Path, command: str, *arguments: object) -> str
         ("numpy", "numpy", []),
     ],
 )
+@pytest.mark.slow
 def test_searching_without_a_package_names_it(tiny_index, tmp_path, package, pip, options):
     arguments = ("--index", tiny_index, "--paper", "s001", "--output", "run.trec", *options)
     message = without(package, tmp_path, "search", *arguments)

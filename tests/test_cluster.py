@@ -36,6 +36,8 @@ from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 from qbe.types import Facet
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray")
 
 LISTS = "IVF8,PQ4x4fs"

@@ -187,6 +187,7 @@ def test_nan_is_a_missing_value(tmp_path: Path) -> None:
     assert next(read_jsonl(source)).metadata == {"year": None}
 
 
+@pytest.mark.slow
 def test_an_abstract_of_50_megabytes_is_refused_quickly(tmp_path: Path) -> None:
     source = lines(tmp_path / "x", GOOD | {"abstract": "word " * 10_000_000})
     start = time.perf_counter()
@@ -204,6 +205,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
         list(read_jsonl(source))
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
     source = lines(
         tmp_path / "x", *[GOOD | {"paper_id": i, "metadata": {"note": "x" * 500}} for i in range(20_000)]

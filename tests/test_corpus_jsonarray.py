@@ -213,6 +213,7 @@ class _Endless(io.RawIOBase):
         return count
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_array() -> None:
     entries = json_objects(io.BufferedReader(_Endless()), "a.json", ("items",))
     tracemalloc.start()

@@ -345,6 +345,7 @@ def test_metadata_may_not_be_nested_without_end(tmp_path):
             parse_paper(record, "here")
 
 
+@pytest.mark.slow
 def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     compressor = zstandard.ZstdCompressor(level=19).compressobj()

@@ -439,6 +439,7 @@ def test_a_field_that_is_too_long_is_an_error() -> None:
     "cell",
     ["[" + '"\\' * 400_000 + "]", "['" * 400_000 + "]", " and " * 200_000, "a-" * 500_000, "," * 500_000],
 )
+@pytest.mark.slow
 def test_hostile_cells_take_a_moment(cell: str) -> None:
     start = time.process_time()
     only("authors\tcategories\tcites\tdate", f"{cell}\t{cell}\t{cell}\t{cell}")

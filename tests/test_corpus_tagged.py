@@ -297,6 +297,7 @@ def test_a_defect_concerns_one_record(record: str, found: str, reason: str) -> N
     assert second.record["title"] == "B"
 
 
+@pytest.mark.slow
 def test_hostile_records_take_a_moment() -> None:
     start = time.process_time()
     read("TY  - JOUR\nAB  - a\n" + "a\n" * 1_000_000 + "ER  - ")

@@ -67,6 +67,7 @@ def test_records_across_the_ends_of_chunks_are_whole() -> None:
     assert read(b"<s>" + b"".join(f"<a>{text}</a>\n".encode() for text in texts) + b"</s>") == texts
 
 
+@pytest.mark.slow
 def test_a_long_document_is_read_in_bounded_memory() -> None:
     stream = io.BufferedReader(Endless(b"<s>", b"<b><c>x</c></b> <a>y</a> text " * 200, 10_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

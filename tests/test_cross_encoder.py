@@ -19,6 +19,8 @@ from qbe.rerank.cross_encoder import CrossEncoder, closed
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 QUERY = Paper(
     "q",
     "Ranking papers",

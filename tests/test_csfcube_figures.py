@@ -24,6 +24,8 @@ from qbe.search.fusion import best_hits
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels
 
+pytestmark = pytest.mark.slow
+
 SCOPE, FOLD = "method", 1
 """All is measured on one fold of the queries by method, the facet for which labels of sentences matter most:
 their pools hold less than a quarter of the papers. `make reproduce` measures the rest.

@@ -18,6 +18,8 @@ from qbe.index.building.changes import delete_papers
 from qbe.index.opening import open_index
 from qbe.search.__main__ import main as search
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 SECONDS = 120.0
 

@@ -22,6 +22,8 @@ import pytest
 from qbe._cli import HIDDEN
 from scripts import site
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))

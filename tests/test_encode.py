@@ -18,6 +18,8 @@ from qbe.models.encoder_files import resolve_encoder
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 CLS, SEP, UNK = SPECIAL = SpecialTokens(2, 3, 1)
 
 

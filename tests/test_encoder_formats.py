@@ -50,6 +50,8 @@ from qbe.models.sources import Exported, find_encoder
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper
 
+pytestmark = pytest.mark.slow
+
 SPECIAL = SpecialTokens(2, 3, 1)
 
 

@@ -24,6 +24,8 @@ from qbe.models.kinds import ENCODER
 from qbe.models.reranker_files import read_reranker_card
 from qbe.models.session import open_session
 
+pytestmark = pytest.mark.slow
+
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     card = read_card(tiny_encoder)

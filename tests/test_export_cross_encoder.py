@@ -12,6 +12,8 @@ from qbe.export import cross_encoder as export
 from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card
 from qbe.models.session import open_session
 
+pytestmark = pytest.mark.slow
+
 PRECISIONS = ("int8", "fp32")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 

@@ -30,6 +30,8 @@ from qbe.rerank.open import open_reranker
 from qbe.rerank.reranker import RerankScore
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def exact(tiny_facet_rerankers) -> FacetCrossEncoder:

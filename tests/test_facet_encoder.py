@@ -20,6 +20,8 @@ from qbe.train.facet_encoder import Sources, make_facet_encoder
 from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.weights import copied, trainable
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 1)
 
 

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from support.tiny_reranker import graded_lists, write_lists
-
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
 from qbe.train.pairs import PAIRS_FOLDER, pair_files, papers_of, without
 
@@ -27,6 +25,8 @@ def test_pairs_are_read_by_query_in_order(tmp_path):
 
 
 def test_what_is_written_is_read(tmp_path):
+    from support.tiny_reranker import graded_lists, write_lists  # with torch
+
     lists = graded_lists(8)
     assert read_graded_pairs(write_lists(tmp_path / "pairs.tsv", lists)) == lists
 

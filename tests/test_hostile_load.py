@@ -26,6 +26,8 @@ from support.serving import serving
 
 from qbe.network import server
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("QBE_HOSTILE_SECONDS", "4"))
 IS_LONG = SECONDS > 60
 PAUSE = 0.05

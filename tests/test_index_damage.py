@@ -25,6 +25,8 @@ from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 SUPPORT = ROOT / "tests" / "support"
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))

@@ -21,6 +21,8 @@ from qbe.index.index import Index
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 PAPERS = 10_000
 GOOD = {"title": "On fish", "abstract": "Fish swim. We count them. They are many."}
 BROKEN = {

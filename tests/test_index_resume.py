@@ -19,6 +19,8 @@ from qbe.index.building.staging import STATE
 from qbe.index.index import Index
 from qbe.query import Query
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):

@@ -6,6 +6,8 @@ import pytest
 from qbe.rerank.facet_cross_encoder import FEATURES, Vectors, features, score, similarities
 from qbe.train.reranker.network import FEATURES as LEARNED
 
+pytestmark = pytest.mark.slow
+
 
 def vectors(
     sentences: list, mean: list, whole: list, tokens: list, shares: list, facet: list[bool]

@@ -27,6 +27,8 @@ from qbe.index.segments.commit import read_commit
 from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query
 
+pytestmark = pytest.mark.slow
+
 LARGE, SMALL = ("int8", "IVF*,PQ4x4fs"), ("float16", EXACT)
 
 

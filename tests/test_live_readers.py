@@ -38,6 +38,8 @@ from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 from qbe.types import Facet
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
 

@@ -46,6 +46,8 @@ from qbe.service.requests import Export
 from qbe.service.service import SearchService
 from qbe.types import Paper
 
+pytestmark = pytest.mark.slow
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
 ABSTRACT = (
     "Readers of papers want to find others like them. We train an encoder without labels by masking words. "

@@ -20,6 +20,8 @@ from qbe.models.large import (
     write_weights,
 )
 
+pytestmark = pytest.mark.slow
+
 FILES = {"config.json": b"{}", "tokenizer.json": b"{ }"}
 
 

@@ -17,6 +17,8 @@ from qbe.search.contracts import Candidates
 from qbe.search.first_stages import DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def index(tiny_index):

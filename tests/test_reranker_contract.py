@@ -14,6 +14,8 @@ from qbe.rerank.matching import MATCHINGS
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),

@@ -88,6 +88,7 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(tiny_index, sample, tmp_path):
     for name, threads in (("one", "1"), ("two", "2")):
         arguments = ("--topics", sample / "topics.tsv", "--rerank", "none", "--threads", threads)
@@ -250,6 +251,7 @@ def test_an_index_may_have_any_name(tiny_index, sample, tmp_path, monkeypatch, c
         assert capsys.readouterr().out.startswith("s001 Q0 ")
 
 
+@pytest.mark.slow
 def test_accents_need_no_locale(tiny_index, tmp_path):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     output = tmp_path / "résumé.md"

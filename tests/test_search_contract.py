@@ -15,6 +15,8 @@ from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
 from qbe.topics import read_pools
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 
 def shortest(aspect, papers):
     """The shorter an abstract, the better."""

@@ -22,6 +22,8 @@ from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHE
 from qbe.trec import read_run
 from qbe.types import Facet, Hit, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 BACKGROUND, METHOD, RESULT = Facet
 ALL = 127
 """The papers of the sample without the query's own."""

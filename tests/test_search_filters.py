@@ -456,6 +456,7 @@ def drawn(reader, seed: int, share: float) -> Selection:
 @pytest.mark.parametrize("name", ["bm25", "dense"])
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1), k=st.integers(1, 130))
+@pytest.mark.slow
 def test_a_filtered_ranking_is_the_exhaustive_one_without_the_others(
     stages, name, few_sentences, seed, share, k
 ):
@@ -537,6 +538,7 @@ def opened_segment(folder: Path, vectors, factory: str, alive=None, **parameters
 
 @pytest.mark.parametrize("factory", FACTORIES)
 @pytest.mark.parametrize("dead", [False, True])
+@pytest.mark.slow
 def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monkeypatch, factory, dead):
     """Few sentences are looked up, in one list: then more, until there are enough papers."""
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
@@ -558,6 +560,7 @@ def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monk
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.slow
 def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeypatch, factory):
     """With all lists read and all sentences looked up, all that pass; the nearest in any case."""
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)

@@ -30,6 +30,8 @@ from qbe.topics import read_pools, read_topics
 from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def index(tiny_index) -> Iterator[Index]:

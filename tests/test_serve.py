@@ -22,6 +22,8 @@ from qbe.serve.guard import settings_for
 from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 
+pytestmark = pytest.mark.slow
+
 ABSTRACT = (
     "Old letters are hard to read. We propose a method that trains a neural network on scanned pages. "
     "Our results show that it reads nine in ten of them."

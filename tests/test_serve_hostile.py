@@ -24,6 +24,8 @@ from qbe.serve.app import create_app
 from qbe.service.queue import OverloadedError
 from qbe.service.service import SearchService
 
+pytestmark = pytest.mark.slow
+
 SOON = 15.0
 """Seconds within which anything must be answered, refused or closed."""
 

@@ -33,6 +33,8 @@ from qbe.service.requests import (
 from qbe.service.service import FIRST, RERANKED, Limits, SearchService, stages_of
 from qbe.service.titles import TitleSearch
 
+pytestmark = pytest.mark.slow
+
 ABSTRACT = (
     "Old letters are hard to read. We propose a method that trains a neural network on scanned pages. "
     "Our results show that it reads nine in ten of them."

@@ -45,6 +45,8 @@ from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet
 
+pytestmark = pytest.mark.slow
+
 SHARD_PAPERS = 8
 SHARDS = 4
 LISTS = "IVF8,PQ4x4fs"

@@ -20,6 +20,8 @@ from qbe.service.service import SearchService
 from qbe.shell.shell import PATIENT, Shell
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 ABSTRACT = [

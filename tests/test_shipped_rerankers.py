@@ -11,6 +11,8 @@ from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 SIZE = 75e6
 """Bytes that the package may carry for them."""
 

@@ -11,6 +11,8 @@ from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 MICRO_F1, FOLDED = 80.0, 85.0
 """Floors on CSAbstruct's test split, on the encoder that it was trained on."""
 

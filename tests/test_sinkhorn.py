@@ -15,6 +15,8 @@ from qbe.rerank.transport import entropic_transport
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
 import ot
 
+pytestmark = pytest.mark.slow
+
 
 def problem(random: np.random.Generator, m: int, n: int, dimension: int) -> tuple[np.ndarray, ...]:
     """Distances (m, n) of unit vectors, and marginals that favour close ones."""

@@ -167,6 +167,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.slow
 def test_time_is_linear_in_the_length(name: str) -> None:
     """Eight times the text takes about eight times the time; a million characters, seconds at most."""
     piece = HOSTILE[name]
@@ -202,6 +203,7 @@ def test_ten_thousand_sentences() -> None:
 
 
 @pytest.mark.parametrize("part, expected", [("dev", (211, 0, 0)), ("test", (163, 4, 0))])
+@pytest.mark.slow
 def test_hand_checked_boundaries(qbe_data, part: str, expected: tuple[int, int, int]) -> None:
     """Right, wrong and missed, exactly: a change of the rules shows itself here."""
     assert score(split_sentences, checked(qbe_data, part)) == expected

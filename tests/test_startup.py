@@ -157,6 +157,7 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
         (["--paper", "s001", "--first-stage", "dense"], {"jnius", "pyserini", "onnxruntime", "tokenizers"}),
     ],
 )
+@pytest.mark.slow
 def test_searching_needs_no_pytorch(tiny_index, options, absent):
     code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
     assert code == 0
@@ -164,6 +165,7 @@ def test_searching_needs_no_pytorch(tiny_index, options, absent):
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy"} | absent)
 
 
+@pytest.mark.slow
 def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
     options = ["--text", "One sentence. And another.", "--facet", "method", "--tagger", tiny_tagger]
     options += ["--rerank", "none"]
@@ -173,6 +175,7 @@ def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
     assert not modules & {"torch", "transformers", "datasets", "openai", "scipy", "onnx"}
 
 
+@pytest.mark.slow
 def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
     options = ["--paper", "s001", "--facet", "method", "--rerank", tiny_cross_encoder]
     code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)

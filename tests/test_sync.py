@@ -26,6 +26,8 @@ from qbe.index.segments.commit import read_commit
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 WORDS_ONLY = BuildSettings(dense=False)
 SKIP = Reading(on_error="skip", max_rejected=1)
 

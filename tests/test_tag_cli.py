@@ -26,6 +26,8 @@ from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import FacetProbabilities, Paper
 
+pytestmark = pytest.mark.slow
+
 STRING = {
     "paper_id": "a",
     "title": "On splitting",

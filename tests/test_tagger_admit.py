@@ -17,6 +17,8 @@ from qbe.train.tagger import measure as tagger_measure
 from qbe.train.tagger.data import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import admit, measure
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def csabstruct(tmp_path_factory, papers) -> Path:

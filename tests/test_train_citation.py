@@ -47,7 +47,7 @@ from qbe.train.heads import FeatureList, HeadSchedule, fit_head
 from qbe.train.trainer import Checkpoints, Schedule, fit
 from qbe.train.weights import best_weights
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from qbe.errors import ModelError, OutputError
 from qbe.train import artifacts
 from qbe.train.artifacts import Folders, RunOptions
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 RUN = RunOptions(seeds=(0, 1))
 
 

@@ -32,7 +32,7 @@ from qbe.train.trainer import Checkpoints, fit
 from qbe.train.weights import best_weights, mean
 from qbe.types import Facet
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 POOL = [f"s{number:03d}" for number in range(1, 13)]
 

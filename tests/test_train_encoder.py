@@ -53,7 +53,7 @@ from qbe.types import Paper, Sentence
 
 NONE = TitleIndex([])
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")

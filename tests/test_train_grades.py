@@ -31,7 +31,7 @@ from qbe.train.grades.data import GradedFeatures, load_or_measure, sampled
 from qbe.train.heads import GradeRecipe, fit_grade_heads, grade_loss
 from qbe.types import Facet
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 METHOD = Facet.METHOD
 RECIPE = GradeRecipe(sampled=3, epochs=3, batch=4, hidden=2)

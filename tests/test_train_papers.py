@@ -9,6 +9,8 @@ from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.train.reranker.papers import predict_facets
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def some(papers):

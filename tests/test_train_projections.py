@@ -29,7 +29,7 @@ from qbe.train.trainer import Checkpoints, fit
 from qbe.train.weights import copied
 from qbe.types import Facet
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 RECIPE = Recipe(epochs=15, queries=2, anchor=0.0, ema_decay=0.5)
 

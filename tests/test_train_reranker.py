@@ -47,7 +47,7 @@ from qbe.train.trainer import Checkpoints, Progress, fit
 from qbe.train.weights import trainable
 from qbe.types import Facet, Paper, Sentence
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 # What the network reads.

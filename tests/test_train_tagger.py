@@ -40,6 +40,8 @@ from qbe.train.tagger.network import Chain, Head, Teacher
 from qbe.train.tagger.training import Data, Recipe, Sources
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 # CSAbstruct's files.
 
 

@@ -15,6 +15,8 @@ from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
 from qbe.train.artifacts import file_digests, load_arrays, save_arrays, save_state
 
+pytestmark = pytest.mark.slow
+
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

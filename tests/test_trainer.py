@@ -17,7 +17,7 @@ from qbe.files import sha256
 from qbe.train.trainer import Checkpoints, Progress, Schedule, fit, fit_seeds, lr_factor
 from qbe.train.weights import best_weights, with_weights
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> Progress:

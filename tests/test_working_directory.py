@@ -10,6 +10,8 @@ import pytest
 
 import qbe
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(qbe.__file__).parent
 LIBRARIES = (
     *("pip", "numpy", "onnxruntime", "faiss", "torch", "transformers", "tokenizers", "jnius", "pyserini"),
