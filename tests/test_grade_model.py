@@ -1,6 +1,9 @@
 """The grade model: grades out of features, the file of it, and one line for what cannot be read."""
 
+import gc
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -188,3 +191,31 @@ def test_of_the_model_that_ships_more_likeness_is_a_higher_grade(known):
     low, middle, high = model.grades(features, known, 3)
     assert (low <= middle).all()
     assert (middle < high).all()
+
+
+class Garbage:
+    """An object that only the collector of garbage frees, which lets another thread run meanwhile."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(50):
+            pass
+
+
+def test_several_threads_read_models_at_a_time():
+    def read(_: int) -> GradeModel:
+        for _ in range(5):
+            Garbage()
+        return read_model(default_model())
+
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(20)
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert len(list(threads.map(read, range(400)))) == 400
+    finally:
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,10 @@ T = TypeVar("T")
 Arrays = Mapping[str, NDArray[np.float64]]
 
 FORMAT = 1
+_PARSING = threading.Lock()
+"""numpy reads the headers of arrays by `ast`, which in CPython 3.11 fails now and then in several threads at
+a time (https://github.com/python/cpython/issues/106905).
+"""
 MODELS = Path(__file__).parent.parent / "models"
 
 
@@ -73,7 +78,7 @@ class Storage(NamedTuple):
                 raise ModelError(
                     f"{weights}: expected the SHA-256 of its card, found another; fetch it again"
                 )
-            with np.load(weights) as stored:
+            with _PARSING, np.load(weights) as stored:
                 return model_of(card, {name: stored[name].astype(np.float64) for name in stored.files})
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ModelError(
