@@ -51,8 +51,7 @@ def main(argv: list[str]) -> None:
 def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
     """Kill, and then look at what is left."""
     from qbe.datasets.embedded import copy_sample
-    from qbe.index.building.shard_sources import IndexShards
-    from qbe.index.building.sharding import build_shards
+    from qbe.index.building.sharding import IndexShards, build_shards
     from qbe.index.index import Index
     from qbe.index.opening import build_index
 

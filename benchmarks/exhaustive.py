@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.compare import negative_distances
-from qbe.index.dense.scoring import best_per_paper
+from qbe.index.dense.scoring import best_per_paper, negative_distances
 from qbe.index.dense.stored import Vectors
 from qbe.index.papers import PaperLayout
 from qbe.models.encoder_format import L2

@@ -26,7 +26,7 @@ from qbe import _cli
 if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.index.reader import IndexReader
-    from qbe.index.selection import Selection
+    from qbe.index.rows import Selection
     from qbe.types import Paper
 
 PACKAGES = ("faiss-cpu", "numpy", "pyserini")

@@ -160,8 +160,7 @@ def _exact_scores(
     index: Index, encoded: EncodedAspect, rows: NDArray[np.int64], facets: Sequence[Facet | None]
 ) -> list[NDArray[np.float32]]:
     """Scores (papers,) of sentences for each facet, as `qbe.search.first_stages.DenseStage` computes them."""
-    from qbe.index.dense.compare import COMPARISONS
-    from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
+    from qbe.index.dense.scoring import COMPARISONS, best_per_paper, mean_max, restrict
 
     assert encoded.sentences is not None
     block = index.vector_store.gather(rows)
@@ -177,7 +176,7 @@ def _exact_scores(
 
 def _whole_scores(index: Index, encoded: EncodedAspect, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Similarities (papers,) of whole papers, likewise."""
-    from qbe.index.dense.compare import COMPARISONS
+    from qbe.index.dense.scoring import COMPARISONS
 
     assert encoded.whole is not None
     scores: NDArray[np.float32] = COMPARISONS[index.similarity](

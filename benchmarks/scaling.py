@@ -46,8 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
     """Make the index; seconds and peak of memory of each stage; that of FAISS runs qbe's code only."""
-    from benchmarks.synthetic import write_synthetic
-    from qbe.index.building.settings import Timings
+    from benchmarks.synthetic import Timings, write_synthetic
     from qbe.index.opening import open_index
 
     timings = Timings()

@@ -9,8 +9,11 @@ copies as well as unrelated papers. The same seed makes the same index. It has n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import resource
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +25,6 @@ from qbe import _cli
 from qbe.types import Paper, Sentence
 
 if TYPE_CHECKING:
-    from qbe.index.building.settings import Timings
     from qbe.index.index import Index
 
 DIFFERENCES = 2048
@@ -36,6 +38,26 @@ OTHER_PAPER = 0.3
 
 BLOCK = 4096
 """Papers made at a time."""
+
+
+class Timings:
+    """``seconds`` of each stage, and ``peaks``, the most bytes that the process held until its end; on Linux
+    during it, mapped files among them.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.peaks: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure the block."""
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # counts the peak anew (proc(5))
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+        self.peaks[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Drawn(NamedTuple):
@@ -136,8 +158,7 @@ def write_synthetic(
     """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
     from qbe.index.dense.ann import resolve, resolve_stored
     from qbe.index.dense.faiss_build import write_faiss_segment
-    from qbe.index.dense.stored import vector_file
-    from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
+    from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
     from qbe.index.papers import RECORDS, write_papers
 
@@ -190,7 +211,6 @@ def write_searchable(
     change: Callable[[Iterator[Paper]], Iterator[Paper]],
 ) -> None:
     """Make an index of synthetic papers with postings and vectors; ``change`` gives them metadata."""
-    from qbe.index.building.settings import Timings
     from qbe.index.lucene import INPUT, write_input, write_lucene_index
     from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
     from qbe.index.papers import RECORDS, write_papers
@@ -209,7 +229,6 @@ def write_searchable(
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.building.settings import Timings
     from qbe.index.opening import open_index
 
     options = parser().parse_args(argv)

@@ -9,8 +9,7 @@ index="${1:-indexes/whole}"
 
 qbe datasets csfcube --output qrels
 if [ ! -e "$index" ]; then
-    qbe index --corpus qrels/corpus.jsonl "$arxiv" --output "$index" --resume \
-        --timings runs/whole-index.json
+    qbe index --corpus qrels/corpus.jsonl "$arxiv" --output "$index" --resume
 fi
 search() { # name of the run, first stage, reranker
     qbe search --index "$index" --topics qrels/topics.tsv --hits 1000 --run-tag "$1" \

@@ -22,7 +22,7 @@ from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact, usual_nlist, usual_pq
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
-from qbe.index.dense.faiss_segment import FAISS, FaissSegment, nearer
+from qbe.index.dense.faiss_segment import FAISS, FaissSegment, FaissSegments, nearer
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.types import Facet
@@ -54,7 +54,7 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
     made = planned(factory, stored)
     write_faiss_segment(tmp_path, stored, similarity, made)
-    neighbours = FaissSegment(tmp_path, 1, made, made.nlist)
+    neighbours = FaissSegments([FaissSegment(tmp_path, 1, made, made.nlist)])
     query_vectors = stored[:9].astype(np.float64)
     everything = stored.astype(np.float64)
     distances = ((query_vectors[:, None] - everything[None]) ** 2).sum(axis=2)
@@ -78,7 +78,7 @@ def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, factory):
         folder = tmp_path / str(number)
         folder.mkdir()
         write_faiss_segment(folder, stored, "cosine", made, threads)
-        opened = FaissSegment(folder, threads, made)
+        opened = FaissSegments([FaissSegment(folder, threads, made)])
         results.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
     assert results[0][0] == results[1][0] == results[2][0]
     for other in results[1:]:
@@ -166,7 +166,7 @@ def test_positions_that_cannot_be_are_told(tmp_path, stored):
     segment = FaissSegment(tmp_path, 1)
     segment.sentences -= 100
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
-        segment.nearest(stored[-2:].astype(np.float32), 5)
+        segment.search(stored[-2:].astype(np.float32), 5)
 
 
 def test_last_ties_are_left_out_unless_nothing_else_was_found():

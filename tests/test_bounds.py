@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.dense.bounds import TOLERANCE, may_be_best
-from qbe.index.dense.scoring import MATCHES, best_per_paper, mean_max
+from qbe.index.dense.scoring import MATCHES, TOLERANCE, best_per_paper, may_be_best, mean_max
 
 
 def nearest(similarities: np.ndarray, paper_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

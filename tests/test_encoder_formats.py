@@ -27,7 +27,7 @@ from qbe.export.options import LAYOUTS as LAYOUT_CHOICES
 from qbe.export.options import POOLINGS as POOLING_CHOICES
 from qbe.export.options import SIMILARITIES as SIMILARITY_CHOICES
 from qbe.export.options import parser
-from qbe.index.dense.compare import COMPARISONS
+from qbe.index.dense.scoring import COMPARISONS
 from qbe.models import exports, sources
 from qbe.models.encoder_files import CARD, EncoderFiles, resolve_encoder
 from qbe.models.encoder_format import (

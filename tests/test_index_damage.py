@@ -17,8 +17,7 @@ from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.building.shard_sources import IndexShards
-from qbe.index.building.sharding import build_shards
+from qbe.index.building.sharding import IndexShards, build_shards
 from qbe.index.index import Index
 from qbe.index.papers import read_metadata
 from qbe.models.encoder_files import CARD

@@ -16,11 +16,11 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.building import shards, stages
+from qbe.index.building import build, shards
 from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard, PartMetadata
 from qbe.index.index import Index
-from qbe.index.labels import without_labels
+from qbe.index.papers import without_labels
 from qbe.query import Query
 
 SHARD_PAPERS = 24
@@ -156,7 +156,7 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "stage"),
-    [(shards, "join_shards"), (stages, "write_faiss_segment"), (stages, "describe_files")],
+    [(shards, "join_shards"), (build, "write_faiss_segment"), (build, "describe_files")],
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):

@@ -8,7 +8,7 @@ from qbe.index import lucene
 from qbe.index.dense import faiss_build
 from qbe.index.dense.ann import resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.vectors import blocks
+from qbe.index.dense.stored import blocks
 from qbe.index.papers import IDS
 from qbe.types import Paper, Sentence
 

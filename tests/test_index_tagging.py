@@ -1,7 +1,6 @@
 """Facets of an index: given ones kept, missing ones predicted in the pass that makes the vectors."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,13 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
 from qbe.index.index import Index
-from qbe.index.labels import describe_predictions, facet_mask, without_labels
-from qbe.index.papers import FACET_CODES, PaperLayout, SegmentPapers
+from qbe.index.papers import (
+    FACET_CODES,
+    PaperLayout,
+    SegmentPapers,
+    facet_mask,
+    without_labels,
+)
 from qbe.models.tagger_files import HEAD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
@@ -89,13 +93,9 @@ def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
             tagged = [paper for paper in index if paper.predicted]
         assert (corpus["papers"], corpus["labelled"], corpus["predicted"]) == (40, 40 - predicted, predicted)
         assert len(tagged) == predicted
-        labels = Counter(sentence.probabilities.label for paper in tagged for sentence in paper.sentences)
-        lacking = {str(f): sum(paper.facet_positions(f)[1] for paper in tagged) for f in Facet}
-        assert tagger == {
-            **identity,
-            "labels": {**dict.fromkeys(FacetProbabilities._fields, 0), **labels},
-        } | {"lacking": lacking}
-        assert sum(lacking.values()) > 0  # else the best guesses below would not be tested
+        guesses = sum(paper.facet_positions(facet)[1] for paper in tagged for facet in Facet)
+        assert guesses > 0  # else the best guesses below would not be tested
+        assert tagger == identity
         assert (settings["facets"], settings["tagger"]) == (facets, str(tiny_tagger))
 
 
@@ -141,11 +141,6 @@ def test_masks_and_counts_agree_with_papers_ties_included(papers):
             for position in paper.facet_positions(facet)[0]
         ]
         assert np.flatnonzero(facet_mask(layout, facet)).tolist() == positions
-    described = describe_predictions(layout)
-    labels = Counter(sentence.probabilities.label for sentence in sentences if sentence.probabilities)
-    assert +Counter(described["labels"]) == labels
-    guesses = {str(facet): sum(paper.facet_positions(facet)[1] for paper in papers) for facet in Facet}
-    assert described["lacking"] == guesses
 
 
 def test_threads_do_not_matter(tmp_path, folders, settings):
@@ -200,31 +195,8 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     )
 
 
-def test_command_line_predicts_and_tells_its_timings(tmp_path, settings, capsys):
-    output, timings = tmp_path / "index", tmp_path / "timings.json"
-    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--only=dense", "--threads", "1"]
+def test_command_line_predicts(tmp_path, settings, capsys):
+    arguments = ["--corpus", *settings.corpus, "--output", str(tmp_path / "index"), "--only=dense"]
     arguments += ["--encoder", settings.encoder, "--facets", "predicted", "--tagger", settings.tagger]
-    command.main([*arguments, "--timings", str(timings)])
+    command.main([*arguments, "--threads", "1"])
     assert ": 40 papers (0 with facet labels, 40 predicted), " in capsys.readouterr().out
-    record = json.loads(timings.read_text())
-    assert record["papers"] == 40
-    assert record["sentences"] == Index(output).manifest.corpus["sentences"]
-    seconds = record["seconds"]
-    assert seconds.keys() == {"papers", "vectors", "tagging", "faiss", "files"}
-    assert 0 < seconds["tagging"] < seconds["vectors"]
-    peaks = record["peak_rss_mb"]
-    assert peaks.keys() == {"papers", "vectors", "faiss", "files", "whole"}
-    assert all(20 < peak <= peaks["whole"] < 20_000 for peak in peaks.values())
-
-
-def test_splitting_is_timed_apart(tmp_path, settings):
-    corpus, timings = tmp_path / "raw.jsonl", tmp_path / "timings.json"
-    corpus.write_text(
-        json.dumps({"paper_id": "1", "title": "T", "abstract": "One sentence. And two."}) + "\n"
-    )
-    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--only=dense"]
-    arguments += ["--encoder", settings.encoder, "--tagger", settings.tagger, "--timings", str(timings)]
-    command.main(arguments)
-    seconds = json.loads(timings.read_text())["seconds"]
-    assert 0 <= seconds["splitting"] < seconds["papers"]
-    assert len(Index(tmp_path / "index").paper("1").sentences) == 2

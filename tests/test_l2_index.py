@@ -15,7 +15,7 @@ from support.searching import first_stage, paper_of
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
-from qbe.index.dense.compare import nearness
+from qbe.index.dense.scoring import nearness
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION, unseal
 from qbe.models.encoder_files import CARD, resolve_encoder

@@ -20,11 +20,10 @@ from qbe.index.building.part import BuildShard
 from qbe.index.dense import ann
 from qbe.index.dense.ann import FaissParams, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
-from qbe.index.segments.commit import read_commit
-from qbe.index.segments.faiss import FaissSegments
+from qbe.index.snapshot import read_commit
 from qbe.query import Query
 
 pytestmark = pytest.mark.slow
@@ -129,7 +128,6 @@ def test_vectors_of_all_segments_are_one_array(mixed, whole, halves):
 def test_codes_do_not_compete_with_stored_vectors(mixed):
     """Either kind brings its own nearest, with -1 for none."""
     with Index(mixed) as opened:
-        assert isinstance(opened.candidate_source().sentences, FaissSegments)
         begin = int(opened.layout.starts[100])
         queries = opened.sentence_vectors[[3, begin + 3]].astype(np.float32)
         near = opened.candidate_source().sentences.nearest(queries, 40)
@@ -202,8 +200,11 @@ def test_dead_sentences_take_no_places(halves, tmp_path, factory):
     write_faiss_segment(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
     query_vectors = stored[np.flatnonzero(live)[:20]].astype(np.float32)
-    every = FaissSegment(tmp_path, 1, made, made.nlist)
-    some = FaissSegment(tmp_path, 1, made, made.nlist, live)
+
+    def opened(nprobe, live=None) -> FaissSegments:
+        return FaissSegments([FaissSegment(tmp_path, 1, made, nprobe, live)])
+
+    every, some = opened(made.nlist), opened(made.nlist, live)
     nearest = some.nearest(query_vectors, 30)
     assert live[nearest[nearest >= 0]].all()
     if factory == GRAPH:
@@ -213,10 +214,9 @@ def test_dead_sentences_take_no_places(halves, tmp_path, factory):
         alive = [row for row in theirs.tolist() if row >= 0 and live[row]]
         assert len(set(ours[ours >= 0].tolist())) > 15  # but for the last ties
         assert set(ours[ours >= 0].tolist()) <= set(alive)
-    narrow = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(
-        query_vectors, len(stored)
-    )
-    reach = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None).nearest(query_vectors, len(stored))
+    one = 1 if made.nlist else None
+    narrow = opened(one, live).nearest(query_vectors, len(stored))
+    reach = opened(one).nearest(query_vectors, len(stored))
     for ours, theirs in zip(narrow, reach, strict=True):
         assert set(ours[ours >= 0].tolist()) == {row for row in theirs.tolist() if row >= 0 and live[row]}
 

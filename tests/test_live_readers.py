@@ -22,6 +22,7 @@ from support.serving import serving
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
 from qbe.files import shared_lock, try_exclusive_lock
+from qbe.index import snapshot
 from qbe.index.building import writer
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
@@ -30,8 +31,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index
 from qbe.index.reader import IndexReader
-from qbe.index.segments import snapshot
-from qbe.index.segments.commit import COMMIT, read_commit
+from qbe.index.snapshot import COMMIT, read_commit
 from qbe.query import Query
 from qbe.serve.app import REFRESH_SECONDS
 from qbe.service.requests import SearchBody

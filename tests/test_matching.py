@@ -6,10 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.dense.compare import similarities
-from qbe.index.dense.contracts import SentenceBlock
-from qbe.index.dense.scoring import MATCHES, best_per_paper, mean_max, restrict, single_match
-from qbe.index.dense.vectors import MappedVectors
+from qbe.index.dense.scoring import MATCHES, best_per_paper, mean_max, restrict, similarities, single_match
+from qbe.index.dense.vectors import MappedVectors, SentenceBlock
 
 # Three papers of two, one and three sentences; two query sentences.
 STARTS = np.array([0, 2, 3])

@@ -14,7 +14,7 @@ from support.searching import first_stage
 
 from qbe.errors import IndexFormatError, OutputError, UsageError
 from qbe.files import lock, sha256
-from qbe.index import openfiles, verified
+from qbe.index import openfiles
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
@@ -149,10 +149,10 @@ def test_arrays_are_checked_before_they_are_allocated(tmp_path):
 @pytest.fixture
 def large(monkeypatch, cache) -> list[int]:
     """All files count as large, and as old once 50 ms have passed; gives the files that were read."""
-    monkeypatch.setattr(verified, "SMALL", 0)
-    monkeypatch.setattr(verified, "_RECENT", 40_000_000)
-    read, digest_of = [], verified.digest_of
-    monkeypatch.setattr(verified, "digest_of", lambda file: read.append(file) or digest_of(file))
+    monkeypatch.setattr(openfiles, "SMALL", 0)
+    monkeypatch.setattr(openfiles, "_RECENT", 40_000_000)
+    read, digest_of = [], openfiles.digest_of
+    monkeypatch.setattr(openfiles, "digest_of", lambda file: read.append(file) or digest_of(file))
     return read
 
 
@@ -164,7 +164,7 @@ def test_a_large_file_is_read_when_it_changed_since_it_was(tmp_path, large, cach
     def is_right() -> bool:
         time.sleep(0.05)
         with path.open("rb") as stream:
-            return verified.has_digest(stream.fileno(), digest)
+            return openfiles.has_digest(stream.fileno(), digest)
 
     assert [is_right(), is_right(), is_right(), len(large)] == [True, True, True, 1]
     times = path.stat()
@@ -173,29 +173,29 @@ def test_a_large_file_is_read_when_it_changed_since_it_was(tmp_path, large, cach
     assert [is_right(), is_right(), len(large)] == [False, False, 3]
     path.write_text("text")
     assert [is_right(), is_right(), len(large)] == [True, True, 4]
-    (cache / verified.MEMORY).chmod(0)
-    (cache / verified.MEMORY).unlink()
-    (cache / verified.MEMORY).mkdir()  # cannot be read, nor written
+    (cache / openfiles.MEMORY).chmod(0)
+    (cache / openfiles.MEMORY).unlink()
+    (cache / openfiles.MEMORY).mkdir()  # cannot be read, nor written
     assert [is_right(), is_right(), len(large)] == [True, True, 6]
 
 
 def test_a_file_that_has_just_been_written_is_not_remembered(tmp_path, large, cache):
     (tmp_path / "a").write_text("text")
     with (tmp_path / "a").open("rb") as stream:
-        assert verified.has_digest(stream.fileno(), sha256(tmp_path / "a"))
-    assert not (cache / verified.MEMORY).exists()
+        assert openfiles.has_digest(stream.fileno(), sha256(tmp_path / "a"))
+    assert not (cache / openfiles.MEMORY).exists()
 
 
 def test_the_memory_of_files_is_bounded(tmp_path, large, cache, monkeypatch):
-    monkeypatch.setattr(verified, "_MOST", 1000)
+    monkeypatch.setattr(openfiles, "_MOST", 1000)
     for number in range(30):
         (tmp_path / str(number)).write_text("text")
     time.sleep(0.05)
     for number in range(30):
         with (tmp_path / str(number)).open("rb") as stream:
-            verified.digest_of(stream.fileno())
-        assert (cache / verified.MEMORY).stat().st_size < 1200
-    assert b" 4 " in (cache / verified.MEMORY).read_bytes()
+            openfiles.digest_of(stream.fileno())
+        assert (cache / openfiles.MEMORY).stat().st_size < 1200
+    assert b" 4 " in (cache / openfiles.MEMORY).read_bytes()
 
 
 def test_verifying_large_files_can_be_put_off_but_not_when_they_are_copied(folder, large, monkeypatch):
@@ -204,7 +204,7 @@ def test_verifying_large_files_can_be_put_off_but_not_when_they_are_copied(folde
         stream.write(b"\1\1")
     with Index(folder) as index, pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
         hits(index)
-    monkeypatch.setenv(verified.DEFER, "small")
+    monkeypatch.setenv(openfiles.DEFER, "small")
     with Index(folder) as index:
         assert len(hits(index)[1]) == 20
         with pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):

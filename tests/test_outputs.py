@@ -10,14 +10,13 @@ import pytest
 
 from qbe.errors import OutputError, UsageError
 from qbe.export.staging import check_model_folder
-from qbe.outputs import PLOT, REPORT, SEARCH, TAGGED, TIMINGS, Result, check_output
+from qbe.outputs import PLOT, REPORT, SEARCH, TAGGED, Result, check_output
 from qbe.search.__main__ import main as search_main
 from qbe.tag.__main__ import main as tag_main
 
 RUN = "q1 Q0 p7 1 2.5 my-run\nq1 Q0 p8 2 2.25 my-run\n"
 PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
 LABELLED = '{"paper_id": "p7", "title": "T", "abstract": ["Fish swim."], "pred_labels": ["method_label"]}\n'
-TIMES = '{\n "papers": 3,\n "sentences": 9,\n "seconds": {},\n "peak_rss_mb": {}\n}\n'
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,6 @@ TIMES = '{\n "papers": 3,\n "sentences": 9,\n "seconds": {},\n "peak_rss_mb": {}
         (SEARCH, "\n"),
         (TAGGED, LABELLED),
         (REPORT, '{\n "protocol": null,\n "split": null}\n'),
-        (TIMINGS, TIMES),
     ],
 )
 def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
@@ -51,7 +49,7 @@ def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
         (SEARCH, "This is a note to self\n"),  # six words
         (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
         (SEARCH, "q1 0 p7 1\n"),  # judgements
-        (SEARCH, TIMES),
+        (SEARCH, '{\n "papers": 3}\n'),
         (SEARCH, "TY  - JOUR\nTI  - On fish\nDP  - qbe\nER  - \n"),
         (SEARCH, "TY  - JOUR"),
         (SEARCH, "% my references\n@article{fish,\n}\n"),
@@ -63,7 +61,6 @@ def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
         (TAGGED, "[]\n"),
         (REPORT, RUN),
         (REPORT, '{"protocol": null}'),
-        (TIMINGS, '{\n "protocol": null}\n'),
         (PLOT, '<?xml version="1.0"?><svg/>'),
         (PLOT, "notes"),
     ],
@@ -232,13 +229,6 @@ def test_a_plot_replaces_a_plot_and_no_other_picture(evaluation, tmp_path, capsy
     for _ in range(2):
         main([*evaluation, "--plot", str(picture)])
     assert picture.stat().st_size > 1000
-
-
-def test_timings_of_a_build_are_recognized(tmp_path):
-    from qbe.index.building.settings import Timings
-
-    (tmp_path / "times.json").write_text(Timings().report(3, 9))
-    check_output(tmp_path / "times.json", TIMINGS, "timings")
 
 
 def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):

@@ -26,11 +26,10 @@ from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.index import Index
 from qbe.index.papers import SegmentPapers, read_metadata
-from qbe.index.segments.faiss import FaissSegments
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
 from qbe.search import filtering
@@ -547,7 +546,7 @@ def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monk
     sentences_alive = np.repeat(alive, np.diff(starts)) if dead else None
     narrow = {"nprobe": 1} if "IVF" in factory else {}
     segment = opened_segment(tmp_path / "a", apart, factory, sentences_alive, min_candidates=1, **narrow)
-    source = FaissCandidates(segment, starts)
+    source = FaissCandidates(FaissSegments([segment]), starts)
     for seed in range(6):
         share = (0.05, 0.2, 0.5, 0.9, 0.99, 1.0)[seed]
         selection = Selection(alive & (random.random(len(alive)) < share))
@@ -566,7 +565,7 @@ def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeyp
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     all_lists = {"nprobe": 64} if "IVF" in factory else {}
     segment = opened_segment(tmp_path / "a", apart, factory, **all_lists)
-    source, random = FaissCandidates(segment, starts), np.random.default_rng(3)
+    source, random = FaissCandidates(FaissSegments([segment]), starts), np.random.default_rng(3)
     for _ in range(5):
         selection = Selection(random.random(len(starts) - 1) < 0.5)
         row = int(random.choice(selection.rows))
@@ -622,8 +621,8 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, tmp_path, monkeypatch):
     segment = opened_segment(tmp_path / "a", apart, EXACT, min_candidates=1)
-    source, selection = FaissCandidates(segment, starts), Selection(np.arange(128) % 3 == 0)
-    monkeypatch.setattr(segment, "nearest", None)
+    source, selection = FaissCandidates(FaissSegments([segment]), starts), Selection(np.arange(128) % 3 == 0)
+    monkeypatch.setattr(segment, "search", None)
     first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)
     assert first.tolist() == second.tolist() == list(range(0, 128, 3))
 

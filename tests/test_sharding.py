@@ -31,16 +31,13 @@ from qbe.index.building import shards
 from qbe.index.building.changes import delete_papers
 from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
-from qbe.index.building.shard_sources import IndexShards, PartShards, ShardVectors
-from qbe.index.building.sharding import LEARNED, build_shards
+from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, ShardVectors, build_shards
 from qbe.index.building.staging import STATE
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
-from qbe.index.segments.commit import read_commit
-from qbe.index.segments.lucene import open_postings
-from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import PaperStore
-from qbe.index.text_search import BUILDER_LOCK, LuceneSearch
+from qbe.index.snapshot import open_snapshot, read_commit
+from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, open_postings
+from qbe.index.views import PaperStore
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet

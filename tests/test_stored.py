@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.dense import stored
 from qbe.index.dense.ann import resolve_stored
-from qbe.index.dense.compare import nearness, similarities
+from qbe.index.dense.scoring import nearness, similarities
 from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
 
 SIMILARITIES = ("cosine", "l2")

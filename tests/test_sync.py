@@ -17,13 +17,12 @@ from qbe.corpus.dedupe import made_id
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, UsageError
 from qbe.index.__main__ import main
-from qbe.index.building import stages
+from qbe.index.building import build as stages
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.segments.commit import read_commit
-from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.snapshot import open_snapshot, read_commit
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

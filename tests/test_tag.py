@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -227,7 +226,6 @@ def test_without_a_tagger_papers_stay(encoder, mixed):
     for paper, (same, vectors) in zip(mixed, tagging.encode(mixed), strict=True):
         assert same is paper
         assert vectors.hook_values is None
-    assert tagging.tagging_seconds == 0
 
 
 def test_facets_are_given_or_predicted(encoder, tagger):
@@ -240,13 +238,6 @@ def test_labels_depend_on_neither_threads_nor_neighbours(encoder, tagger, mixed)
     threaded = TaggingEncoder(Encoder(encoder.files, threads=3), tagger)
     assert [paper for paper, _ in threaded.encode(iter(mixed))] == alone
     assert [paper for paper, _ in threaded.encode(reversed(mixed))] == alone[::-1]
-
-
-def test_the_tagger_counts_its_own_time(encoder, tagger):
-    tagging = TaggingEncoder(encoder, tagger)
-    started = time.perf_counter()
-    tagging.encode_paper(LONG)
-    assert 0 < tagging.tagging_seconds < time.perf_counter() - started
 
 
 # Another encoder beside the trunk.

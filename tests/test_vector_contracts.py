@@ -10,11 +10,9 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import EXACT
-from qbe.index.dense.compare import COMPARISONS
-from qbe.index.dense.faiss_segment import FaissSegment
-from qbe.index.dense.scoring import MATCHES, best_per_paper
+from qbe.index.dense.scoring import COMPARISONS, MATCHES, best_per_paper
 from qbe.index.reader import IndexReader
-from qbe.index.segments.commit import COMMIT
+from qbe.index.snapshot import COMMIT
 
 LISTS = "IVF4,PQ4x4fs"
 KINDS = {
@@ -92,7 +90,7 @@ def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
             scores = match(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
-    if k == 1 and isinstance(source.sentences, FaissSegment) and source.sentences.params.is_exact:
+    if k == 1 and source.sentences.nearest_scored(many[0], 1) is not None:
         (few,) = source.nearest(many[:1], k, None, match)
         assert len(few) < len(reader)
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.contracts import CandidateSource
+from qbe.index.dense.vectors import CandidateSource
 from qbe.index.reader import IndexReader
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, in_order
 

@@ -24,7 +24,7 @@ from qbe.encode.aspect import EncodedAspect
 from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache, FilterResult

@@ -12,8 +12,8 @@ from qbe.cite.links import Evidence, Neighbours
 from qbe.cite.projected import CitationSource, Projection
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
+from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.search.contracts import ScoreSource
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage

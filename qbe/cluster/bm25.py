@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
-from qbe.index.segments.lucene import Postings
-from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, Ranked
+from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, Postings, Ranked
 
 FIELD = "contents"
 FILLER = "\ue000"

@@ -18,8 +18,7 @@ from qbe.files import lock
 from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard, build_part, read_part
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.shard_sources import PartShards
-from qbe.index.building.sharding import build_shards
+from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.manifest import PART, Manifest
 
 PARTS_A_PROCESSOR = 2

@@ -21,10 +21,10 @@ from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from qbe.index.dense.contracts import CandidateSource, Comparer, VectorStore
+    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
     from qbe.index.text_search import TextSearch
     from qbe.parallel import Workers
 

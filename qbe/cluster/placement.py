@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.index.rows import Rows, starts_of
-from qbe.index.segments.snapshot import OpenSegment
+from qbe.index.snapshot import OpenSegment
 
 LARGE = 0.25
 """The share of the largest segment's sentences from which on a segment is a shard of its own."""

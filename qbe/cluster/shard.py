@@ -20,16 +20,14 @@ from qbe.closing import Closing
 from qbe.cluster.bm25 import CorpusStatistics, QueryTerm, ShardSearch, statistics_of
 from qbe.cluster.placement import ShardRows, placed
 from qbe.errors import QbeError
-from qbe.index.dense.contracts import Floats
+from qbe.index.dense.faiss_segment import FaissSegments, Nearest
 from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import MappedVectors, StoredComparer
+from qbe.index.dense.vectors import Floats, MappedVectors, StoredComparer
 from qbe.index.manifest import similarity_of
 from qbe.index.rows import Rows, starts_of
-from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments
-from qbe.index.segments.lucene import open_postings
-from qbe.index.segments.snapshot import Snapshot, open_snapshot
-from qbe.index.segments.views import PaperStore, open_vectors
-from qbe.index.text_search import Ranked
+from qbe.index.snapshot import Snapshot, open_snapshot
+from qbe.index.text_search import Ranked, open_postings
+from qbe.index.views import PaperStore, open_segments, open_vectors
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
 
@@ -159,7 +157,7 @@ class Shard(Closing):
         breadth: int = 1,
         nprobe: int | None = None,
     ) -> list[Nearest]:
-        """See `qbe.index.segments.faiss.FaissSegments.search`; ``among`` are sentences."""
+        """See `qbe.index.dense.faiss_segment.FaissSegments.search`; ``among`` are sentences."""
         with self._at(generation) as commit:
             faiss = commit.faiss(nprobe)
             selection = None
@@ -182,7 +180,7 @@ class Shard(Closing):
         self, generation: int, rows: Rows, sentences: Floats, whole: Floats | None
     ) -> tuple[Floats, Floats | None]:
         """Similarities (queries, sentences) and (papers,) of papers (n,); see
-        `qbe.index.dense.contracts.Comparer.compare`.
+        `qbe.index.dense.vectors.Comparer.compare`.
         """
         with self._at(generation) as commit:
             compared = StoredComparer(commit.vectors).compare(sentences, commit.rows.local(rows), whole)

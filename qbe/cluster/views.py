@@ -14,10 +14,10 @@ from qbe.cluster.bm25 import CorpusStatistics, QueryTerm
 from qbe.cluster.calls import ShardCalls
 from qbe.cluster.placement import Placed, ShardRows
 from qbe.cluster.shard import Selected
-from qbe.index.dense.contracts import Compared, Floats, SentenceBlock
+from qbe.index.dense.faiss_segment import nearest_of
 from qbe.index.dense.stored import Quantized, Vectors
+from qbe.index.dense.vectors import Compared, Floats, SentenceBlock
 from qbe.index.rows import Rows, block_starts, sentence_rows
-from qbe.index.segments.faiss import nearest_of
 from qbe.index.text_search import Ranked, break_ties
 
 TEXTS = 1024
@@ -98,27 +98,27 @@ class ClusterSentences:
 
 
 class ClusterVectors:
-    """The stored vectors of all shards (a `qbe.index.dense.contracts.VectorStore`)."""
+    """The stored vectors of all shards (a `qbe.index.dense.vectors.VectorStore`)."""
 
     def __init__(self, shards: Shards, starts: Rows, similarity: str) -> None:
         """The sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``, (papers + 1,)."""
         self._shards, self._starts, self.similarity = shards, starts, similarity
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        """See `qbe.index.dense.contracts.VectorStore.gather`."""
+        """See `qbe.index.dense.vectors.VectorStore.gather`."""
         owners, answers = self._shards.to_owners("gather", rows)
         of_sentences = np.repeat(owners, self._starts[rows + 1] - self._starts[rows])
         positions = sentence_rows(self._starts, rows)
         return SentenceBlock(_together(of_sentences, answers), block_starts(self._starts, rows), positions)
 
     def whole(self, rows: Rows) -> Vectors:
-        """See `qbe.index.dense.contracts.VectorStore.whole`."""
+        """See `qbe.index.dense.vectors.VectorStore.whole`."""
         return _together(*self._shards.to_owners("whole", rows))
 
 
 class ClusterComparer:
     """Comparisons of papers with queries, made where the vectors are (a
-    `qbe.index.dense.contracts.Comparer`): similarities travel, which are fewer than the vectors' numbers.
+    `qbe.index.dense.vectors.Comparer`): similarities travel, which are fewer than the vectors' numbers.
     """
 
     def __init__(self, shards: Shards, starts: Rows) -> None:
@@ -126,7 +126,7 @@ class ClusterComparer:
         self._shards, self._starts = shards, starts
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """See `qbe.index.dense.contracts.Comparer.compare`."""
+        """See `qbe.index.dense.vectors.Comparer.compare`."""
         owners, answers = self._shards.to_owners("compare", rows, sentences, whole)
         of_sentences = np.repeat(owners, self._starts[rows + 1] - self._starts[rows])
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)

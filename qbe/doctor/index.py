@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qbe.doctor.check import Check, State, checked, in_bytes
 from qbe.index.checking import check_index, save_papers
-from qbe.index.segments.commit import COMMIT, DELETED
+from qbe.index.snapshot import COMMIT, DELETED
 
 
 def index_checks(folder: Path, save: Path | None = None) -> list[Check]:

@@ -75,10 +75,6 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
 
     from qbe.index.building.settings import Execution
 
-    if options.timings:
-        from qbe.outputs import TIMINGS, check_output
-
-        check_output(options.timings, TIMINGS, "timings")
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action in CHANGES:
         written = _change(output, action, options, execution)
@@ -94,11 +90,6 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
-    if options.timings:
-        from qbe.files import write_text
-
-        report = execution.timings.report(counts["papers"], counts["sentences"])
-        write_text(Path(options.timings), report)
     _say_left_out(output, counts.get("left_out", {}))
     size = sum(entry["bytes"] for entry in built.files.values())
     print(
@@ -189,8 +180,7 @@ def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) ->
     from pathlib import Path
 
     from qbe.index.building.merge import Parts, merge_parts
-    from qbe.index.building.shard_sources import IndexShards, PartShards
-    from qbe.index.building.sharding import build_shards
+    from qbe.index.building.sharding import IndexShards, PartShards, build_shards
     from qbe.index.manifest import PART
 
     folders = tuple(map(Path, options.merge))

@@ -12,11 +12,9 @@ import numpy as np
 from qbe.errors import IndexFormatError
 from qbe.files import atomic_file
 from qbe.index.manifest import MANIFEST, read_manifest
-from qbe.index.openfiles import OpenFiles
+from qbe.index.openfiles import OpenFiles, digest_of
 from qbe.index.papers import RECORDS
-from qbe.index.segments.commit import COMMIT, ROOT, SEGMENTS, Segment, read_commit
-from qbe.index.segments.snapshot import Rows, dead_rows
-from qbe.index.verified import digest_of
+from qbe.index.snapshot import COMMIT, ROOT, SEGMENTS, Rows, Segment, dead_rows, read_commit
 
 
 class Checked(NamedTuple):

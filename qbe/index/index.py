@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from qbe.closing import Closing
 from qbe.errors import UsageError
-from qbe.index.current import CurrentReader
+from qbe.index.manifest import Manifest
+from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
+from qbe.index.views import PaperStore
 from qbe.parallel import thread_count
-from qbe.types import Paper
+from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.corpus.reading import Reading
     from qbe.encode.encoder import Encoder, PaperVectors
-    from qbe.index.building.source import Corpus
-    from qbe.index.building.writer import Written
+    from qbe.index.dense.stored import Vectors
+    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
     from qbe.index.models import IndexModels
+    from qbe.index.papers import Mask
+    from qbe.index.text_search import Postings
+
 
 T = TypeVar("T")
 
@@ -37,7 +41,21 @@ class LabelledPaper(NamedTuple):
     vectors: PaperVectors | None
 
 
-class Index(CurrentReader, Closing):
+class _OfReader(Generic[T]):
+    """An attribute of an index that is its current reader's attribute of the same name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, index: Index | None, owner: type) -> T:
+        if index is None:
+            raise AttributeError(self._name)
+        with index.reading() as reader:
+            value: T = getattr(reader, self._name)
+            return value
+
+
+class Index(Closing):
     """An index folder opened for searching and updating.
 
     It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
@@ -45,9 +63,23 @@ class Index(CurrentReader, Closing):
     its papers in order, ``in`` looks an id up, and ``len`` counts the papers.
 
     >>> with Index("indexes/sample") as opened:
-    ...     [paper.paper_id for paper in opened][:3]
-    ['s001', 's002', 's003']
+    ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
+    (['s001', 's002', 's003'], 128, 'cosine')
+
+    The attributes are those of its current `qbe.index.reader.IndexReader`.
     """
+
+    generation = _OfReader[int]()
+    notes = _OfReader[tuple[str, ...]]()
+    manifest = _OfReader[Manifest]()
+    papers = _OfReader[PaperStore]()
+    layout = _OfReader[PaperLayout]()
+    similarity = _OfReader[str]()
+    sentence_vectors: _OfReader[Vectors] = _OfReader()
+    whole_vectors: _OfReader[Vectors] = _OfReader()
+    vector_store: _OfReader[VectorStore] = _OfReader()
+    comparer: _OfReader[Comparer] = _OfReader()
+    lucene: _OfReader[Postings] = _OfReader()
 
     def __init__(
         self,
@@ -127,6 +159,38 @@ class Index(CurrentReader, Closing):
         with self.reading() as reader:
             return function(reader)
 
+    def __len__(self) -> int:
+        with self.reading() as reader:
+            return len(reader)
+
+    def __iter__(self) -> Iterator[Paper]:
+        with self.reading() as reader:
+            yield from reader
+
+    def __contains__(self, paper_id: object) -> bool:
+        with self.reading() as reader:
+            return paper_id in reader
+
+    def paper(self, paper_id: str) -> Paper:
+        """A paper by id; raises PaperNotFoundError."""
+        with self.reading() as reader:
+            return reader.paper(paper_id)
+
+    def facet_mask(self, facet: Facet) -> Mask:
+        """See `IndexReader.facet_mask`."""
+        with self.reading() as reader:
+            return reader.facet_mask(facet)
+
+    def require_vectors(self) -> None:
+        """Raise IndexFormatError where the index has no vectors."""
+        with self.reading() as reader:
+            reader.require_vectors()
+
+    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+        """See `IndexReader.candidate_source`."""
+        with self.reading() as reader:
+            return reader.candidate_source(nprobe)
+
     def refresh(self) -> bool:
         """Move to the newest commit; returns whether there was a newer one.
 
@@ -151,62 +215,6 @@ class Index(CurrentReader, Closing):
                 replaced, self._reader, self._models = self._reader, reader, models
             replaced.release()
             return True
-
-    def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks, all of them or none, and `refresh`; with ``update`` replace those
-        that it has with other content.
-
-        ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
-        Raises what `qbe.index.building.changes.append_papers` does.
-        """
-        from qbe.index.building.changes import append_papers
-
-        return self._changed(append_papers, corpus, **self._how(reading), update=update)
-
-    def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
-        """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
-
-        Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
-        `qbe.index.building.changes.sync_papers` does.
-        """
-        from qbe.index.building.changes import sync_papers
-
-        return self._changed(sync_papers, corpus, **self._how(reading), confirm=lambda _: overwrite)
-
-    def delete(self, paper_ids: Iterable[str]) -> Written:
-        """Delete papers by id, all of them or none, and `refresh`; raises what
-        `qbe.index.building.changes.delete_papers` does.
-        """
-        from qbe.index.building.changes import delete_papers
-
-        return self._changed(delete_papers, paper_ids)
-
-    def compact(self) -> Written | None:
-        """Make one segment of the index and `refresh`; None where it is one already. Raises what
-        `qbe.index.building.compaction.compact` does.
-        """
-        from qbe.index.building.compaction import compact
-        from qbe.index.building.settings import Execution
-
-        return self._changed(compact, execution=Execution(self.threads))
-
-    def _changed(self, change: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """What a function that changes the folder returns; the change is seen by now."""
-        result = change(self.folder, *arguments, **named)
-        self.refresh()
-        return result
-
-    def _how(self, reading: Reading | None) -> dict[str, Any]:
-        """How papers are read and encoded."""
-        from qbe.corpus.reading import Reading
-        from qbe.index.building.settings import Execution
-
-        return {
-            "reading": reading or Reading(),
-            "encoder": self._encoder_name,
-            "tagger": self._tagger_name,
-            "execution": Execution(self.threads),
-        }
 
     @property
     def encoder(self) -> Encoder:

@@ -14,7 +14,7 @@ from typing import Any
 from qbe.errors import IndexFormatError, input_error
 from qbe.files import write_text
 from qbe.index.dense.ann import FLOAT16, STORED, FaissParams
-from qbe.index.verified import digest_of
+from qbe.index.openfiles import digest_of
 from qbe.models.encoder_format import COSINE, L2
 
 FORMAT_VERSION = 6

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import BuildSettings
 
 _DENSE = ("stored", "faiss")
-_EXECUTION = ("threads", "overwrite", "resume", "timings")
+_EXECUTION = ("threads", "overwrite", "resume")
 _READING = (
     "corpus",
     "format",
@@ -140,9 +140,6 @@ def parser() -> argparse.ArgumentParser:
         help="replace what is at --output; with --sync delete as many papers as it takes",
     )
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
-    parser.add_argument(
-        "--timings", metavar="FILE", help="write the seconds of each stage and the peak of memory"
-    )
     return parser
 
 

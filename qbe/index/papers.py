@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
@@ -268,3 +270,46 @@ def _parse_metadata(lines: Sequence[bytes]) -> list[Metadata]:
 def _metadata_of(line: bytes) -> bytes:
     begin = line.find(_METADATA_KEY)
     return b"{}" if begin < 0 else line[begin + len(_METADATA_KEY) : line.rindex(b"}")]
+
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+
+
+def without_labels(paper: Paper) -> Paper:
+    """The paper without the facets of its sentences, not labelled.
+
+    >>> without_labels(index.paper("s001")).sentences[0].facet is None
+    True
+    """
+    sentences = tuple(Sentence(sentence.text) for sentence in paper.sentences)
+    return dataclasses.replace(paper, sentences=sentences, labelled=False)
+
+
+def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
+    """Which sentences (sentences,) count as a facet.
+
+    Those of the facet, and in a predicted paper that has none, the best guess: the sentence where the
+    facet is most probable, the first of equals. It is what `qbe.types.Paper.facet_positions` gives for one
+    paper.
+
+    >>> shares = np.array([[0.7, 0, 0.3, 0, 0], [0.1, 0, 0.6, 0.3, 0]], np.float16)
+    >>> layout = PaperLayout(np.array([0, 2]), np.array([1, 2], np.uint8), shares)  # background, method
+    >>> facet_mask(layout, Facet.METHOD).tolist(), facet_mask(layout, Facet.RESULT).tolist()
+    ([False, True], [False, True])
+    """
+    mask: Mask = layout.facets == FACET_CODES.index(facet)
+    if layout.probabilities is None:
+        return mask
+    starts, sizes = layout.starts[:-1], np.diff(layout.starts)
+    # Every paper has a sentence, and probabilities of a predicted one are never all 0.
+    lacking = layout.probabilities[starts].any(axis=1) & ~np.logical_or.reduceat(mask, starts)
+    # Single precision holds the sum of two half-precision numbers up to 1 exactly.
+    single = layout.probabilities.astype(np.float32)
+    place = [*Facet].index(facet)
+    probability = single[:, 0] + single[:, 1] if place == 0 else single[:, place + 1]
+    best = np.maximum.reduceat(probability, starts)
+    guesses = np.flatnonzero(np.repeat(lacking, sizes) & (probability == np.repeat(best, sizes)))
+    _, first = np.unique(np.searchsorted(starts, guesses, side="right"), return_index=True)
+    mask[guesses[first]] = True
+    return mask

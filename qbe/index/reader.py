@@ -12,18 +12,16 @@ import numpy as np
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.manifest import Manifest, similarity_of
 from qbe.index.papers import PaperLayout
-from qbe.index.segments.combined import combined_manifest
-from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import PaperStore, open_vectors
+from qbe.index.snapshot import open_snapshot
+from qbe.index.views import PaperStore, combined_manifest, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
-    from qbe.index.dense.contracts import CandidateSource, Comparer, VectorStore
     from qbe.index.dense.stored import Vectors
-    from qbe.index.labels import Mask
-    from qbe.index.segments.lucene import Postings
-    from qbe.index.text_search import TextSearch
+    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
+    from qbe.index.papers import Mask
+    from qbe.index.text_search import Postings, TextSearch
 
 T = TypeVar("T")
 
@@ -138,10 +136,10 @@ class IndexReader:
 
     def facet_mask(self, facet: Facet) -> Mask:
         """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
-        were predicted and do not include it, the best guess (see `qbe.index.labels.facet_mask`). A paper that
+        were predicted and do not include it, the best guess (see `qbe.index.papers.facet_mask`). A paper that
         came with labels, none of them the facet's, has no such sentence.
         """
-        from qbe.index.labels import facet_mask
+        from qbe.index.papers import facet_mask
 
         return self._open_once(facet, lambda: facet_mask(self.layout, facet))
 
@@ -199,7 +197,7 @@ class IndexReader:
         vectors or its FAISS index is damaged.
         """
         self.require_vectors()
-        from qbe.index.segments.faiss import open_candidates
+        from qbe.index.views import open_candidates
 
         def open_source() -> CandidateSource:
             return open_candidates(self._snapshot.segments, self.layout.starts, self._threads, nprobe)
@@ -211,7 +209,7 @@ class IndexReader:
         """The Lucene postings, opened once; raises IndexFormatError where the index has none, JavaError where
         Java cannot be started.
         """
-        from qbe.index.segments.lucene import open_postings
+        from qbe.index.text_search import open_postings
 
         self.require_postings()
         parameters = self.manifest.lucene or {}

@@ -60,13 +60,13 @@ def run(
 
     from pathlib import Path
 
-    from qbe.index import opening
+    from qbe.index.index import Index
     from qbe.search.session import SearchSession
     from qbe.topics import read_pools
 
     threads = _cli.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    opener = open_index or opening.open_index
+    opener = open_index or Index
     with opener(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
         source = _source(options, index)
         _check_source(options, source, pools)

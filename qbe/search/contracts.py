@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]

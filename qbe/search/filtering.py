@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError, did_you_mean
 from qbe.index.papers import Metadata
 from qbe.index.reader import IndexReader
-from qbe.index.selection import Mask, Selection
+from qbe.index.rows import Mask, Selection
 from qbe.query import Query
 from qbe.search.filters import OF_QUERY, PaperFilter, year_of
 

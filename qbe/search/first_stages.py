@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from qbe import _jvm
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
-from qbe.index.dense.contracts import CandidateSource, Compared
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
+from qbe.index.dense.vectors import CandidateSource, Compared
 from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
-from qbe.index.selection import PerSelection, Selection
+from qbe.index.rows import PerSelection, Selection
 from qbe.index.text_search import Ranked
+from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.search.background import BackgroundPenalty
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order

@@ -21,7 +21,7 @@ from qbe.grade.features import (
 from qbe.grade.model import GradeModel, on_scale
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, single_match
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore

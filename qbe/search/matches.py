@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.contracts import Compared, Comparer
+from qbe.index.dense.vectors import Compared, Comparer
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.search.contracts import Rows
 from qbe.types import Hit, Match

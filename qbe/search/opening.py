@@ -12,7 +12,7 @@ from qbe.adapters.scoring import scoring_of
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.rerank.reranker import FunctionReranker, Reranker
 from qbe.search.contracts import FirstStage

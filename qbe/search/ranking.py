@@ -10,7 +10,7 @@ import numpy as np
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import PaperNotFoundError
 from qbe.index.reader import IndexReader
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.query import Query
 from qbe.search.contracts import FirstStage
 from qbe.search.fusion import best_hits, combine_aspects

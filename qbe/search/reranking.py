@@ -10,7 +10,7 @@ import numpy as np
 
 from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.search.background import BackgroundPenalty
 from qbe.search.contracts import Scores

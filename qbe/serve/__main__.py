@@ -106,7 +106,7 @@ def run(
     )
     threads = _cli.threads(options.threads)
 
-    from qbe.index import opening
+    from qbe.index.index import Index
     from qbe.serve.app import create_app
     from qbe.service.service import SearchService, stages_of
 
@@ -114,7 +114,7 @@ def run(
     listening = listen(options.host, options.port)
     with (
         listening,
-        (open_index or opening.open_index)(options.index, threads=threads) as index,
+        (open_index or Index)(options.index, threads=threads) as index,
         SearchService(index, stages_of(index, options.rerank), open_reranker=open_reranker) as service,
     ):
 

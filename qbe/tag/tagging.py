@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from qbe.encode.encoder import Encoder, PaperVectors
-from qbe.encode.hooks import Floats
 from qbe.errors import ModelError, UsageError
 from qbe.parallel import ordered_map
 from qbe.tag.tagger import Tagger, labelled
@@ -22,7 +19,6 @@ class TaggingEncoder:
 
     The tagger takes the token states of the encoder's pass if it supports that encoder. Otherwise an encoder
     that it supports is opened as a second one, and papers to be tagged pass through both.
-    ``tagging_seconds`` is the time spent in the tagger itself, summed over all threads.
     """
 
     def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
@@ -34,8 +30,6 @@ class TaggingEncoder:
             raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
         self._trunk = encoder if tagger is None or tagger.supports(encoder) else open_trunk(tagger)
-        self.tagging_seconds = 0.0
-        self._clock = threading.Lock()
 
     def wants(self, paper: Paper) -> bool:
         """Whether a paper needs labels of the tagger."""
@@ -50,15 +44,11 @@ class TaggingEncoder:
         tagger = self.tagger
         if tagger is None or not self.wants(paper):
             return paper, self.encoder.encode_paper(paper)
-        timed = _Timed(tagger)
-        vectors = self.encoder.encode_paper(paper, timed if self._trunk is self.encoder else None)
-        scores = vectors if self._trunk is self.encoder else self._trunk.encode_paper(paper, timed)
+        own_pass = self._trunk is not self.encoder
+        vectors = self.encoder.encode_paper(paper, None if own_pass else tagger)
+        scores = self._trunk.encode_paper(paper, tagger) if own_pass else vectors
         assert scores.hook_values is not None
-        started = time.perf_counter()
-        tagged = labelled(paper, tagger.probabilities(scores.hook_values))
-        with self._clock:
-            self.tagging_seconds += timed.seconds + time.perf_counter() - started
-        return tagged, vectors
+        return labelled(paper, tagger.probabilities(scores.hook_values)), vectors
 
 
 def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
@@ -75,18 +65,3 @@ def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
             "another tagger"
         )
     return encoder
-
-
-class _Timed:
-    """A tagger as a hook that measures its own time."""
-
-    def __init__(self, tagger: Tagger) -> None:
-        self.layers, self.width = tagger.layers, tagger.width
-        self.seconds = 0.0
-        self._tagger = tagger
-
-    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        started = time.perf_counter()
-        scores = self._tagger.compute(states, spans)
-        self.seconds += time.perf_counter() - started
-        return scores

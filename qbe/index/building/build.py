@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,31 @@ from qbe import _jvm
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.errors import check_package
-from qbe.index.building import shards, stages
-from qbe.index.building.models import BuildModels, Identity
+from qbe.files import publish_directory
+from qbe.index.building import shards
 from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.source import Corpus, Source, open_corpus
-from qbe.index.building.stages import publish
-from qbe.index.building.staging import Place, State, build_place, check_target, read_state, save_state
+from qbe.index.building.shards import BuildModels, Identity
+from qbe.index.building.source import Corpus, Origin, Source, open_corpus
+from qbe.index.building.staging import STATE, Place, State, build_place, check_target, read_state, save_state
 from qbe.index.dense.ann import FaissParams, Learned, SharedDense, resolve, resolve_or_exact, resolve_stored
-from qbe.index.dense.faiss_build import check_factory
-from qbe.index.dense.vectors import WHOLE
-from qbe.index.manifest import MANIFEST, STORED_AS, Manifest
-from qbe.index.segments.commit import Commit
+from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
+from qbe.index.dense.stored import WHOLE, read_vectors
+from qbe.index.lucene import INPUT, write_input, write_lucene_index
+from qbe.index.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    STORED_AS,
+    Manifest,
+    describe_files,
+    digest,
+    write_manifest,
+)
+from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
+from qbe.index.snapshot import Commit
+from qbe.tag.tagging import TaggingEncoder
+from qbe.text.split import split_sentences
+from qbe.types import Paper
 
 Resolve = Callable[[str, int, int], FaissParams]
 """Makes parameters of a factory string, the number of sentences and the dimension, or raises UsageError."""
@@ -105,7 +119,7 @@ def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings
     """Whether what is there is what this build makes, and was never updated."""
     return (
         isinstance(existing, Manifest)
-        and stages.is_same(existing.settings, existing.corpus, settings, source.origin)
+        and is_same(existing.settings, existing.corpus, settings, source.origin)
         and source.origin.changed <= (output / MANIFEST).stat().st_mtime_ns
     )
 
@@ -122,75 +136,172 @@ def _run(
     """All stages that an unfinished build has not finished, in order; None where the source has no paper."""
     staging = place.staging
     models = BuildModels(settings, execution.threads, expected_tagger)
-    inputs = stages.inputs(source.origin, settings, models)
+    inputs = build_inputs(source.origin, settings, models)
     state = read_state(staging, inputs)
     if state is None:
         if models.encoder is not None:
             check_package("faiss")
-            encoder_format = models.encoder.files.metadata.encoder_format
-            check_factory(settings.faiss, models.encoder.dimension, encoder_format.similarity)
+            check_factory(settings.faiss, models.encoder.dimension, models.similarity)
         if settings.bm25:
             _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
-        state = _write_papers(place, source, settings, models, inputs, resolve_faiss, execution)
+        state = read_papers(place, source, models, inputs, execution, lucene=settings.bm25)
+        if models.encoder is not None:  # settings that do not fit are refused before the long work
+            resolve_faiss(settings.faiss, state["counts"]["sentences"], models.encoder.dimension)
+        if source.add_shards is not None:
+            source.add_shards(staging, state["tagger"])
+        save_state(staging, state)
     if not state["counts"]["papers"]:
         publish_rejected(place)
         return None
     if settings.bm25:
         if "lucene" not in state:
-            count = state["counts"]["papers"]
-            state["lucene"] = stages.build_lucene(
-                staging, count, execution, settings.positions, settings.docvectors
+            papers = state["counts"]["papers"]
+            state["lucene"] = build_lucene(
+                staging, papers, execution, settings.positions, settings.docvectors
             )
             save_state(staging, state)
-        stages.drop_lucene_input(staging)
+        shutil.rmtree(staging / INPUT, ignore_errors=True)
     if models.encoder is not None:
-        sentences = state["counts"]["sentences"]
+        sentences, dimension = state["counts"]["sentences"], models.encoder.dimension
         stored = shared.stored if shared else resolve_stored(settings.stored, sentences)
-        _encode_and_label(staging, models, state, stored, execution)
-        similarity = models.encoder.files.metadata.encoder_format.similarity
-        dimension = models.encoder.dimension
+        if (staging / shards.SHARDS).exists() or not (staging / WHOLE).exists():
+            encode(staging, models.tagging_encoder(state["tagger"]), execution, stored=stored)
         learned = shared.learned if shared else Learned(resolve_faiss(settings.faiss, sentences, dimension))
         state["dense"] = {
             "encoder": models.encoder_identity,
             "dimension": dimension,
-            "similarity": STORED_AS[similarity],
+            "similarity": STORED_AS[models.similarity],
             "stored": stored,
-            "ann": stages.build_faiss(staging, learned, stored, similarity, execution),
+            "ann": build_faiss(staging, learned, stored, models.similarity, execution),
         }
-    with execution.timings.stage("files"):
-        publish_rejected(place)
-        return publish(staging, place.output, state)
+    publish_rejected(place)
+    return publish(staging, place.output, state)
 
 
-def _write_papers(
+def clear(folder: Path) -> None:
+    """Make an empty folder; one that exists is removed first, with its content.
+
+    >>> clear(Path("cleared"))
+    >>> list(Path("cleared").iterdir())
+    []
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def build_inputs(origin: Origin, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
+    """What determines a build, which a call that resumes it must give again."""
+    return {
+        "settings": settings.record(origin.names),
+        "sources": origin.facts,
+        "encoder": models.encoder_identity,
+        **({"reading": origin.reading} if origin.reading else {}),
+    }
+
+
+def is_same(
+    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, origin: Origin
+) -> bool:
+    """Whether something finished, of which ``recorded`` are the settings and ``counts`` the papers' counts,
+    was made with these settings, of sources of these names, read in this way.
+    """
+    return recorded == settings.record(origin.names) and counts.get("reading", {}) == origin.reading
+
+
+def read_papers(
     place: Place,
     source: Source,
-    settings: BuildSettings,
     models: BuildModels,
     inputs: dict[str, Any],
-    resolve_faiss: Resolve,
     execution: Execution,
+    *,
+    lucene: bool,
+    select: Callable[[Iterable[Paper]], Iterable[Paper]] = iter,
 ) -> State:
-    """The stage that reads the corpus."""
-    staging = place.staging
-    stages.clear(staging)
-    with execution.timings.stage("papers"):
-        with recorded(place) as left_out:
-            papers = stages.read_papers(source, models, execution, left_out)
-            counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
-        if models.encoder is not None:  # settings that do not fit are refused before the long work
-            resolve_faiss(settings.faiss, counts.sentences, models.encoder.dimension)
-        state = stages.begin_state(inputs, counts, models, left_out)
-        if source.add_shards is not None:
-            source.add_shards(staging, state["tagger"])
-        save_state(staging, state)
-    return state
+    """The stage that reads the corpus, split into sentences, into an empty folder (see `write_corpus`):
+    those of its papers that ``select`` passes through. Returns the state of a build after it.
+    """
+    clear(place.staging)
+    with recorded(place) as left_out:
+        read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
+        counts = write_corpus(place.staging, select(models.prepare(read)), lucene=lucene)
+    predicted = 0 if models.encoder is None else counts.papers - counts.labelled
+    skipped = {"left_out": left_out.counts()} if left_out else {}
+    reading = {"reading": inputs["reading"]} if "reading" in inputs else {}
+    return {
+        "inputs": inputs,
+        "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
+        "tagger": models.tagger_identity(predicted),
+    }
 
 
-def _encode_and_label(
-    staging: Path, models: BuildModels, state: State, stored: str, execution: Execution
+def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:
+    """The papers' records and layout and, where there is to be a Lucene index, its input, in one pass over
+    the papers. All later stages read these.
+
+    >>> clear(Path("first"))
+    >>> write_corpus(Path("first"), index, lucene=True)
+    PaperCounts(papers=128, labelled=128, sentences=594)
+    >>> sorted(path.name for path in Path("first").iterdir())
+    ['facets.npy', 'lucene-input', 'papers.ids', 'papers.jsonl', 'papers.offsets.npy', 'sentences.npy']
+    """
+    return write_papers(folder, write_input(folder, papers) if lucene else papers)
+
+
+def encode(
+    folder: Path,
+    tagging: TaggingEncoder,
+    execution: Execution,
+    *,
+    place: Callable[[int], int] = lambda first: first,
+    stored: str | None = None,
 ) -> None:
-    """The stage that makes vectors and, out of the same pass, the facets that a tagger predicts."""
-    if (staging / WHOLE).exists() and not (staging / shards.SHARDS).exists():
-        return
-    stages.encode(staging, models.tagging_encoder(state["tagger"]), execution, stored=stored)
+    """The stage of vectors and, out of the same pass, of the facets that a tagger predicts.
+
+    Shards that are there already are kept. With ``stored`` all shards are joined as
+    `qbe.index.building.shards.join_shards` does, otherwise they stay; ``place`` is that of
+    `qbe.index.building.shards.write_shards`.
+    """
+    store = SegmentPapers(folder, predictions=False)
+    with execution.progress.steps("encoding", "papers", len(store)) as advance:
+        shards.write_shards(folder, store, tagging, advance, place)
+        if stored is not None:
+            shards.join_shards(folder, len(store), tagging, stored)
+
+
+def build_lucene(
+    folder: Path, papers: int, execution: Execution, positions: bool, docvectors: bool
+) -> dict[str, Any]:
+    """The stage of Lucene, over the input that `write_corpus` left, which stays."""
+    with execution.progress.steps("indexing with Lucene", "papers", papers) as advance:
+        return write_lucene_index(folder, papers, execution.threads, positions, docvectors, advance)
+
+
+def build_faiss(
+    folder: Path, learned: Learned, stored: str, similarity: str, execution: Execution
+) -> dict[str, Any]:
+    """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
+    vectors, params = read_vectors(folder, stored)[0], learned.params
+    with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
+        write_faiss_segment(folder, vectors, similarity, params, execution.threads, advance, learned.file)
+    return params.record()
+
+
+def publish(staging: Path, output: Path, state: State) -> Manifest:
+    """Describe the finished files of a folder in a manifest, and put it in its place."""
+    files = describe_files(staging, leave_out=(STATE, MANIFEST))
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        qbe_version=version("qbe"),
+        settings=state["inputs"]["settings"],
+        corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
+        lucene=state.get("lucene"),
+        dense=state.get("dense"),
+        tagger=state["tagger"],
+        files=files,
+        digest=digest(files, state.get("lucene")),
+    )
+    write_manifest(staging, manifest)
+    publish_directory(staging, output)
+    (output / STATE).unlink(missing_ok=True)
+    return manifest

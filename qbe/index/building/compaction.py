@@ -10,20 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.building import stages
+from qbe.index.building.build import (
+    build_faiss,
+    build_lucene,
+    clear,
+    publish,
+    write_corpus,
+)
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.stages import publish
 from qbe.index.building.staging import Place, State
 from qbe.index.building.writer import Written, commit, resolved, writing
 from qbe.index.dense.ann import INT8, Learned, SharedDense, resolve_or_exact, resolve_stored
-from qbe.index.dense.stored import npy_header, vector_file
-from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
+from qbe.index.dense.stored import SENTENCES, WHOLE, npy_header, read_vectors, vector_file
+from qbe.index.lucene import INPUT
 from qbe.index.manifest import Manifest, similarity_of, stored_as
 from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, SegmentPapers
 from qbe.index.rows import Rows, live_rows, sentence_rows
-from qbe.index.segments.combined import combined_manifest, tagger_identity
-from qbe.index.segments.commit import Segment, segment_name
-from qbe.index.segments.snapshot import OpenSegment, Snapshot
+from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
+from qbe.index.views import combined_manifest, tagger_identity
 from qbe.types import FacetProbabilities, Paper
 
 
@@ -96,9 +100,9 @@ def copy_papers(
     manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
     for segment in segments:  # damage that was copied would have valid digests
         segment.files.verify(defer=False)
-    stages.clear(staging)
+    clear(staging)
     execution.progress.stage("copying")
-    counts = stages.write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)
+    counts = write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)
     predicted = counts.papers - counts.labelled if dense is not None else 0
     state: State = {
         "inputs": {"settings": manifest.settings},
@@ -109,11 +113,11 @@ def copy_papers(
         _copy_vectors(staging, segments, papers, predicted > 0, dense.stored)
     if manifest.lucene is not None:
         kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
-        state["lucene"] = stages.build_lucene(staging, counts.papers, execution, *kept)
-        stages.drop_lucene_input(staging)
+        state["lucene"] = build_lucene(staging, counts.papers, execution, *kept)
+        shutil.rmtree(staging / INPUT)
     if dense is not None:
         assert manifest.dense is not None
-        params = stages.build_faiss(staging, dense.learned, dense.stored, similarity_of(manifest), execution)
+        params = build_faiss(staging, dense.learned, dense.stored, similarity_of(manifest), execution)
         state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
     return publish(staging, place.output, state)
 

@@ -14,12 +14,13 @@ from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexFormatError, UsageError
 from qbe.files import publish_directory, write_text
-from qbe.index.building import shards, stages
-from qbe.index.building.models import BuildModels
-from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
+from qbe.index.building import shards
+from qbe.index.building.build import build_inputs, encode, is_same, read_papers
+from qbe.index.building.rejected import check_replaceable, publish_rejected
 from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.shards import BuildModels
 from qbe.index.building.source import Corpus, Source, open_corpus
-from qbe.index.building.staging import STATE, Place, State, build_place, check_target, read_state, save_state
+from qbe.index.building.staging import STATE, Place, build_place, check_target, read_state, save_state
 from qbe.index.manifest import PART, describe_files
 from qbe.index.papers import encode_paper
 from qbe.types import Paper
@@ -55,13 +56,8 @@ class BuildShard:
         return f"{self.number}/{self.count}"
 
 
-class PartPapers:
-    """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read.
-
-    >>> selection = PartPapers(BuildShard(1, 2))
-    >>> len(list(selection.of(index))), selection.corpus["papers"]
-    (128, 128)
-    """
+class _PartPapers:
+    """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read."""
 
     def __init__(self, part: BuildShard) -> None:
         self._part = part
@@ -107,19 +103,6 @@ class PartMetadata:
         record = {**dataclasses.asdict(self), "digest": ""}
         text = json.dumps(record, sort_keys=True)
         return dataclasses.replace(self, digest=hashlib.sha256(text.encode()).hexdigest())
-
-
-def write_part(folder: Path, metadata: PartMetadata) -> None:
-    """Write the metadata into a part that is being built.
-
-    >>> folder = Path("part")
-    >>> folder.mkdir()
-    >>> metadata = PartMetadata(BuildShard(1, 2), 512, {}, {}, {"papers": 64}, {}, None, {}).sealed()
-    >>> write_part(folder, metadata)
-    >>> read_part(folder).counts
-    {'papers': 64}
-    """
-    write_text(folder / PART, json.dumps(dataclasses.asdict(metadata), indent=1) + "\n")
 
 
 def read_part(folder: Path) -> PartMetadata:
@@ -179,7 +162,7 @@ def build_part(
             place,
             lambda existing: (
                 existing.part == part
-                and stages.is_same(existing.settings, existing.counts, settings, source.origin)
+                and is_same(existing.settings, existing.counts, settings, source.origin)
                 and source.origin.changed <= (place.output / PART).stat().st_mtime_ns
             ),
             overwrite=overwrite,
@@ -198,35 +181,26 @@ def _run(
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
     models = BuildModels(settings, execution.threads)
-    inputs = stages.inputs(source.origin, settings, models) | {"part": str(part)}
+    inputs = build_inputs(source.origin, settings, models) | {"part": str(part)}
     state = read_state(staging, inputs)
     if state is None:
-        stages.clear(staging)
-        with execution.timings.stage("papers"):
-            selection = PartPapers(part)
-            with recorded(place) as left_out:
-                papers = selection.of(stages.read_papers(source, models, execution, left_out))
-                counts = stages.write_corpus(staging, papers, lucene=False)
-            state = {**stages.begin_state(inputs, counts, models, left_out), "corpus": selection.corpus}
-            save_state(staging, state)
-    stages.encode(staging, models.tagging_encoder(state["tagger"]), execution, place=part.place)
-    with execution.timings.stage("files"):
-        return _publish(place, part, state)
-
-
-def _publish(place: Place, part: BuildShard, state: State) -> PartMetadata:
+        selection = _PartPapers(part)
+        state = read_papers(place, source, models, inputs, execution, lucene=False, select=selection.of)
+        state["corpus"] = selection.corpus
+        save_state(staging, state)
+    encode(staging, models.tagging_encoder(state["tagger"]), execution, place=part.place)
     publish_rejected(place)
     metadata = PartMetadata(
         part=part,
         shard_papers=shards.SHARD_PAPERS,
-        settings=state["inputs"]["settings"],
+        settings=inputs["settings"],
         corpus=state["corpus"],
         counts=state["counts"],
-        encoder=state["inputs"]["encoder"],
+        encoder=inputs["encoder"],
         tagger=state["tagger"],
-        files=describe_files(place.staging, leave_out=(STATE, PART)),
+        files=describe_files(staging, leave_out=(STATE, PART)),
     ).sealed()
-    write_part(place.staging, metadata)
-    publish_directory(place.staging, place.output)
+    write_text(staging / PART, json.dumps(dataclasses.asdict(metadata), indent=1) + "\n")
+    publish_directory(staging, place.output)
     (place.output / STATE).unlink()
     return metadata

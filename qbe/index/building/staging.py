@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import lock, resumable_staging, sync_tree, write_text
 from qbe.index.manifest import MANIFEST, PART, SUPERSEDED, Manifest, read_manifest
-from qbe.index.segments.commit import COMMIT, DELETED, SEGMENTS, Commit, read_commit
+from qbe.index.snapshot import COMMIT, DELETED, SEGMENTS, Commit, read_commit
 from qbe.resume import Unfinished
 
 

@@ -19,20 +19,22 @@ from qbe.files import atomic_file, lock, sync, try_exclusive_lock
 from qbe.index.building.staging import STATE
 from qbe.index.manifest import MANIFEST, SUPERSEDED, unseal
 from qbe.index.rows import Rows
-from qbe.index.segments.combined import counts_of, live_counts, live_predictions, minus
-from qbe.index.segments.commit import (
+from qbe.index.snapshot import (
     COMMIT,
     DELETED,
     ROOT,
     SEGMENTS,
     Commit,
     Deletions,
+    OpenSegment,
     Segment,
+    Snapshot,
     deletions_name,
+    open_snapshot,
     read_commit,
     write_commit,
 )
-from qbe.index.segments.snapshot import OpenSegment, Snapshot, open_snapshot
+from qbe.index.views import counts_without
 
 log = logging.getLogger(__name__)
 
@@ -124,14 +126,8 @@ def _delete(folder: Path, opened: OpenSegment, rows: Rows, generation: int) -> D
     with atomic_file(folder / name) as stream:
         stream.write(content.getvalue())
     sync(folder / DELETED)
-    corpus, tagger = counts_of(opened, rows)
-    predictions = live_predictions(opened)
-    return Deletions(
-        name,
-        hashlib.sha256(content.getvalue()).hexdigest(),
-        minus(live_counts(opened), corpus),
-        None if predictions is None or tagger is None else minus(predictions, tagger),
-    )
+    digest = hashlib.sha256(content.getvalue()).hexdigest()
+    return Deletions(name, digest, counts_without(opened, rows))
 
 
 def commit(folder: Path, snapshot: Snapshot, segments: Sequence[Segment]) -> int:

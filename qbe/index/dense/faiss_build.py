@@ -14,8 +14,7 @@ from qbe.errors import OutputError, UsageError
 from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import AUTO, FaissParams
 from qbe.index.dense.faiss_segment import FAISS, searched
-from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import blocks, silent
+from qbe.index.dense.stored import Vectors, blocks, silent
 from qbe.models.encoder_format import L2
 
 SAMPLED = 64

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.bounds import Match, may_be_best
-from qbe.index.dense.contracts import Floats
-from qbe.index.rows import Rows
-from qbe.index.selection import PerSelection, Selection
+from qbe.index.dense.scoring import Match, may_be_best
+from qbe.index.dense.vectors import Floats
+from qbe.index.rows import PerSelection, Rows, Selection
 
 MOST_POSITIONS = 1 << 24
 """Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more."""
@@ -45,7 +44,7 @@ class SentenceSearch(Protocol):
         """
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """The similarities of the nearest sentences, up to `qbe.index.dense.bounds.TOLERANCE`, best first,
+        """The similarities of the nearest sentences, up to `qbe.index.dense.scoring.TOLERANCE`, best first,
         and their positions, each (queries, count); None where what is compared tells less.
         """
 
@@ -61,7 +60,7 @@ class _Selected(NamedTuple):
 
 
 class FaissCandidates:
-    """A `qbe.index.dense.contracts.CandidateSource` over the FAISS indexes of an index.
+    """A `qbe.index.dense.vectors.CandidateSource` over the FAISS indexes of an index.
 
     >>> source = FaissCandidates(index.candidate_source().sentences, index.layout.starts)
     >>> query = index.sentence_vectors[:2].astype(np.float32)
@@ -83,7 +82,7 @@ class FaissCandidates:
         allowed: Selection | None = None,
         match: Match | None = None,
     ) -> Iterator[Rows]:
-        """See `qbe.index.dense.contracts.CandidateSource.nearest`.
+        """See `qbe.index.dense.vectors.CandidateSource.nearest`.
 
         For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
         one call of FAISS for as many queries as MOST_POSITIONS allows; with a ``match`` fewer, where their

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from qbe.errors import UsageError, check_package
 from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FaissParams
 from qbe.index.openfiles import OpenFiles
+from qbe.index.rows import Rows, starts_of
 
 FAISS = "faiss.index"
 LISTS = "faiss.lists"
@@ -43,10 +45,8 @@ class FaissSegment:
     """Nearest sentences of a segment by its own similarity, among all its sentences or those of papers that
     are not deleted.
 
-    A `qbe.index.dense.faiss_candidates.SentenceSearch`.
-
     >>> segment = FaissSegment(Path("indexes/sample"), threads=1)
-    >>> segment.nearest(index.sentence_vectors[5:6].astype(np.float32), 1).tolist()
+    >>> segment.search(index.sentence_vectors[5:6].astype(np.float32), 1)[1].tolist()
     [[5]]
     """
 
@@ -89,17 +89,14 @@ class FaissSegment:
             raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)
         self.sentences: int = self._index.ntotal
         self._eligible = SentenceSelection(self.sentences) if live is None else self.select(live)
-        self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
+        of_products = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
+        self.gives_similarities = params.is_exact and of_products and self._eligible.size > 0
+        self._sign = 1 if of_products else -1
         self._transformations: list[Any] = []
         if isinstance(self._index, faiss.IndexPreTransform):
             chain = self._index.chain
             places = range(chain.size())
             self._transformations = [faiss.downcast_VectorTransform(chain.at(n)).apply for n in places]
-
-    @property
-    def min_candidates(self) -> int:
-        """At least this many sentences are looked up for each sentence of a query."""
-        return self.params.min_candidates
 
     def select(self, mask: NDArray[np.bool_]) -> SentenceSelection:
         """Some sentences (sentences,) in the form that searches take; none of them is a deleted paper's."""
@@ -109,32 +106,6 @@ class FaissSegment:
         bits = np.packbits(mask, bitorder="little")
         return SentenceSelection(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
 
-    def nearest(
-        self,
-        queries: NDArray[np.float32],
-        count: int,
-        allowed: SentenceSelection | None = None,
-        breadth: int = 1,
-    ) -> NDArray[np.int64]:
-        """Positions (queries, count) of the nearest sentences, best first; -1 where there are fewer.
-
-        ``allowed`` restricts retrieval to these sentences (None: those that the segment was opened with);
-        ``breadth`` is how many times the usual number of lists is read. Raises IndexFormatError for positions
-        that the index cannot have.
-        """
-        closeness, positions = self.search(queries, count, allowed, breadth)
-        return nearer(closeness, positions, count)
-
-    def nearest_scored(
-        self, queries: NDArray[np.float32], count: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`; an exact index tells,
-        by similarity.
-        """
-        if not self.params.is_exact or self._sign < 0 or not self._eligible.size:
-            return None
-        return self.search(queries, count)
-
     def search(
         self,
         queries: NDArray[np.float32],
@@ -142,8 +113,12 @@ class FaissSegment:
         allowed: SentenceSelection | None = None,
         breadth: int = 1,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The closeness of the nearest sentences, more being closer, and their positions (see `nearest`):
-        (queries, count) of each, or one more where `nearer` needs it.
+        """The closeness of the nearest sentences, best first, more being closer, and their positions; -1
+        where there are fewer: (queries, count) of each, or one more where `nearer` needs it.
+
+        ``allowed`` restricts retrieval to these sentences (None: those that the segment was opened with);
+        ``breadth`` is how many times the usual number of lists is read. Raises IndexFormatError for positions
+        that the index cannot have.
         """
         allowed = allowed or self._eligible
         count = min(count if self.params.is_exact else count + 1, allowed.size)
@@ -196,3 +171,110 @@ def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: 
         return positions
     tied = (distances[:, :count] == distances[:, count, None]) & (positions[:, count, None] >= 0)
     return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])
+
+
+class FaissSegments:
+    """Nearest sentences over FAISS indexes, one or more (`qbe.index.dense.faiss_candidates.SentenceSearch`).
+
+    >>> both = FaissSegments([FaissSegment(index.folder, 1), FaissSegment(index.folder, 1)])
+    >>> both.nearest(index.sentence_vectors[5:6].astype(np.float32), 2).tolist()
+    [[5, 599]]
+    """
+
+    def __init__(self, segments: Sequence[FaissSegment], starts: Sequence[int] | None = None) -> None:
+        """``starts`` (segments,) are the positions of their first sentences; None: they follow each other."""
+        self._segments = segments
+        self._ends = starts_of([segment.sentences for segment in segments])[1:]
+        self._starts = [0, *self._ends[:-1].tolist()] if starts is None else list(starts)
+
+    @property
+    def min_candidates(self) -> int:
+        """At least this many sentences are looked up for each sentence of a query."""
+        return max(segment.params.min_candidates for segment in self._segments)
+
+    def select(self, mask: NDArray[np.bool_]) -> list[SentenceSelection]:
+        """Some sentences (sentences,) of all segments in the form that searches take, one for each."""
+        parts = np.split(mask, self._ends[:-1])
+        return [segment.select(part) for segment, part in zip(self._segments, parts, strict=True)]
+
+    def nearest_scored(
+        self, queries: NDArray[np.float32], count: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`: one exact index tells, by
+        inner products; of several the kinds may differ.
+        """
+        if len(self._segments) > 1 or not self._segments[0].gives_similarities:
+            return None
+        return self._segments[0].search(queries, count)
+
+    def nearest(
+        self,
+        queries: NDArray[np.float32],
+        count: int,
+        allowed: Sequence[SentenceSelection] | None = None,
+        breadth: int = 1,
+    ) -> Rows:
+        """Positions (queries, up to 2 * count) of the nearest sentences; -1 where fewer were found.
+
+        First come those of the segments that FAISS compares by their stored vectors, best first, of equals
+        the first; then likewise those of segments that it compares by short codes, which make vectors seem
+        farther than they are, and so must not compete with the others for places. ``allowed`` and ``breadth``
+        are those of `FaissSegment.search`, the former for each segment.
+        """
+        return nearest_of(self.search(queries, count, allowed, breadth), count)
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        count: int,
+        allowed: Sequence[SentenceSelection] | None = None,
+        breadth: int = 1,
+    ) -> list[Nearest]:
+        """What `nearest` chooses from: the results of each segment."""
+        selections = [None] * len(self._segments) if allowed is None else allowed
+        results = []
+        for segment, start, selection in zip(self._segments, self._starts, selections, strict=True):
+            closeness, near = segment.search(queries, count, selection, breadth)
+            by_codes = segment.params.by_codes
+            results.append(Nearest(by_codes, closeness, np.where(near < 0, -1, near + start)))
+        return results
+
+
+class Nearest(NamedTuple):
+    """What one search gave: whether it compares short codes, and the ``closeness`` (queries, m), more being
+    closer, and ``positions`` (queries, m) int64 of the nearest sentences; -1 where fewer were found.
+    """
+
+    by_codes: bool
+    closeness: NDArray[np.float32]
+    positions: Rows
+
+
+def nearest_of(results: Sequence[Nearest], count: int) -> Rows:
+    """Positions (queries, up to 2 * count) of the nearest sentences of several searches; see
+    `FaissSegments.nearest`.
+
+    Of sentences compared by codes that are as near as the first one left out none is kept (see
+    `qbe.index.dense.faiss_segment.nearer`), so that indexes that share their centroids and codes give what
+    one index of all would.
+
+    >>> close, near = np.array([[0.9, 0.5]], np.float32), np.array([[3, 4]])
+    >>> nearest_of([Nearest(True, close, near), Nearest(True, close, near + 10)], 3).tolist()
+    [[3, 13, -1]]
+    """
+    groups = [[each for each in results if each.by_codes == by_codes] for by_codes in (False, True)]
+    return np.concatenate([_best(group, count) for group in groups if group], axis=1)
+
+
+def _best(results: Sequence[Nearest], count: int) -> Rows:
+    """The nearest of some searches together, best first, of equals the first."""
+    by_codes, closeness, positions = results[0]
+    if len(results) == 1:
+        return nearer(closeness, positions, count)
+    positions = np.concatenate([each.positions for each in results], axis=1)
+    closeness = np.concatenate([each.closeness for each in results], axis=1)
+    closeness = np.where(positions < 0, -np.inf, closeness).astype(np.float32)
+    best = np.lexsort((positions, -closeness), axis=1)[:, : count + 1 if by_codes else count]
+    return nearer(
+        np.take_along_axis(closeness, best, axis=1), np.take_along_axis(positions, best, axis=1), count
+    )

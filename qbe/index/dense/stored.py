@@ -18,6 +18,9 @@ from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import StackedRows
 from qbe.models.encoder_format import L2
 
+SENTENCES = "vectors.npy"
+WHOLE = "whole.npy"
+
 Half = NDArray[np.float16]
 
 LARGEST = 127
@@ -198,3 +201,30 @@ def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     content: Any = array.base
     large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
     return Quantized(array, scales, PageReleaser(content) if large else None)
+
+
+def read_vectors(folder: Path | OpenFiles, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
+    """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError.
+
+    >>> sentences, whole = read_vectors(Path("indexes/sample"))
+    >>> sentences.shape, whole.shape
+    ((594, 384), (128, 384))
+    """
+    return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
+
+
+def silent(_: int) -> None:
+    """Takes the number of vectors just added to an index, and shows nothing.
+
+    >>> silent(3)
+    """
+
+
+def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
+    """The vectors as float32 arrays of up to ``rows`` rows, in order.
+
+    >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
+    [2, 2, 1]
+    """
+    for first in range(0, len(vectors), rows):
+        yield vectors[first : first + rows].astype(np.float32)

@@ -24,7 +24,7 @@ from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
-from qbe.index.selection import Selection
+from qbe.index.rows import Selection
 from qbe.parallel import Workers
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter

@@ -19,7 +19,7 @@ from qbe.errors import CorpusError, UsageError
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
+from qbe.index.views import rows_of
 from qbe.rerank.projections import TERMS, FacetProjection
 from qbe.train.correlation import facet_correlations
 from qbe.train.pairs import papers_of, within
