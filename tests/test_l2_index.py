@@ -167,11 +167,9 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
         Index(tiny_index, encoder=str(l2_encoder))
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5])
+@pytest.mark.parametrize("version", [4, 5])
 def test_an_index_of_an_earlier_format_can_be_read(tmp_path, tiny_index, version):
-    """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files; the oldest says
-    nothing of conventions.
-    """
+    """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files."""
     copy = shutil.copytree(tiny_index, tmp_path / "copy")
     record = unseal((copy / "manifest.json").read_bytes()) | {"format_version": version}
     record["dense"]["ann"] = {"kind": "flat", "depth": 2000}

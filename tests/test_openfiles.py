@@ -198,24 +198,19 @@ def test_the_memory_of_files_is_bounded(tmp_path, large, cache, monkeypatch):
     assert b" 4 " in (cache / openfiles.MEMORY).read_bytes()
 
 
-def test_verifying_large_files_can_be_put_off_but_not_when_they_are_copied(folder, large, monkeypatch):
+def test_changed_vectors_are_told(folder, large):
     with (folder / "whole.npy").open("r+b") as stream:
         stream.seek(-2, os.SEEK_END)
         stream.write(b"\1\1")
     with Index(folder) as index, pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
         hits(index)
-    monkeypatch.setenv(openfiles.DEFER, "small")
-    with Index(folder) as index:
-        assert len(hits(index)[1]) == 20
-        with pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
-            index._reader._snapshot.segments[0].files.verify(defer=False)
 
 
 @pytest.mark.parametrize(
     "name", ["papers.jsonl", "papers.ids", "papers.offsets.npy", "sentences.npy", "facets.npy"]
 )
 def test_damage_that_is_not_verified_is_told_where_it_shows(folder, name):
-    """Of an index without digests, as if verifying were put off."""
+    """Of an index without digests."""
     (folder / name).write_bytes(bytes((folder / name).stat().st_size))
     change_manifest(folder, lambda record: [entry.pop("sha256") for entry in record["files"].values()])
     with pytest.raises(IndexFormatError, match=rf"{name}: expected .*; the index is damaged"):  # noqa: SIM117

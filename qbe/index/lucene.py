@@ -6,8 +6,7 @@ import contextlib
 import itertools
 import json
 import shutil
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ INPUT = "lucene-input"
 """A folder of Anserini's input, there until the Lucene index is built."""
 _PAPERS_A_FILE = 10_000
 _IDS_AT_A_TIME = 20_000
-_POLL_SECONDS = 0.5
-"""Between two looks at how many papers Lucene has indexed."""
 
 
 def contents(paper: Paper) -> str:
@@ -83,12 +80,10 @@ def write_lucene_index(
     threads: int,
     positions: bool = False,
     docvectors: bool = False,
-    advance: Callable[[int], Any] = lambda _: None,
 ) -> dict[str, Any]:
     """Index the ``count`` papers that `write_input` wrote into ``folder/lucene``; their input stays.
 
-    ``advance`` is called with the number of papers just indexed, twice a second at most. Returns versions,
-    settings and term statistics. Raises IndexBuildError when Lucene fails or drops a paper.
+    Returns versions, settings and term statistics. Raises IndexBuildError when Lucene fails or drops a paper.
     """
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     _jvm.silence_log4j()
@@ -105,8 +100,7 @@ def write_lucene_index(
     try:
         indexer = _jvm.java_class("io.anserini.index.IndexCollection")(arguments)
         _jvm.silence_log4j()
-        with _watched(indexer.getCounters().indexed, advance):
-            indexer.run()
+        indexer.run()
         statistics = _finish(folder)
     except Exception as error:
         raise _unfinished(folder, count, _jvm.java_message(error)) from error
@@ -114,30 +108,6 @@ def write_lucene_index(
         raise _unfinished(folder, count, f"{statistics['documents']} documents")
     settings = {"k1": K1, "b": B, "positions": positions, "docvectors": docvectors}
     return {"version": _jvm.lucene_version(), **settings, **statistics}
-
-
-@contextlib.contextmanager
-def _watched(indexed: Any, advance: Callable[[int], Any]) -> Iterator[None]:
-    """Report the growth of Java's counter of indexed papers while the block runs, from another thread."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        reported = 0
-        is_last = False
-        while not is_last:
-            is_last = ended.wait(_POLL_SECONDS)
-            total = int(indexed.get())
-            if total > reported:
-                advance(total - reported)
-                reported = total
-
-    watcher = threading.Thread(target=watch, name="qbe-lucene-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
 
 
 def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:

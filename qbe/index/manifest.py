@@ -13,14 +13,13 @@ from typing import Any
 
 from qbe.errors import IndexFormatError, input_error
 from qbe.files import write_text
-from qbe.index.dense.ann import FLOAT16, STORED, FaissParams
+from qbe.index.dense.ann import STORED, FaissParams
 from qbe.index.openfiles import digest_of
 from qbe.models.encoder_format import COSINE, L2
 
 FORMAT_VERSION = 6
-READABLE = (2, 3, 4, 5, 6)
-"""Formats that can be read: 2 is 3 without a choice of how encoders are read, 3 is 4 with vectors in half
-precision and an exact FAISS index, 4 is 5 without digests of Lucene's files and of the manifest itself, 5 is
+READABLE = (4, 5, 6)
+"""Formats that can be read: 4 is 5 without digests of Lucene's files and of the manifest itself, 5 is
 6 with names of kinds of FAISS indexes in place of factory strings.
 """
 MANIFEST = "manifest.json"
@@ -73,14 +72,13 @@ def similarity_of(manifest: Manifest) -> str:
 
 
 def stored_as(manifest: Manifest) -> str:
-    """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`; in older ones in half
-    precision.
+    """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`.
 
     >>> stored_as(index.manifest)
     'float16'
     """
     assert manifest.dense is not None
-    stored: str = manifest.dense.get("stored", FLOAT16)
+    stored: str = manifest.dense["stored"]
     return stored
 
 
@@ -172,7 +170,7 @@ def _checked(manifest: Manifest) -> Manifest:
         raise ValueError("a negative count")
     if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
         raise ValueError(f"the similarity {manifest.dense['similarity']}")
-    if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
+    if manifest.dense is not None and manifest.dense["stored"] not in STORED:
         raise ValueError(f"vectors stored as {manifest.dense['stored']}")
     if manifest.dense is not None:
         FaissParams.read(manifest.dense)

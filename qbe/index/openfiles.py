@@ -87,18 +87,17 @@ class OpenFiles:
             "again (qbe doctor --index shows what is intact)"
         )
 
-    def verify(self, names: Iterable[str] | None = None, *, defer: bool = True) -> None:
-        """Compare files (None: all) with their digests, as far as they have any; each once.
-
-        Without ``defer`` large ones are, too, where the user has put that off. Raises IndexFormatError.
+    def verify(self, names: Iterable[str] | None = None) -> None:
+        """Compare files (None: all) with their digests, as far as they have any; each once. Raises
+        IndexFormatError.
         """
         for name in self._expected or () if names is None else names:
             digest = (self._expected or {}).get(name, {}).get("sha256")
             with self._lock:
-                if digest is None or (defer and name in self._verified):
+                if digest is None or name in self._verified:
                     continue
                 with self._using(name, verify=False) as descriptor:
-                    is_right = (defer and is_put_off(descriptor)) or has_digest(descriptor, digest)
+                    is_right = has_digest(descriptor, digest)
                 if not is_right:
                     raise self.damaged(name, f"the SHA-256 {digest[:12]}", "another")
                 self._verified.add(name)
@@ -246,9 +245,6 @@ def _temporary(stack: contextlib.ExitStack) -> Path | None:
 SMALL = 1 << 20
 """Bytes below which a file is read each time: that takes a millisecond."""
 
-DEFER = "QBE_VERIFY"
-"""The environment variable that, with the value ``small``, puts off verifying larger files."""
-
 MEMORY = "verified"
 """The file, in the cache folder, of large files with their digests: device, inode, size, times of the last
 change of content and of state in nanoseconds, and the digest, a line each. What a failing disk changes, only
@@ -273,11 +269,6 @@ def digest_of(descriptor: int) -> str:
     if status.st_size >= SMALL:
         _remember(status, digest.hexdigest())
     return digest.hexdigest()
-
-
-def is_put_off(descriptor: int) -> bool:
-    """Whether an open file is a large one, and the user has put off verifying these."""
-    return os.environ.get(DEFER) == "small" and os.fstat(descriptor).st_size >= SMALL
 
 
 def has_digest(descriptor: int, digest: str) -> bool:

@@ -273,8 +273,8 @@ def build_lucene(
     folder: Path, papers: int, execution: Execution, positions: bool, docvectors: bool
 ) -> dict[str, Any]:
     """The stage of Lucene, over the input that `write_corpus` left, which stays."""
-    with execution.progress.steps("indexing with Lucene", "papers", papers) as advance:
-        return write_lucene_index(folder, papers, execution.threads, positions, docvectors, advance)
+    execution.progress.stage("indexing with Lucene")
+    return write_lucene_index(folder, papers, execution.threads, positions, docvectors)
 
 
 def build_faiss(

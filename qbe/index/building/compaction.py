@@ -99,7 +99,7 @@ def copy_papers(
     """
     manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
     for segment in segments:  # damage that was copied would have valid digests
-        segment.files.verify(defer=False)
+        segment.files.verify()
     clear(staging)
     execution.progress.stage("copying")
     counts = write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)

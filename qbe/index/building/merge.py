@@ -113,7 +113,7 @@ class Parts:
         """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""
         for part, metadata in self._parts:
             try:
-                OpenFiles(part, metadata.files).verify(defer=False)
+                OpenFiles(part, metadata.files).verify()
             except IndexFormatError as error:
                 wrong, _, _ = str(error).partition("; ")
                 raise IndexFormatError(f"{wrong}; build the part again") from error

@@ -244,7 +244,7 @@ class IndexShards:
             manifest, files = combined_manifest(snapshot), snapshot.segments[0].files
             if manifest.dense is None:
                 return None
-            files.verify(defer=False)
+            files.verify()
             stored = stored_as(manifest)
             vectors = read_vectors(files, stored)[0]
         return WholeDense(vectors, stored, similarity_of(manifest), FaissParams.read(manifest.dense))

@@ -74,12 +74,12 @@ class FaissParams:
 
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
-        """The parameters in a manifest's ``dense``; in older ones indexes have kinds, or none.
+        """The parameters in a manifest's ``dense``; in older ones indexes have kinds.
 
         >>> FaissParams.read({"ann": {"kind": "ivf-pq", "nlist": 512, "nprobe": 128, "pq": 64}}).factory
         'IVF512,PQ128x4fs'
         """
-        params = dense.get("ann", {})
+        params = dense["ann"]
         factory = params["factory"] if "factory" in params else _factory_of_kind(params)
         depth, seed = params.get("depth", MIN_CANDIDATES), params.get("seed", 0)
         return cls(factory, params.get("nprobe"), depth, seed)
