@@ -16,8 +16,7 @@ from pathlib import Path
 from benchmarks.common import Stage, interleaved, machine, papers, positive, ratio, spread, table
 from qbe import _cli
 from qbe.encode.encoder import Encoder
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,8 +24,7 @@ from qbe.index.papers import (
     without_labels,
 )
 from qbe.models.tagger_files import HEAD
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
+from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 

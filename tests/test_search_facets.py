@@ -20,8 +20,7 @@ from qbe.search.__main__ import main
 from qbe.search.explain import describe, explain_query
 from qbe.search.present import to_record, to_table
 from qbe.search.request import SearchRequest
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 

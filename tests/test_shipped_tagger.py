@@ -7,8 +7,7 @@ import pytest
 from qbe.encode.encoder import Encoder
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.tagger_files import resolve_tagger
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder, open_trunk
+from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 pytestmark = pytest.mark.slow

@@ -208,7 +208,7 @@ def test_choices_of_search_are_those_of_its_modules():
     from qbe.rerank.transport import REGULARIZATION
     from qbe.search import stages
     from qbe.search.preparing import LABEL_SOURCES
-    from qbe.tag.tagging import LABEL_SOURCES as OF_TAGGING
+    from qbe.tag.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.types import Facet
 
     offered = choices("search")
@@ -223,7 +223,7 @@ def test_choices_of_search_are_those_of_its_modules():
 def test_choices_of_an_index_are_those_of_its_modules():
     from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, EXACT, STORED
     from qbe.models.session import DEVICES
-    from qbe.tag.tagging import LABEL_SOURCES
+    from qbe.tag.tagger import LABEL_SOURCES
 
     offered = choices("index")
     assert EXACT in actions("index")["faiss"].help
@@ -238,7 +238,7 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.evaluate.report import PROTOCOLS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
-    from qbe.tag.tagging import LABEL_SOURCES
+    from qbe.tag.tagger import LABEL_SOURCES
 
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     assert choices("tag")["facets"] == LABEL_SOURCES

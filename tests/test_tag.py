@@ -16,8 +16,7 @@ from qbe.errors import ModelError, UsageError
 from qbe.export.encoder import export_encoder
 from qbe.files import sha256
 from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
-from qbe.tag.tagger import Tagger, labelled, marginals
-from qbe.tag.tagging import TaggingEncoder, open_trunk
+from qbe.tag.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 

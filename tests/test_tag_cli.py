@@ -21,8 +21,7 @@ from qbe.files import lock
 from qbe.models.tagger_files import TAGGER_CARD
 from qbe.tag.__main__ import main, parser
 from qbe.tag.records import tag_file
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
+from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import FacetProbabilities, Paper
 

@@ -5,8 +5,7 @@ import pytest
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.train.reranker.papers import predict_facets
 
 pytestmark = pytest.mark.slow

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from qbe.encode.hooks import Floats, TokenStateHook
-from qbe.encode.pooling import WholeVector, pooled, stored
+from qbe.encode.pooling import Floats, WholeVector, pooled, stored
 from qbe.encode.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
@@ -149,3 +148,32 @@ class Encoder:
         mask = {MASK: np.ones_like(ids)} if self._masked else {}
         states = self._session.run(outputs, {"input_ids": ids, **mask})
         return [state[0] for state in states]
+
+
+class TokenStateHook(Protocol):
+    """Computes a few numbers for each sentence from token states that the encoder computes anyway.
+
+    An encoder with several threads calls `compute` from several threads at the same time.
+
+    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
+    ...     layers, width = (), 1
+    ...     def compute(self, states, spans):
+    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
+    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
+    [[3.0], [5.0]]
+    """
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The layers whose states the hook receives: 0 the embeddings, n the output of the n-th layer."""
+
+    @property
+    def width(self) -> int:
+        """The number of values for each sentence."""
+
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        """Values (spans, width) of one window.
+
+        ``states`` holds one array (tokens, dimension) for each of ``layers``, in their order; a span
+        (begin, end) gives the tokens of one sentence. All float32.
+        """

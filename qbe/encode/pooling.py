@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from qbe.encode.hooks import Floats
 from qbe.errors import ModelError
 from qbe.models.encoder_format import CLS, COSINE, TITLE_ABSTRACT, EncoderFormat
+
+Floats = NDArray[np.float32]
 
 GRID = 2.0**16
 """Vectors that are compared by distance are multiples of 1 / GRID."""

@@ -238,7 +238,7 @@ class Index(Closing):
         in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
         ModelError for a tagger that cannot be loaded.
         """
-        from qbe.tag.tagging import LABEL_SOURCES
+        from qbe.tag.tagger import LABEL_SOURCES
 
         _check_paper(paper)
         if facets not in LABEL_SOURCES:

@@ -13,7 +13,7 @@ from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder
-    from qbe.tag.tagging import TaggingEncoder
+    from qbe.tag.tagger import TaggingEncoder
 
 READING = ("convention", "adapter")
 """Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
@@ -56,8 +56,7 @@ class IndexModels:
 
         Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
         """
-        from qbe.tag.tagger import Tagger
-        from qbe.tag.tagging import TaggingEncoder, open_trunk
+        from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
             if self._tagging is None:

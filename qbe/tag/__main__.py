@@ -66,8 +66,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.models.registry import DEFAULT_TAGGER
     from qbe.tag.records import tag_file, tag_stream
-    from qbe.tag.tagger import Tagger
-    from qbe.tag.tagging import TaggingEncoder, open_trunk
+    from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
 
     tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
     tagging = TaggingEncoder(open_trunk(tagger, threads), tagger, options.facets)

@@ -16,7 +16,7 @@ from qbe.errors import UsageError, file_error
 from qbe.files import atomic_file, lock, sync, write_text
 from qbe.parallel import ordered_map
 from qbe.resume import Unfinished
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
 

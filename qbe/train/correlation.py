@@ -12,7 +12,7 @@ from scipy.stats import permutation_test, spearmanr
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import Encoder
-from qbe.encode.hooks import Floats
+from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_format import COSINE

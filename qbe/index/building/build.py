@@ -34,7 +34,7 @@ from qbe.index.manifest import (
 )
 from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
 from qbe.index.snapshot import Commit
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
 

@@ -31,8 +31,7 @@ from qbe.index.papers import (
     without_labels,
 )
 from qbe.models.encoder_files import resolve_encoder
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
+from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
 SHARDS = "shards"

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import OutputError, UsageError
-from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import AUTO, FaissParams
-from qbe.index.dense.faiss_segment import FAISS, searched
+from qbe.index.dense.faiss_segment import FAISS, building, searched
 from qbe.index.dense.stored import Vectors, blocks, silent
 from qbe.models.encoder_format import L2
 
@@ -70,7 +69,7 @@ def writing(folder: Path, threads: int) -> Iterator[None]:
     qbe.errors.OutputError: cannot write absent/faiss.index: no space left; ...
     """
     try:
-        with faiss_settings.building(threads):
+        with building(threads):
             yield
     except RuntimeError as error:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
@@ -105,10 +104,10 @@ def train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
     """A FAISS index without vectors; its centroids and codes, if it has any, are learned from a sample of
     ``vectors`` (sentences, dimension) that is drawn by ``params.seed``.
 
-    Call it within `qbe.index.dense.faiss_settings.building`.
+    Call it within `qbe.index.dense.faiss_segment.building`.
 
     >>> vectors = np.arange(40, dtype=np.float16).reshape(20, 2)
-    >>> with faiss_settings.building(threads=1):
+    >>> with building(threads=1):
     ...     index = train(vectors, "l2", FaissParams("IVF2,SQ8"))
     >>> index.is_trained, index.ntotal
     (True, 0)
@@ -151,7 +150,7 @@ def fill(index: Any, vectors: Vectors, advance: Callable[[int], Any] = silent) -
     """Add all vectors (sentences, dimension) to a trained index, block by block; ``advance`` is called with
     the size of each.
 
-    >>> with faiss_settings.building(threads=1):
+    >>> with building(threads=1):
     ...     exact = train(np.eye(3, dtype=np.float16), "cosine", FaissParams())
     >>> fill(exact, np.eye(3, dtype=np.float16))
     >>> exact.ntotal

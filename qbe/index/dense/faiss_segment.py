@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError, check_package
-from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FaissParams
 from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import Rows, starts_of
@@ -72,7 +73,7 @@ class FaissSegment:
         self._nprobe = 0
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
-        faiss_settings.set_for_searching(threads)
+        set_for_searching(threads)
         # Lists on the disk are looked for in the index's folder, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         with files.linked(FAISS, LISTS) as linked:
@@ -127,7 +128,7 @@ class FaissSegment:
         parameters = self._parameters(allowed, count, breadth)
         for transform in self._transformations:  # one by one: matrix products depend on the other queries
             queries = np.concatenate([transform(row) for row in queries[:, None]])
-        with faiss_settings.searching() as most:
+        with searching() as most:
             blocks = [
                 self._searched.search(queries[first : first + most], count, params=parameters)
                 for first in range(0, max(len(queries), 1), most)
@@ -278,3 +279,78 @@ def _best(results: Sequence[Nearest], count: int) -> Rows:
     return nearer(
         np.take_along_axis(closeness, best, axis=1), np.take_along_axis(positions, best, axis=1), count
     )
+
+
+ONE_BY_ONE = 2**31 - 1
+"""Query vectors from which on FAISS uses matrix products when it searches: never."""
+
+TOGETHER = 20
+"""Vectors from which on FAISS uses matrix products when it builds (its own default)."""
+
+_state = threading.Condition()
+_unlimited = _builds = 0
+
+
+def set_for_searching(threads: int) -> None:
+    """Have FAISS search with this many threads, comparing vectors one by one; for whoever opens an index."""
+    import faiss
+
+    faiss.omp_set_num_threads(threads)
+    with _state:
+        if not _builds:
+            faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
+
+
+@contextmanager
+def searching() -> Iterator[int]:
+    """A context for one search of FAISS; gives how many query vectors it may take at a time.
+
+    While an index is built in the same process these are so few that FAISS compares them one by one, so that
+    the results are those of any other time.
+
+    >>> with searching() as most:
+    ...     most == ONE_BY_ONE
+    True
+    """
+    global _unlimited
+    with _state:
+        limited = _builds > 0
+        _unlimited += not limited
+    try:
+        yield TOGETHER - 1 if limited else ONE_BY_ONE
+    finally:
+        with _state:
+            _unlimited -= not limited
+            _state.notify_all()
+
+
+@contextmanager
+def building(threads: int) -> Iterator[None]:
+    """A context for work that builds a FAISS index with this many threads; afterwards the settings are
+    those of searching.
+
+    Searches under way are waited for; those that begin meanwhile are neither delayed nor waited for, since
+    they take few query vectors at a time (see `searching`).
+
+    >>> with building(threads=1), searching() as most:
+    ...     most
+    19
+    """
+    global _builds
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    with _state:
+        _builds += 1
+    try:
+        with _state:
+            _state.wait_for(lambda: not _unlimited)
+            faiss.cvar.distance_compute_blas_threshold = TOGETHER
+        faiss.omp_set_num_threads(threads)
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+        with _state:
+            _builds -= 1
+            if not _builds:
+                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE

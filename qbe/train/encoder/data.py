@@ -14,7 +14,7 @@ import numpy as np
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
-from qbe.encode.hooks import Floats
+from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.parallel import Memo
 from qbe.train.artifacts import checked, load_arrays, save_arrays

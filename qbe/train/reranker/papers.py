@@ -14,11 +14,10 @@ from torch import Tensor
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.encode.hooks import Floats
+from qbe.encode.pooling import Floats
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
-from qbe.tag.tagger import Tagger, labelled
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder, labelled
 from qbe.text.split import split_sentences
 from qbe.train.artifacts import checked, load_arrays, save_arrays
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qbe.corpus import read_jsonl, read_records
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
-from qbe.encode.hooks import Floats
+from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.parallel import ordered_map
 from qbe.text.split import split_sentences
@@ -139,7 +139,7 @@ class Tokens(NamedTuple):
 
 
 class StateRecorder:
-    """A `qbe.encode.hooks.TokenStateHook` that keeps the hidden states of the first window.
+    """A `qbe.encode.encoder.TokenStateHook` that keeps the hidden states of the first window.
 
     >>> recorder = StateRecorder([12])
     >>> recorder.compute([np.float32([[64, -254]])], [(0, 1)]).shape

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger, write_tagger_card
-from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.train.tagger.data import LABELS, LabelledAbstract, read_csabstruct
 from qbe.train.tagger.fit import Floats
 from qbe.types import FacetProbabilities, Paper, Sentence
