@@ -17,8 +17,7 @@ from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import build, shards
-from qbe.index.building.merge import Parts, merge_parts
-from qbe.index.building.part import BuildShard, PartMetadata
+from qbe.index.building.parts import BuildShard, PartMetadata, Parts, merge_parts
 from qbe.index.index import Index
 from qbe.index.papers import without_labels
 from qbe.query import Query

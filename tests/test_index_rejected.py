@@ -14,7 +14,7 @@ from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.part import BuildShard, build_part
+from qbe.index.building.parts import BuildShard, build_part
 from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.index import Index
 from qbe.query import Query

@@ -15,8 +15,7 @@ from support.searching import first_stage
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.merge import Parts, merge_parts
-from qbe.index.building.part import BuildShard
+from qbe.index.building.parts import BuildShard, Parts, merge_parts
 from qbe.index.dense import ann
 from qbe.index.dense.ann import FaissParams, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment

@@ -29,8 +29,7 @@ from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.building.changes import delete_papers
-from qbe.index.building.merge import Parts
-from qbe.index.building.part import BuildShard
+from qbe.index.building.parts import BuildShard, Parts
 from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, ShardVectors, build_shards
 from qbe.index.building.staging import STATE
 from qbe.index.index import Index

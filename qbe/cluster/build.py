@@ -15,8 +15,7 @@ from qbe.cluster.ray_runtime import ClusterError
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError, check_package
 from qbe.files import lock
-from qbe.index.building.merge import Parts, merge_parts
-from qbe.index.building.part import BuildShard, build_part, read_part
+from qbe.index.building.parts import BuildShard, Parts, build_part, merge_parts, read_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.manifest import PART, Manifest

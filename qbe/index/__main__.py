@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.index.building.merge import Parts
-    from qbe.index.building.part import PartMetadata
+    from qbe.index.building.parts import PartMetadata, Parts
     from qbe.index.building.settings import BuildSettings, Execution
     from qbe.index.building.sharding import ShardSource
     from qbe.index.building.writer import Written
@@ -164,7 +163,7 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
         return _merge(output, options, how)
     settings, how["reading"] = index_options.build_settings(options), index_options.reading(options)
     if options.part:
-        from qbe.index.building.part import BuildShard, build_part
+        from qbe.index.building.parts import BuildShard, build_part
 
         part = BuildShard(*index_options.part_numbers(options.part))
         metadata = build_part(output, options.corpus, settings, part, **how)
@@ -179,7 +178,7 @@ def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) ->
     """Join parts into an index, or into one of shards, as the papers of one index are."""
     from pathlib import Path
 
-    from qbe.index.building.merge import Parts, merge_parts
+    from qbe.index.building.parts import Parts, merge_parts
     from qbe.index.building.sharding import IndexShards, PartShards, build_shards
     from qbe.index.manifest import PART
 

@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 SUPERSEDED = "superseded.json"
 """The name of the manifest of an index's first segment while its files are removed."""
 PART = "part.json"
-"""The file that a part of an index has instead (see `qbe.index.building.part`)."""
+"""The file that a part of an index has instead (see `qbe.index.building.parts`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 

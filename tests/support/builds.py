@@ -14,7 +14,7 @@ from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import paper_to_record
 from qbe.index.building.build import build
-from qbe.index.building.part import BuildShard, PartMetadata, build_part
+from qbe.index.building.parts import BuildShard, PartMetadata, build_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.manifest import Manifest
 from qbe.types import Paper

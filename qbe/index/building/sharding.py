@@ -21,8 +21,7 @@ from qbe.index.building.build import (
     is_same,
 )
 from qbe.index.building.compaction import copy_papers
-from qbe.index.building.merge import Parts
-from qbe.index.building.part import BuildShard
+from qbe.index.building.parts import BuildShard, Parts
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Origin

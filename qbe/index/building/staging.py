@@ -93,40 +93,13 @@ def read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
     return state
 
 
-def discard_stale(staging: Path, overwrite: bool, resume: bool) -> None:
-    """Remove an unfinished build that is not to be resumed.
-
-    Raises IndexBuildError where it holds finished stages and is not to be overwritten either.
-
-    >>> folder = Path(".stale.building")
-    >>> folder.mkdir()
-    >>> save_state(folder, {"inputs": {}})
-    >>> discard_stale(folder, overwrite=True, resume=False)
-    >>> folder.exists()
-    False
-    """
-    if not staging.exists() or resume:
-        return
-    if (staging / STATE).exists() and not overwrite:
-        raise _unfinished(staging).in_the_way()
-    shutil.rmtree(staging)
-
-
 _NAMES = {MANIFEST, PART, SUPERSEDED, COMMIT, STATE}
 _FOLDERS = {SEGMENTS, DELETED}
 
 
-def check_own_files(folder: Path) -> None:
+def _check_own_files(folder: Path) -> None:
     """Raise IndexBuildError where an index or a part holds files that no manifest of it lists: replacing the
     folder would remove them.
-
-    >>> folder = Path("foreign")
-    >>> folder.mkdir()
-    >>> _ = (folder / "notes.txt").write_text("mine")
-    >>> check_own_files(folder)
-    Traceback (most recent call last):
-        ...
-    qbe.errors.IndexBuildError: expected only an index's own files in foreign, found notes.txt; ...
     """
     own = {*_NAMES}
     for name in (MANIFEST, PART, SUPERSEDED):
@@ -145,16 +118,9 @@ def check_own_files(folder: Path) -> None:
             )
 
 
-log = logging.getLogger(__name__)
-
-
 def read_index(folder: Path) -> Commit | Manifest:
-    """The manifest of an index as it was built, the commit of one that has shards or was updated.
-
-    Raises IndexFormatError for a folder that is no index or a damaged one.
-
-    >>> read_index(Path("indexes/sample")).corpus["papers"]
-    128
+    """The manifest of an index as it was built, the commit of one that has shards or was updated; raises
+    IndexFormatError for a folder that is no index or a damaged one.
     """
     return read_commit(folder) or read_manifest(folder)
 
@@ -200,6 +166,9 @@ def check_target(
             if unfinished:
                 how = "go on replacing it with `overwrite` and `resume`"
             raise IndexBuildError(f"{output} is {kind} already; choose another `folder`, or {how}")
-        check_own_files(output)
-    discard_stale(place.staging, overwrite, resume)
+        _check_own_files(output)
+    if place.staging.exists() and not resume:
+        if unfinished and not overwrite:
+            raise _unfinished(place.staging).in_the_way()
+        shutil.rmtree(place.staging)
     return None
