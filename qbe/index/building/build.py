@@ -19,7 +19,7 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shards import BuildModels, Identity
 from qbe.index.building.source import Corpus, Origin, Source, open_corpus
 from qbe.index.building.staging import STATE, Place, State, build_place, check_target, read_state, save_state
-from qbe.index.dense.ann import FaissParams, Learned, SharedDense, resolve, resolve_or_exact, resolve_stored
+from qbe.index.dense.ann import FaissParams, SharedDense, resolve, resolve_or_exact, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.stored import WHOLE, read_vectors
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
@@ -163,16 +163,17 @@ def _run(
         shutil.rmtree(staging / INPUT, ignore_errors=True)
     if models.encoder is not None:
         sentences, dimension = state["counts"]["sentences"], models.encoder.dimension
-        stored = shared.stored if shared else resolve_stored(settings.stored, sentences)
+        dense = shared or SharedDense(
+            resolve_stored(settings.stored, sentences), resolve_faiss(settings.faiss, sentences, dimension)
+        )
         if (staging / shards.SHARDS).exists() or not (staging / WHOLE).exists():
-            encode(staging, models.tagging_encoder(state["tagger"]), execution, stored=stored)
-        learned = shared.learned if shared else Learned(resolve_faiss(settings.faiss, sentences, dimension))
+            encode(staging, models.tagging_encoder(state["tagger"]), execution, stored=dense.stored)
         state["dense"] = {
             "encoder": models.encoder_identity,
             "dimension": dimension,
             "similarity": STORED_AS[models.similarity],
-            "stored": stored,
-            "ann": build_faiss(staging, learned, stored, models.similarity, execution),
+            "stored": dense.stored,
+            "ann": build_faiss(staging, dense, models.similarity, execution),
         }
     publish_rejected(place)
     return publish(staging, place.output, state)
@@ -277,14 +278,12 @@ def build_lucene(
     return write_lucene_index(folder, papers, execution.threads, positions, docvectors)
 
 
-def build_faiss(
-    folder: Path, learned: Learned, stored: str, similarity: str, execution: Execution
-) -> dict[str, Any]:
+def build_faiss(folder: Path, dense: SharedDense, similarity: str, execution: Execution) -> dict[str, Any]:
     """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
-    vectors, params = read_vectors(folder, stored)[0], learned.params
+    vectors, threads = read_vectors(folder, dense.stored)[0], execution.threads
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
-        write_faiss_segment(folder, vectors, similarity, params, execution.threads, advance, learned.file)
-    return params.record()
+        write_faiss_segment(folder, vectors, similarity, dense.params, threads, advance, dense.learned)
+    return dense.params.record()
 
 
 def publish(staging: Path, output: Path, state: State) -> Manifest:

@@ -20,7 +20,7 @@ from qbe.index.building.build import (
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.staging import Place, State
 from qbe.index.building.writer import Written, commit, resolved, writing
-from qbe.index.dense.ann import INT8, Learned, SharedDense, resolve_or_exact, resolve_stored
+from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import SENTENCES, WHOLE, npy_header, read_vectors, vector_file
 from qbe.index.lucene import INPUT
 from qbe.index.manifest import Manifest, similarity_of, stored_as
@@ -71,7 +71,7 @@ def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> SharedDense |
         return None
     settings, sentences = BuildSettings.read(manifest.settings), manifest.corpus["sentences"]
     params = resolve_or_exact(settings.faiss, sentences, manifest.dense["dimension"])
-    return SharedDense(_stored(segments, settings.stored, sentences), Learned(params))
+    return SharedDense(_stored(segments, settings.stored, sentences), params)
 
 
 def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> str:
@@ -117,7 +117,7 @@ def copy_papers(
         shutil.rmtree(staging / INPUT)
     if dense is not None:
         assert manifest.dense is not None
-        params = build_faiss(staging, dense.learned, dense.stored, similarity_of(manifest), execution)
+        params = build_faiss(staging, dense, similarity_of(manifest), execution)
         state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
     return publish(staging, place.output, state)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,21 +16,17 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.files import publish_directory, sync_tree
 from qbe.index.building import shards
-from qbe.index.building.build import (
-    build_segment,
-    is_same,
-)
+from qbe.index.building.build import build_segment
 from qbe.index.building.compaction import copy_papers
 from qbe.index.building.parts import BuildShard, Parts
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Origin
 from qbe.index.building.staging import STATE, Place, build_place, check_target, read_state, save_state
-from qbe.index.dense.ann import INT8, FaissParams, Learned, SharedDense, resolve, resolve_stored
+from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, train, writing
 from qbe.index.dense.stored import Vectors, quantized, read_vectors
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest, similarity_of, stored_as
-from qbe.index.papers import RECORDS
 from qbe.index.rows import Rows, shares, starts_of
 from qbe.index.snapshot import COMMIT, Commit, Segment, Snapshot, open_snapshot, segment_name, write_commit
 from qbe.index.views import combined_manifest
@@ -59,10 +55,9 @@ class ShardSource(Protocol):
     def origin(self) -> Origin:
         """Where the papers come from; its facts determine the shards."""
 
-    def is_of(self, manifests: Sequence[Manifest]) -> bool:
-        """Whether shards that are there already, of these manifests in their order, can be those of this
-        source.
-        """
+    @property
+    def stated(self) -> tuple[Mapping[str, Any], int]:
+        """The settings that the manifest of each shard states, and the number of sentences of all."""
 
     def dense(self) -> WholeDense | None:
         """The vectors of all shards; None where there are none."""
@@ -171,10 +166,13 @@ def _is_built(existing: Commit | Manifest, output: Path, source: ShardSource, co
     if not isinstance(existing, Commit) or not existing.generation == len(existing.segments) == count:
         return False
     manifests = [read_manifest(output / segment.name) for segment in existing.segments]
+    settings, sentences = source.stated
     return (
         list(existing.segments) == _segments(manifest.digest for manifest in manifests)
         and source.origin.changed <= (output / COMMIT).stat().st_mtime_ns
-        and source.is_of(manifests)
+        and all(manifest.settings == settings for manifest in manifests)
+        and sum(manifest.corpus["sentences"] for manifest in manifests) == sentences
+        and all(manifest.corpus.get("reading", {}) == source.origin.reading for manifest in manifests)
     )
 
 
@@ -188,7 +186,7 @@ def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedD
     if dense is None:
         return None
     if dense.params.is_exact:
-        return SharedDense(dense.stored, Learned(dense.params))
+        return SharedDense(dense.stored, dense.params)
     file = staging / LEARNED
     if not file.exists():
         import faiss
@@ -199,15 +197,12 @@ def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedD
             learned = train(dense.vectors, dense.similarity, dense.params)
             faiss.write_index(learned, str(partial_file))
         partial_file.replace(file)
-    return SharedDense(dense.stored, Learned(dense.params, file))
+    return SharedDense(dense.stored, dense.params, file)
 
 
 def _whole(output: Path) -> Manifest:
-    snapshot = open_snapshot(output)
-    try:
+    with contextlib.closing(open_snapshot(output)) as snapshot:
         return combined_manifest(snapshot)
-    finally:
-        snapshot.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +224,12 @@ class IndexShards:
         changed = (self.folder / MANIFEST).stat().st_mtime_ns
         return Origin(tuple(manifest.settings["corpus"]), [[manifest.digest]], changed)
 
-    def is_of(self, manifests: Sequence[Manifest]) -> bool:
-        """By the settings, and the numbers of papers, of sentences, and of bytes of the papers."""
+    @property
+    def stated(self) -> tuple[Mapping[str, Any], int]:
+        """The settings of the index, and its number of sentences."""
         with contextlib.closing(self._snapshot()) as snapshot:
             manifest = combined_manifest(snapshot)
-        return all(each.settings == manifest.settings for each in manifests) and _sizes(manifest) == tuple(
-            map(sum, zip(*map(_sizes, manifests), strict=True))
-        )
+        return manifest.settings, manifest.corpus["sentences"]
 
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
@@ -253,7 +247,6 @@ class IndexShards:
     ) -> Manifest:
         """Copy every n-th 512 papers, or fewer where the index is small."""
         staging = folder.parent / f".{folder.name}.building"
-        dense = shared
         try:
             with contextlib.closing(self._snapshot()) as snapshot:
                 papers = snapshot.segments[0].papers
@@ -265,7 +258,7 @@ class IndexShards:
                 if papers <= together * (shard.count - 1):
                     together = papers // shard.count
                 chosen = rows[rows // together % shard.count == shard.number - 1]
-                return copy_papers(Place(folder, staging, whole), snapshot, [chosen], dense, execution)
+                return copy_papers(Place(folder, staging, whole), snapshot, [chosen], shared, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
@@ -278,11 +271,6 @@ class IndexShards:
             f"expected an index as it was built in {self.folder}, found one that was updated or has shards; "
             "build one of its papers, or compact it and copy it"
         )
-
-
-def _sizes(manifest: Manifest) -> tuple[int, ...]:
-    """Papers, sentences, and bytes of the papers."""
-    return manifest.corpus["papers"], manifest.corpus["sentences"], manifest.files[RECORDS]["bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +288,11 @@ class PartShards:
         origin = Parts(self.folders).origin
         return dataclasses.replace(origin, facts=[*origin.facts, [self.settings.record([])]])
 
-    def is_of(self, manifests: Sequence[Manifest]) -> bool:
-        """By the settings, how the corpus was read, and the number of sentences of each shard's parts."""
-        each = [Parts(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))]
-        return all(
-            is_same(manifest.settings, manifest.corpus, self.settings, parts.origin)
-            and manifest.corpus["sentences"] == parts.sentences
-            for manifest, parts in zip(manifests, each, strict=True)
-        )
+    @property
+    def stated(self) -> tuple[Mapping[str, Any], int]:
+        """The settings, with the names of the corpus's sources, and the number of sentences."""
+        parts = Parts(self.folders)
+        return self.settings.record(parts.origin.names), parts.sentences
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""

@@ -102,22 +102,14 @@ def _factory_of_kind(params: Mapping[str, Any]) -> str:
     return kinds[kind]
 
 
-class Learned(NamedTuple):
-    """The parameters of FAISS indexes that are made apart and must find what one index of all would find, and
-    the ``file`` of their centroids and codes, without vectors; None where nothing is learned.
-    """
-
-    params: FaissParams
-    file: Path | None = None
-
-
 class SharedDense(NamedTuple):
-    """What segments that are made apart have in common: how vectors are ``stored`` (one of STORED), and what
-    of their FAISS indexes was ``learned`` of all of them.
+    """How the vectors of a segment are ``stored`` (one of STORED), the parameters of its FAISS index, and,
+    where segments that are made apart share their centroids and codes, the file of an index that has them.
     """
 
     stored: str
-    learned: Learned
+    params: FaissParams
+    learned: Path | None = None
 
 
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
