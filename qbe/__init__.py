@@ -33,8 +33,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from qbe.index.building.settings import BuildSettings
-    from qbe.index.index import Index
-    from qbe.index.opening import build_index, open_index
+    from qbe.index.opening import Index, build_index, open_index
     from qbe.query import Aspect, Query, Topic
     from qbe.run import Run
     from qbe.search.filters import PaperFilter
@@ -77,7 +76,7 @@ _HOMES = {
     "Fused": "qbe.search.stages",
     "Grades": "qbe.search.stages",
     "Hit": "qbe.types",
-    "Index": "qbe.index.index",
+    "Index": "qbe.index.opening",
     "IndexBuildError": "qbe.errors",
     "IndexFormatError": "qbe.errors",
     "JavaError": "qbe.errors",

@@ -11,8 +11,7 @@ from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, UsageErro
 from qbe.index.__main__ import OPTIONS, PROGRAM, main
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
-from qbe.index.opening import build_index, open_index
+from qbe.index.opening import Index, build_index, open_index
 from qbe.types import Facet, Paper, Sentence
 
 

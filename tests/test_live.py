@@ -28,7 +28,7 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
 from qbe.index.building.settings import Execution
 from qbe.index.building.writer import Written
-from qbe.index.index import Index
+from qbe.index.opening import Index
 from qbe.index.snapshot import COMMIT
 from qbe.models.encoder_files import CARD
 from qbe.query import Query

@@ -28,8 +28,7 @@ from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
-from qbe.index.opening import build_index
+from qbe.index.opening import Index, build_index
 from qbe.index.reader import IndexReader
 from qbe.index.snapshot import COMMIT, read_commit
 from qbe.query import Query

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import IndexFormatError
 from qbe.index.papers import PaperLayout
-from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts_of
+from qbe.index.rows import StackedRows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
 from qbe.index.text_search import break_ties
 from qbe.index.views import joined
@@ -50,8 +50,6 @@ def test_every_row_has_one_owner(sizes, data):
         assert ((inside >= 0) & (inside < sizes[part])).all()
         rows_by_segment[places] = starts[part] + inside
     assert (rows_by_segment == rows).all()
-    dead = np.unique(rows)
-    assert live_rows(sum(sizes), dead).tolist() == sorted(set(range(sum(sizes))) - set(dead.tolist()))
 
 
 def layouts(sizes: list[int], tagged: bool) -> PaperLayout:

@@ -27,7 +27,7 @@ from qbe.index.dense.ann import resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
-from qbe.index.index import Index
+from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.rows import Selection
 from qbe.parallel import Workers

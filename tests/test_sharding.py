@@ -32,7 +32,7 @@ from qbe.index.building.changes import delete_papers
 from qbe.index.building.parts import BuildShard, Parts
 from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, ShardVectors, build_shards
 from qbe.index.building.staging import STATE
-from qbe.index.index import Index
+from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
 from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, open_postings
 from qbe.index.views import PaperStore

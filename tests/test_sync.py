@@ -21,7 +21,7 @@ from qbe.index.building import build as stages
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
+from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
 from qbe.types import Paper, Sentence
 

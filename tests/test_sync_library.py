@@ -12,7 +12,7 @@ from qbe.corpus import read_corpus
 from qbe.index.building.build import build
 from qbe.index.building.changes import sync_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
+from qbe.index.opening import Index
 from qbe.text.split import split_sentences
 
 EDITED, RETAGGED, IDENTIFIED, REKEYED, DELETED, NEW = 20, 15, 10, 20, 30, 25

@@ -73,6 +73,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     from pathlib import Path
 
     from qbe.index.building.settings import Execution
+    from qbe.index.manifest import Manifest
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action in CHANGES:
@@ -97,17 +98,10 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
         f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}",
         flush=True,
     )
-    if _has_postings(built):
+    if isinstance(built, Manifest) and built.lucene is not None:  # no part, nor vectors alone
         from qbe.class_archive import make_class_archive
 
         make_class_archive(output)
-
-
-def _has_postings(built: Manifest | PartMetadata) -> bool:
-    """Whether an index for BM25 was built, not a part or vectors alone."""
-    from qbe.index.manifest import Manifest
-
-    return isinstance(built, Manifest) and built.lucene is not None
 
 
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:

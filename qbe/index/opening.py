@@ -13,14 +13,14 @@ from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings, Execution, Progress
 from qbe.index.building.source import Corpus
 from qbe.index.building.writer import Written
-from qbe.index.index import Index
+from qbe.index.index import Index as ReadableIndex
 from qbe.parallel import thread_count
 
 T = TypeVar("T")
 
 
-class WritableIndex(Index):
-    """An `qbe.index.index.Index` whose folder is updated too; what it changes it reads at once.
+class Index(ReadableIndex):
+    """A `qbe.index.index.Index` whose folder is updated too; what it changes it reads at once.
 
     >>> with open_index("indexes/sample") as opened:
     ...     opened.compact() is None  # it is one segment
@@ -78,7 +78,7 @@ def open_index(
     encoder: str | None = None,
     tagger: str | None = None,
     threads: int | None = None,
-) -> WritableIndex:
+) -> Index:
     """Open the index in a folder; parameters and errors are those of `qbe.index.index.Index`.
 
     Close it at the end, or use it as a context manager.
@@ -87,7 +87,7 @@ def open_index(
     ...     len(sample)
     128
     """
-    return WritableIndex(folder, encoder=encoder, tagger=tagger, threads=threads)
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
 
 def build_index(
@@ -100,7 +100,7 @@ def build_index(
     resume: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> WritableIndex:
+) -> Index:
     """Build an index of a corpus in a folder, and open it.
 
     ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
@@ -138,4 +138,4 @@ def build_index(
         resume=resume,
         execution=execution,
     )
-    return WritableIndex(folder, threads=threads)
+    return Index(folder, threads=threads)

@@ -44,17 +44,6 @@ def shares(rows: Rows, starts: Rows) -> Iterator[RowsOfPart]:
         yield RowsOfPart(part, places, rows[places] - starts[part])
 
 
-def live_rows(count: int, dead: Rows) -> Rows:
-    """The rows below ``count`` that are not among ``dead``, the rows of deleted papers; ascending.
-
-    >>> live_rows(5, np.array([1, 3])).tolist()
-    [0, 2, 4]
-    """
-    alive = np.ones(count, np.bool_)
-    alive[dead] = False
-    return np.flatnonzero(alive)
-
-
 def sentence_rows(starts: Rows, papers: Rows) -> Rows:
     """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
     layout of `qbe.index.papers.PaperLayout`.

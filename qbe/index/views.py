@@ -22,7 +22,7 @@ from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.dense.stored import SENTENCES, WHOLE, Vectors, read_vectors
 from qbe.index.manifest import Manifest, stored_as
 from qbe.index.papers import STARTS_FILE, Metadata, PaperLayout, SegmentPapers
-from qbe.index.rows import Rows, StackedRows, live_rows, starts_of
+from qbe.index.rows import Rows, StackedRows, starts_of
 from qbe.index.snapshot import ROOT, OpenSegment, Snapshot
 from qbe.types import FacetProbabilities, Paper
 
@@ -66,17 +66,17 @@ class PaperStore:
         return any(map(len, self._dead))
 
     @cached_property
-    def live(self) -> Rows:
-        """The rows of the papers that are not deleted, ascending."""
-        dead = [rows + start for rows, start in zip(self._dead, self.starts[:-1], strict=True)]
-        return live_rows(int(self.starts[-1]), np.concatenate(dead))
-
-    @cached_property
     def live_mask(self) -> NDArray[np.bool_]:
         """Which papers (papers,) are not deleted."""
-        mask = np.zeros(int(self.starts[-1]), np.bool_)
-        mask[self.live] = True
+        mask = np.ones(int(self.starts[-1]), np.bool_)
+        for rows, start in zip(self._dead, self.starts[:-1], strict=True):
+            mask[rows + start] = False
         return mask
+
+    @cached_property
+    def live(self) -> Rows:
+        """The rows of the papers that are not deleted, ascending."""
+        return np.flatnonzero(self.live_mask)
 
     def row(self, paper_id: str) -> int:
         """The row of a paper; raises PaperNotFoundError."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.index.building.build import (
     build_faiss,
@@ -21,14 +19,13 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.staging import Place, State
 from qbe.index.building.writer import Written, commit, resolved, writing
 from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
-from qbe.index.dense.stored import SENTENCES, WHOLE, npy_header, read_vectors, vector_file
+from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
 from qbe.index.lucene import INPUT
 from qbe.index.manifest import Manifest, similarity_of, stored_as
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, SegmentPapers
-from qbe.index.rows import Rows, live_rows, sentence_rows
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE
+from qbe.index.rows import Rows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
-from qbe.index.views import combined_manifest, tagger_identity
-from qbe.types import FacetProbabilities, Paper
+from qbe.index.views import PaperStore, combined_manifest, tagger_identity
 
 
 def compact(folder: str | Path, *, execution: Execution | None = None) -> Written | None:
@@ -56,8 +53,7 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
         staging = target.parent / f".{target.name}.building"
         try:
             manifest = combined_manifest(snapshot)
-            dense = _dense(snapshot.segments, manifest)
-            live = [live_rows(segment.papers, segment.dead) for segment in snapshot.segments]
+            dense, live = _dense(snapshot.segments, manifest), PaperStore(snapshot.segments).live
             compacted = copy_papers(Place(target, staging, folder), snapshot, live, dense, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -66,19 +62,16 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
 
 
 def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> SharedDense | None:
-    """How vectors are stored and found in one segment out of all; None where there are none."""
+    """How vectors are stored and found in one segment out of all; None where there are none.
+
+    Half precision is not made of bytes again.
+    """
     if manifest.dense is None:
         return None
     settings, sentences = BuildSettings.read(manifest.settings), manifest.corpus["sentences"]
-    params = resolve_or_exact(settings.faiss, sentences, manifest.dense["dimension"])
-    return SharedDense(_stored(segments, settings.stored, sentences), params)
-
-
-def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> str:
-    """How the vectors of one segment out of all are stored: half precision is not made of bytes again."""
-    if INT8 in {stored_as(segment.manifest) for segment in segments}:
-        return INT8
-    return resolve_stored(requested, sentences)
+    any_bytes = INT8 in {stored_as(segment.manifest) for segment in segments}
+    stored = INT8 if any_bytes else resolve_stored(settings.stored, sentences)
+    return SharedDense(stored, resolve_or_exact(settings.faiss, sentences, manifest.dense["dimension"]))
 
 
 _BLOCK = 65_536
@@ -88,11 +81,11 @@ _BLOCK = 65_536
 def copy_papers(
     place: Place,
     snapshot: Snapshot,
-    papers: Sequence[Rows],
+    papers: Rows,
     dense: SharedDense | None,
     execution: Execution,
 ) -> Manifest:
-    """Copy some papers into a segment: of each segment of a snapshot those at the rows (n,), ascending.
+    """Copy the papers of some rows (n,), ascending, of a snapshot into a segment.
 
     Lucene and FAISS are rebuilt. ``dense`` is None where there are no vectors. Raises IndexFormatError
     where a file is damaged, OutputError, and what the stages need.
@@ -102,7 +95,10 @@ def copy_papers(
         segment.files.verify()
     clear(staging)
     execution.progress.stage("copying")
-    counts = write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)
+    store, chosen = PaperStore(segments, predictions=False), set(papers.tolist())
+    living = zip(store.live.tolist(), store.read_from(0), strict=True)
+    copied = (paper for row, paper in living if row in chosen)
+    counts = write_corpus(staging, copied, lucene=manifest.lucene is not None)
     predicted = counts.papers - counts.labelled if dense is not None else 0
     state: State = {
         "inputs": {"settings": manifest.settings},
@@ -122,57 +118,22 @@ def copy_papers(
     return publish(staging, place.output, state)
 
 
-def _papers(segments: Sequence[OpenSegment], papers: Sequence[Rows]) -> Iterator[Paper]:
-    """The papers at some rows of each segment, as the corpus brought them."""
-    for segment, rows in zip(segments, papers, strict=True):
-        chosen = np.zeros(segment.papers, np.bool_)
-        chosen[rows] = True
-        for paper, is_chosen in zip(
-            SegmentPapers(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
-        ):
-            if is_chosen:
-                yield paper
-
-
 def _copy_vectors(
-    staging: Path, segments: Sequence[OpenSegment], papers: Sequence[Rows], tagged: bool, stored: str
+    staging: Path, segments: Sequence[OpenSegment], papers: Rows, tagged: bool, stored: str
 ) -> None:
     """Copy the papers' rows of all that encoding and tagging wrote."""
-    layouts = [segment.files.array(STARTS_FILE, "int64", 1) for segment in segments]
-    sentences = [sentence_rows(starts, rows) for starts, rows in zip(layouts, papers, strict=True)]
+    layout = PaperStore(segments).layout()
+    sentences = sentence_rows(layout.starts, papers)
     opened = [read_vectors(segment.files, stored_as(segment.manifest)) for segment in segments]
     similarity = similarity_of(segments[0].manifest)
     for name, rows, arrays in zip(
         (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
     ):
-        shape = sum(map(len, rows)), arrays[0].shape[1]
-        with vector_file(staging, name, shape, stored, similarity) as write:
-            for block in _blocks(arrays, rows):
-                write(block)
-    facets = [segment.files.array(FACETS_FILE, "uint8", 1) for segment in segments]
-    _copy_rows(staging / FACETS_FILE, facets, sentences)
+        with vector_file(staging, name, (len(rows), arrays[0].shape[1]), stored, similarity) as write:
+            for share in shares(rows, starts_of([len(array) for array in arrays])):
+                for first in range(0, len(share.rows), _BLOCK):
+                    write(arrays[share.part][share.rows[first : first + _BLOCK]])
+    np.save(staging / FACETS_FILE, layout.facets[sentences])
     if tagged:
-        probabilities = [_probabilities(segment) for segment in segments]
-        _copy_rows(staging / PROBABILITIES_FILE, probabilities, sentences)
-
-
-def _probabilities(segment: OpenSegment) -> NDArray[np.float16]:
-    """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
-    if not segment.files.has(PROBABILITIES_FILE):
-        return np.zeros((segment.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
-    return segment.files.array(PROBABILITIES_FILE, "float16", 2)
-
-
-def _copy_rows(path: Path, arrays: Sequence[NDArray[Any]], rows: Sequence[Rows]) -> None:
-    """Some rows of each array into one ``.npy`` file, by plain writes, which fail on a full disk."""
-    with path.open("wb") as stream:
-        stream.write(npy_header((sum(map(len, rows)), *arrays[0].shape[1:]), arrays[0].dtype))
-        for block in _blocks(arrays, rows):
-            stream.write(block.tobytes())
-
-
-def _blocks(arrays: Sequence[Any], rows: Sequence[Rows]) -> Iterator[Any]:
-    """Some rows of each array, some at a time."""
-    for array, chosen in zip(arrays, rows, strict=True):
-        for first in range(0, len(chosen), _BLOCK):
-            yield array[chosen[first : first + _BLOCK]]
+        assert layout.probabilities is not None
+        np.save(staging / PROBABILITIES_FILE, layout.probabilities[sentences])

@@ -258,7 +258,7 @@ class IndexShards:
                 if papers <= together * (shard.count - 1):
                     together = papers // shard.count
                 chosen = rows[rows // together % shard.count == shard.number - 1]
-                return copy_papers(Place(folder, staging, whole), snapshot, [chosen], shared, execution)
+                return copy_papers(Place(folder, staging, whole), snapshot, chosen, shared, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 

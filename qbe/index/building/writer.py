@@ -120,14 +120,13 @@ def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
 
 
 def _delete(folder: Path, opened: OpenSegment, rows: Rows, generation: int) -> Deletions:
-    name = deletions_name(opened.segment.name, generation)
-    content = io.BytesIO()
+    """Write the dead rows of a segment, to which some more are added."""
+    name, content = deletions_name(opened.segment.name, generation), io.BytesIO()
     np.save(content, np.sort(np.concatenate([opened.dead, rows])))
     with atomic_file(folder / name) as stream:
         stream.write(content.getvalue())
     sync(folder / DELETED)
-    digest = hashlib.sha256(content.getvalue()).hexdigest()
-    return Deletions(name, digest, counts_without(opened, rows))
+    return Deletions(name, hashlib.sha256(content.getvalue()).hexdigest(), counts_without(opened, rows))
 
 
 def commit(folder: Path, snapshot: Snapshot, segments: Sequence[Segment]) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qbe.errors import OutputError, UsageError
 from qbe.index.dense.ann import AUTO, FaissParams
 from qbe.index.dense.faiss_segment import FAISS, building, searched
-from qbe.index.dense.stored import Vectors, blocks, silent
+from qbe.index.dense.stored import Vectors, blocks
 from qbe.models.encoder_format import L2
 
 SAMPLED = 64
@@ -29,7 +29,7 @@ def write_faiss_segment(
     similarity: str,
     params: FaissParams | None = None,
     threads: int = 1,
-    advance: Callable[[int], Any] = silent,
+    advance: Callable[[int], Any] = lambda _: None,
     learned: Path | None = None,
 ) -> None:
     """Build an index over vectors (sentences, dimension) into a folder, by default an exact one: by inner
@@ -53,7 +53,9 @@ def write_faiss_segment(
             index = train(vectors, similarity, params)
         else:
             index = faiss.read_index(str(learned), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-        fill(index, vectors, advance)
+        for block in blocks(vectors):
+            index.add(block)
+            advance(len(block))
         faiss.write_index(index, str(folder / FAISS))
 
 
@@ -144,18 +146,3 @@ def _sample(vectors: Vectors, params: FaissParams) -> NDArray[np.float32]:
     rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)
     sample: NDArray[np.float32] = vectors[np.sort(rows)].astype(np.float32)
     return sample
-
-
-def fill(index: Any, vectors: Vectors, advance: Callable[[int], Any] = silent) -> None:
-    """Add all vectors (sentences, dimension) to a trained index, block by block; ``advance`` is called with
-    the size of each.
-
-    >>> with building(threads=1):
-    ...     exact = train(np.eye(3, dtype=np.float16), "cosine", FaissParams())
-    >>> fill(exact, np.eye(3, dtype=np.float16))
-    >>> exact.ntotal
-    3
-    """
-    for block in blocks(vectors):
-        index.add(block)
-        advance(len(block))

@@ -75,13 +75,9 @@ def single_match(best: Floats) -> Floats:
     return maximum
 
 
-MATCHES: Mapping[str, Callable[[Floats], Floats]] = {"mean-max": mean_max, "single-match": single_match}
-"""How a paper's score is made of the best match of each query sentence, by name."""
-
-
 Match = Callable[[Floats], Floats]
 """How papers are scored: (queries, papers), the best similarity of each query sentence within each paper, to
-(papers,). A score never falls where a similarity grows (`qbe.index.dense.scoring.MATCHES`)."""
+(papers,). A score never falls where a similarity grows (`mean_max`, `single_match`)."""
 
 TOLERANCE = 1e-3
 """By how much FAISS's similarities of unit vectors may differ from exact ones: numbers that were stored in

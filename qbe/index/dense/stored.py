@@ -213,13 +213,6 @@ def read_vectors(folder: Path | OpenFiles, stored: str = FLOAT16) -> tuple[Vecto
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
-def silent(_: int) -> None:
-    """Takes the number of vectors just added to an index, and shows nothing.
-
-    >>> silent(3)
-    """
-
-
 def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
     """The vectors as float32 arrays of up to ``rows`` rows, in order.
 
