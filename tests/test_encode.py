@@ -31,32 +31,11 @@ def layout(title: list[int], sentences: list[list[int]], max_tokens: int) -> lis
     return list(windows(title, sentences, SPECIAL, max_tokens))
 
 
-def test_title_and_sentences_share_one_window():
-    (window,) = layout([10, 11], [[20], [30, 31, 32]], 9)
-    assert window == ([CLS, 10, 11, 20, 30, 31, 32, SEP], [(3, 4), (4, 7)])
-
-
-def test_a_full_window_is_not_split():
-    (window,) = layout([10], [[20, 21], [30, 31, 32]], 8)
-    assert window == ([CLS, 10, 20, 21, 30, 31, 32, SEP], [(2, 4), (4, 7)])
-
-
 def test_a_long_abstract_goes_on_behind_the_title_again():
     first, second, third = layout([10], [[20, 21], [30, 31], [40, 41, 42], [50, 51]], 7)
     assert first == ([CLS, 10, 20, 21, 30, 31, SEP], [(2, 4), (4, 6)])
     assert second == ([CLS, 10, 40, 41, 42, SEP], [(2, 5)])
     assert third == ([CLS, 10, 50, 51, SEP], [(2, 4)])
-
-
-def test_a_long_sentence_is_cut_to_what_the_title_leaves():
-    first, second = layout([10], [[20, 21, 22, 23, 24, 25], [30]], 6)
-    assert first == ([CLS, 10, 20, 21, 22, SEP], [(2, 5)])
-    assert second == ([CLS, 10, 30, SEP], [(2, 3)])
-
-
-def test_a_long_title_is_cut_to_a_quarter():
-    (window,) = layout([10, 11, 12, 13], [[20], [30, 31, 32]], 8)
-    assert window == ([CLS, 10, 11, 20, 30, 31, 32, SEP], [(3, 4), (4, 7)])
 
 
 def test_no_title_and_empty_sentences():
@@ -139,14 +118,6 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
         assert_close(vectors.whole, whole, encoder.files.precision)
 
 
-def test_vectors_are_single_precision_with_the_values_of_half(encoder):
-    vectors = encoder.encode_paper(PAPERS[0])
-    assert vectors.hook_values is None
-    for array in (vectors.sentences, vectors.whole):
-        assert array.dtype == np.float32
-        assert (array.astype(np.float16) == array).all()
-
-
 def test_context_counts(encoder):
     alone = encoder.encode_paper(paper("", "The same sentence.")).sentences[0]
     among = encoder.encode_paper(paper("Retinas", "The same sentence.", "And a second one.")).sentences[0]
@@ -227,26 +198,6 @@ def test_a_hook_for_a_missing_layer_is_refused(tiny_encoder, layer):
     encoder = Encoder(resolve_encoder(str(tiny_encoder)))
     with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}; give an encoder"):
         encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_a_stream_is_read_a_little_ahead_only(tiny_encoder, threads):
-    encoder = Encoder(resolve_encoder(str(tiny_encoder)), threads)
-    stream = itertools.count()
-    vectors = encoder.encode(PAPERS[next(stream) % 2] for _ in itertools.repeat(None))
-    next(vectors)
-    vectors.close()
-    assert next(stream) <= 8 * threads
-
-
-def test_an_error_in_the_stream_comes_through(tiny_encoder):
-    def broken():
-        yield PAPERS[0]
-        raise ValueError("broken corpus")
-
-    for threads in (1, 2):
-        with pytest.raises(ValueError, match="broken corpus"):
-            list(Encoder(resolve_encoder(str(tiny_encoder)), threads).encode(broken()))
 
 
 @pytest.fixture(scope="module")

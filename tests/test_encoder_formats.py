@@ -23,22 +23,15 @@ from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
 from qbe.export.encoder import export_encoder
 from qbe.export.loading import load_model
-from qbe.export.options import LAYOUTS as LAYOUT_CHOICES
-from qbe.export.options import POOLINGS as POOLING_CHOICES
-from qbe.export.options import SIMILARITIES as SIMILARITY_CHOICES
 from qbe.export.options import parser
-from qbe.index.dense.scoring import COMPARISONS
 from qbe.models import exports, sources
 from qbe.models.encoder_files import CARD, EncoderFiles, resolve_encoder
 from qbe.models.encoder_format import (
     CLS,
     COSINE,
     L2,
-    LAYOUTS,
     MEAN,
-    POOLINGS,
     SENTENCES,
-    SIMILARITIES,
     TITLE_ABSTRACT,
     TITLE_SEP_ABSTRACT,
     EncoderFormat,
@@ -488,10 +481,6 @@ def test_places_in_the_cache_stay(cache):
         assert exports._variant(source) == suffix
 
 
-def test_choices_are_those_of_the_library():
-    assert (LAYOUT_CHOICES, POOLING_CHOICES, SIMILARITY_CHOICES) == (LAYOUTS, POOLINGS, SIMILARITIES)
-
-
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
@@ -511,7 +500,3 @@ def test_vectors_beyond_half_precision_are_refused():
             pytest.raises(ModelError, match=r"numbers up to 65504\.0, as half"),
         ):
             stored(np.array([1.0, number], np.float32), similarity)
-
-
-def test_every_similarity_has_its_comparison():
-    assert tuple(COMPARISONS) == SIMILARITIES

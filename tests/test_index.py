@@ -144,16 +144,6 @@ def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
         assert first_stage(index, "bm25").search(Query(index.paper("s001"))) == expected
 
 
-def test_neighbours_are_exact(tiny_index):
-    index = Index(tiny_index)
-    vectors = index.sentence_vectors.astype(np.float32)
-    nearest = index.candidate_source().sentences.nearest(vectors[:5], 20)
-    similarities = np.sort(vectors[:5] @ vectors.T, axis=1)[:, ::-1][:, :20]
-    nearest_similarities = np.take_along_axis(vectors[:5] @ vectors.T, nearest, axis=1)
-    np.testing.assert_allclose(nearest_similarities, similarities, atol=1e-6)
-    assert index.candidate_source().sentences.nearest(vectors[:1], 10**6).shape == (1, len(vectors))
-
-
 def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
     manifest = build_job(tmp_path / "again", replace(settings, threads=3))
     first = Index(tiny_index).manifest
@@ -296,15 +286,6 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
             for pool in (None, ids):
                 hits = first_stage(index, stage).search(Query(index.paper("1")), 20, pool)
                 assert [hit.paper_id for hit in hits] == sorted(ids[1:])  # all score alike
-
-
-def test_command_line_sums_up(tmp_path, small, capsys):
-    arguments = ["--corpus", *small.corpus, "--output", str(tmp_path / "index"), "--only=dense"]
-    main([*arguments, "--encoder", small.encoder])
-    manifest = Index(tmp_path / "index").manifest
-    line = capsys.readouterr().out
-    assert line.startswith(f"{tmp_path / 'index'}: 12 papers (12 with facet labels, 0 predicted), ")
-    assert line.endswith(f"digest {manifest.digest[:12]}\n")
 
 
 @pytest.mark.parametrize(

@@ -226,12 +226,3 @@ def test_another_way_of_reading_is_another_build(tmp_path, job):
     build_job(tmp_path / "index", job)
     with pytest.raises(IndexBuildError, match="is an index already"):
         build_job(tmp_path / "index", replace(job, reading=Reading(on_error="skip", limit=10)), resume=True)
-
-
-def test_papers_without_an_abstract_are_found_by_their_titles(tmp_path, job):
-    corpus = tmp_path / "titles.jsonl"
-    corpus.write_text('{"paper_id": "t", "title": "On salmon ladders"}\n')
-    reading = Reading(keep_without_abstract=True)
-    build_job(tmp_path / "index", replace(job, corpus=(str(corpus),), reading=reading))
-    with Index(tmp_path / "index") as index:
-        assert index.paper("t").abstract == "On salmon ladders"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.dense import stored
 from qbe.index.dense.ann import resolve_stored
 from qbe.index.dense.scoring import nearness, similarities
 from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
@@ -110,30 +109,6 @@ def test_scales_that_do_not_fit_are_told(tmp_path):
     np.save(tmp_path / scales_file("v.npy"), np.ones(8, np.float16))
     with pytest.raises(IndexFormatError, match=r"scales\.npy: expected 9 scales, found 8; the index is dam"):
         open_vectors(tmp_path, "v.npy", "int8")
-
-
-def test_pages_of_a_large_map_are_handed_back(tmp_path, monkeypatch):
-    """The same numbers are read again afterwards, and after so many rows the map has no pages in memory."""
-    monkeypatch.setattr(stored, "LARGE_MAP", 0)
-    monkeypatch.setattr(stored, "KEPT_ROWS", 4000)
-    vectors = units(3000, 384, 4)
-    with vector_file(tmp_path, "v.npy", vectors.shape, "int8", "cosine") as write:
-        write(vectors)
-    read, expected = open_vectors(tmp_path, "v.npy", "int8"), quantized(vectors, "cosine")
-    rows = np.arange(3000)
-    resident = []
-    for part in (rows, rows[:10], rows[:1000]):  # the last is one too many
-        assert (read[part].codes == expected.codes[part]).all()
-        resident.append(_resident(tmp_path / "v.npy"))
-    assert resident[0] == resident[1] > 1000
-    assert resident[2] < 600
-
-
-def _resident(path) -> int:
-    """Kilobytes of a mapped file that are in this process's memory."""
-    lines = iter(open("/proc/self/smaps"))  # noqa: PTH123, SIM115
-    next(line for line in lines if line.rstrip().endswith(str(path)))
-    return int(next(line for line in lines if line.startswith("Rss:")).split()[1])
 
 
 def test_auto_goes_by_size():

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import pytest
 
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.errors import CorpusError, ModelError, OutputError, UsageError
+from qbe.errors import CorpusError, OutputError, UsageError
 from qbe.files import lock
 from qbe.models.tagger_files import TAGGER_CARD
-from qbe.tag.__main__ import main, parser
+from qbe.tag.__main__ import main
 from qbe.tag.records import tag_file
-from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import FacetProbabilities, Paper
 
@@ -136,12 +135,6 @@ def test_given_labels_are_kept_unless_all_are_predicted(tag, expected):
     (again,) = tag(GIVEN, options=("--facets", "predicted"))
     assert again == {**GIVEN, "pred_labels": labels(expected(GIVEN))}
     assert again["pred_labels"] != GIVEN["pred_labels"]
-
-
-def test_sentences_are_cleaned_and_empty_ones_dropped(tag):
-    (record,) = tag({**STRING, "abstract": ["One\tand\u0007 two. ", " \n", "Three."], "pred_labels": None})
-    assert record["abstract"] == ["One and two.", "Three."]
-    assert len(record["pred_labels"]) == 2
 
 
 def test_probabilities(tag, expected):
@@ -371,70 +364,7 @@ def abstract(text: object) -> dict:
     return {"paper_id": "x", "title": "T", "abstract": text}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "line 2: expected an abstract, found an empty one; add its text or drop the paper"),
-        (" \n\t\u0007", "line 2: expected an abstract, found an empty one"),
-        ([], "line 2: expected an abstract, found an empty one"),
-        ("One.\0Two.", "line 2: expected text, found a NUL character in the abstract; remove it"),
-        ("Half \ud83d a pair.", "line 2: expected Unicode text, found a lone surrogate"),
-        (None, "line 2: expected a list of sentences or a string as abstract, found none"),
-    ],
-)
-def test_text_that_is_refused(tag, text, message):
-    with pytest.raises(CorpusError, match=re.escape(message)):
-        tag(STRING, abstract(text))
-    assert not any(tag.output.parent.iterdir())
-
-
-def test_fifty_megabytes_are_refused_with_the_limit(tag):
-    with pytest.raises(CorpusError, match="of at most 1,000,000 characters, found 50,000,000; shorten it"):
-        tag(abstract("x" * 50_000_000))
-    assert not any(tag.output.parent.iterdir())
-
-
-def test_only_punctuation(tag):
-    text = "... !!! ??? (;) -- “”"
-    (record,) = tag(abstract(text))
-    assert " ".join(record["abstract"]) == text
-    assert len(record["pred_labels"]) == len(record["abstract"]) > 0
-
-
-def test_writing_from_right_to_left(tag):
-    (record,) = tag(abstract("هذه جملة أولى. هل هذه ثانية؟ נסיון שלישי בעברית."))
-    assert record["abstract"] == ["هذه جملة أولى.", "هل هذه ثانية؟", "נסיון שלישי בעברית."]
-    assert len(record["pred_labels"]) == 3
-    assert "هل" in tag.output.read_text()  # as it is, not escaped
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("We did it again. " * 10_000, 10_000),
-        ("word " * 180_000, 1),
-        ("x" * 900_000, 1),
-        ("." * 900_000, 1),
-        ("$" * 900_000, 1),
-    ],
-)
-def test_long_abstracts_take_time_in_proportion(tag, text, sentences):
-    started = time.perf_counter()
-    (record,) = tag(abstract(text))
-    assert time.perf_counter() - started < 30
-    assert len(record["abstract"]) == len(record["pred_labels"]) == sentences
-    assert " ".join(record["abstract"]) == text.strip()
-
-
 # Errors.
-
-
-def test_no_such_tagger(tmp_path):
-    with pytest.raises(
-        ModelError, match=r"expected a tagger known by name .* found 'nosuch'; check `tagger`"
-    ):
-        main(["--input", "absent", "--output", str(tmp_path / "out"), "--tagger", "nosuch"])
-    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -449,23 +379,9 @@ def test_usage_errors(options, message):
         main(["--input", "absent", *options])
 
 
-@pytest.mark.parametrize("wrong", [[], ["--facets", "guessed"], ["--threads", "x"]])
-def test_arguments_refused_at_once(tmp_path, capsys, wrong):
-    arguments = ["--input", "absent", *(["--output", str(tmp_path / "out"), *wrong] if wrong else [])]
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert "(qbe tag --help lists the options)" in capsys.readouterr().err
-
-
 def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
     source = write(tmp_path / "in.jsonl", STRING, abstract(""))
     done = command("--input", source, "--output", tmp_path / "out", "--tagger", tiny_tagger)
     assert (done.returncode, done.stdout) == (1, b"")
     assert re.fullmatch(rb"qbe tag: .*in\.jsonl, line 2: expected an abstract, .*\n", done.stderr)
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_choices_are_those_of_the_library():
-    actions = {action.dest: action for action in parser()._actions}
-    assert actions["facets"].choices == LABEL_SOURCES

@@ -23,7 +23,6 @@ from qbe.errors import QbeError
 from qbe.index.dense.faiss_segment import FaissSegments, Nearest
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import Floats, MappedVectors, StoredComparer
-from qbe.index.manifest import similarity_of
 from qbe.index.rows import Rows, starts_of
 from qbe.index.snapshot import Snapshot, open_snapshot
 from qbe.index.text_search import Ranked, open_postings
@@ -96,7 +95,7 @@ class _Commit:
             sentences, whole = open_vectors(self.segments)
             counts = [np.diff(store.layout().starts) for store in self.papers.segments]
             starts = starts_of(np.concatenate(counts).tolist())
-            return MappedVectors(sentences, whole, starts, similarity_of(self.segments[0].manifest))
+            return MappedVectors(sentences, whole, starts, self.segments[0].manifest.similarity)
 
         return self.once("vectors", make)
 

@@ -112,15 +112,10 @@ def write_lucene_index(
 
 def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     """The error for an index that Lucene did not finish; a full disk has many exceptions."""
-    free = shutil.disk_usage(folder).free
-    if free < sum(file.stat().st_size for file in (folder / INPUT).glob("*")):
-        return IndexBuildError(
-            f"expected room for Lucene's index of {count:,} papers in {folder}, found {free / 1e6:,.1f} MB "
-            "left on the disk; free some space, and go on with `resume`"
-        )
     return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result}; check the "
-        "disk's free space, and go on with `resume`"
+        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
+        f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go on "
+        "with `resume`"
     )
 
 

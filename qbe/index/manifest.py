@@ -59,27 +59,19 @@ class Manifest:
     files: Mapping[str, Mapping[str, Any]]
     digest: str
 
+    @property
+    def similarity(self) -> str:
+        """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        assert self.dense is not None
+        stored = self.dense["similarity"]
+        return next(similarity for similarity, name in STORED_AS.items() if name == stored)
 
-def similarity_of(manifest: Manifest) -> str:
-    """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`.
-
-    >>> similarity_of(index.manifest)
-    'cosine'
-    """
-    assert manifest.dense is not None
-    stored = manifest.dense["similarity"]
-    return next(similarity for similarity, name in STORED_AS.items() if name == stored)
-
-
-def stored_as(manifest: Manifest) -> str:
-    """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`.
-
-    >>> stored_as(index.manifest)
-    'float16'
-    """
-    assert manifest.dense is not None
-    stored: str = manifest.dense["stored"]
-    return stored
+    @property
+    def stored(self) -> str:
+        """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`."""
+        assert self.dense is not None
+        stored: str = self.dense["stored"]
+        return stored
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:

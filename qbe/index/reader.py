@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.manifest import Manifest, similarity_of
+from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.snapshot import open_snapshot
 from qbe.index.views import PaperStore, combined_manifest, open_vectors
@@ -150,7 +150,7 @@ class IndexReader:
         Raises IndexFormatError where the index has no vectors.
         """
         self.require_vectors()
-        return similarity_of(self.manifest)
+        return self.manifest.similarity
 
     @property
     def sentence_vectors(self) -> Vectors:

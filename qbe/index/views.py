@@ -20,7 +20,7 @@ from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.dense.stored import SENTENCES, WHOLE, Vectors, read_vectors
-from qbe.index.manifest import Manifest, stored_as
+from qbe.index.manifest import Manifest
 from qbe.index.papers import STARTS_FILE, Metadata, PaperLayout, SegmentPapers
 from qbe.index.rows import Rows, StackedRows, starts_of
 from qbe.index.snapshot import ROOT, OpenSegment, Snapshot
@@ -153,7 +153,7 @@ def open_vectors(segments: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
     pairs = []
     for segment in segments:
         counts = segment.manifest.corpus
-        pair = read_vectors(segment.files, stored_as(segment.manifest))
+        pair = read_vectors(segment.files, segment.manifest.stored)
         for name, vectors, count in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
             if len(vectors) != counts[count]:
                 raise segment.files.damaged(name, f"vectors of {counts[count]} {count}", len(vectors))

@@ -80,12 +80,12 @@ def tag_file(
     output = Path(os.path.realpath(output))  # a symbolic link stays
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        with lock(output.with_name(f".{output.name}.lock")) as is_only_writer:
+            if not is_only_writer:
+                raise UsageError(f"{output} is being written by another process; wait until it ends")
+            return _tag_records(source, output, tagging, watch, probabilities, resume)
     except OSError as error:
         raise file_error(error, output) from error
-    with lock(output.with_name(f".{output.name}.lock")) as is_only_writer:
-        if not is_only_writer:
-            raise UsageError(f"{output} is being written by another process; wait until it ends")
-        return _tag_records(source, output, tagging, watch, probabilities, resume)
 
 
 def _tag_records(
@@ -95,10 +95,7 @@ def _tag_records(
     folder = output.with_name(f".{output.name}.tagging")
     settings = _settings(tagging, probabilities)
     records = iter(watch(read_records(source)))
-    try:
-        done = _pass_finished(folder, settings, records) if resume else 0
-    except OSError as error:
-        raise file_error(error, output) from error
+    done = _pass_finished(folder, settings, records) if resume else 0
     try:
         if not done:
             shutil.rmtree(folder, ignore_errors=True)
@@ -113,10 +110,8 @@ def _tag_records(
         sync(output.parent)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise file_error(error, output) from error
         raise
     shutil.rmtree(folder)
     return done

@@ -21,7 +21,7 @@ from qbe.index.building.writer import Written, commit, resolved, writing
 from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
 from qbe.index.lucene import INPUT
-from qbe.index.manifest import Manifest, similarity_of, stored_as
+from qbe.index.manifest import Manifest
 from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE
 from qbe.index.rows import Rows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
@@ -69,7 +69,7 @@ def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> SharedDense |
     if manifest.dense is None:
         return None
     settings, sentences = BuildSettings.read(manifest.settings), manifest.corpus["sentences"]
-    any_bytes = INT8 in {stored_as(segment.manifest) for segment in segments}
+    any_bytes = INT8 in {segment.manifest.stored for segment in segments}
     stored = INT8 if any_bytes else resolve_stored(settings.stored, sentences)
     return SharedDense(stored, resolve_or_exact(settings.faiss, sentences, manifest.dense["dimension"]))
 
@@ -113,7 +113,7 @@ def copy_papers(
         shutil.rmtree(staging / INPUT)
     if dense is not None:
         assert manifest.dense is not None
-        params = build_faiss(staging, dense, similarity_of(manifest), execution)
+        params = build_faiss(staging, dense, manifest.similarity, execution)
         state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
     return publish(staging, place.output, state)
 
@@ -124,8 +124,8 @@ def _copy_vectors(
     """Copy the papers' rows of all that encoding and tagging wrote."""
     layout = PaperStore(segments).layout()
     sentences = sentence_rows(layout.starts, papers)
-    opened = [read_vectors(segment.files, stored_as(segment.manifest)) for segment in segments]
-    similarity = similarity_of(segments[0].manifest)
+    opened = [read_vectors(segment.files, segment.manifest.stored) for segment in segments]
+    similarity = segments[0].manifest.similarity
     for name, rows, arrays in zip(
         (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
     ):

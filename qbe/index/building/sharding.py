@@ -26,7 +26,7 @@ from qbe.index.building.staging import STATE, Place, build_place, check_target, 
 from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, train, writing
 from qbe.index.dense.stored import Vectors, quantized, read_vectors
-from qbe.index.manifest import MANIFEST, Manifest, read_manifest, similarity_of, stored_as
+from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.rows import Rows, shares, starts_of
 from qbe.index.snapshot import COMMIT, Commit, Segment, Snapshot, open_snapshot, segment_name, write_commit
 from qbe.index.views import combined_manifest
@@ -238,9 +238,9 @@ class IndexShards:
             if manifest.dense is None:
                 return None
             files.verify()
-            stored = stored_as(manifest)
+            stored = manifest.stored
             vectors = read_vectors(files, stored)[0]
-        return WholeDense(vectors, stored, similarity_of(manifest), FaissParams.read(manifest.dense))
+        return WholeDense(vectors, stored, manifest.similarity, FaissParams.read(manifest.dense))
 
     def build(
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution

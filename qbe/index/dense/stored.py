@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mmap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,14 +25,6 @@ Half = NDArray[np.float16]
 LARGEST = 127
 """The largest of the whole numbers that a byte holds with either sign."""
 
-KEPT_ROWS = 2**17
-"""Vectors gathered out of a large map until its pages are handed back (to the page cache, which keeps
-them). A page that is read brings up to 64 KiB of its neighbours into the process: a map of 2 GB would soon
-be resident as a whole; so some 20,000 papers are at a time, at most 1.2 GB."""
-
-LARGE_MAP = 2**30
-"""Bytes of a map from which on pages are handed back."""
-
 
 class Quantized:
     """Vectors (n, dimension) as whole numbers ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
@@ -47,8 +38,8 @@ class Quantized:
     ((2, 2), [63.5, -32.0])
     """
 
-    def __init__(self, codes: NDArray[np.int8], scales: Half, releaser: PageReleaser | None = None) -> None:
-        self.codes, self.scales, self._releaser = codes, scales, releaser
+    def __init__(self, codes: NDArray[np.int8], scales: Half) -> None:
+        self.codes, self.scales = codes, scales
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -66,8 +57,6 @@ class Quantized:
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, int | np.integer):
             return self.codes[rows] * self.scales[rows].astype(np.float32)
-        if self._releaser is not None and not isinstance(rows, slice):
-            self._releaser(len(rows))
         return Quantized(self.codes[rows], self.scales[rows])
 
     def astype(self, dtype: Any) -> NDArray[Any]:
@@ -84,20 +73,6 @@ Vectors = Half | Quantized | StackedRows
 ``[slice]``, ``[row]`` and ``astype``. Rows of stacked ones that are not all in half precision come in single
 precision, which holds the numbers of both forms.
 """
-
-
-class PageReleaser:
-    """Releases mapped pages (MADV_DONTNEED) every KEPT_ROWS rows."""
-
-    def __init__(self, mapped: mmap.mmap) -> None:
-        self._mapped, self._rows = mapped, 0
-
-    def __call__(self, rows: int) -> None:
-        """Account for ``rows`` reads."""
-        self._rows += rows
-        if self._rows > KEPT_ROWS:
-            self._mapped.madvise(mmap.MADV_DONTNEED)
-            self._rows = rows
 
 
 def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
@@ -198,9 +173,7 @@ def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     scales = files.array(scales_file(name), "float16", 1, mapped=False)
     if len(scales) != len(array):
         raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
-    content: Any = array.base
-    large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
-    return Quantized(array, scales, PageReleaser(content) if large else None)
+    return Quantized(array, scales)
 
 
 def read_vectors(folder: Path | OpenFiles, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
