@@ -58,9 +58,11 @@ class Snapshot:
     (None, None)
     """
 
-    def __init__(self, generation: int, segments: Sequence[OpenSegment], locks: ExitStack) -> None:
-        """``locks`` are closed at the end."""
-        self.generation, self.segments = generation, segments
+    def __init__(
+        self, folder: Path, generation: int, segments: Sequence[OpenSegment], locks: ExitStack
+    ) -> None:
+        """``folder`` is that of the index; ``locks`` are closed at the end."""
+        self.folder, self.generation, self.segments = folder, generation, segments
         self._release = weakref.finalize(self, locks.close)
 
     def close(self) -> None:
@@ -146,11 +148,11 @@ def _opened(folder: Path, commit: Commit | None) -> Snapshot:
             segment = Segment(ROOT, manifest.digest)
             files = OpenFiles(folder, manifest.files)
             opened = [OpenSegment(files, segment, manifest, np.zeros(0, np.int64))]
-            return Snapshot(0, opened, locks.pop_all())
+            return Snapshot(folder, 0, opened, locks.pop_all())
         for segment in commit.segments:
             locks.callback(os.close, shared_lock(folder / segment.name / MANIFEST))
         opened = [_open_segment(folder, segment) for segment in commit.segments]
-        return Snapshot(commit.generation, opened, locks.pop_all())
+        return Snapshot(folder, commit.generation, opened, locks.pop_all())
 
 
 def _open_segment(folder: Path, segment: Segment) -> OpenSegment:

@@ -23,8 +23,7 @@ from qbe.index.building.build import build_segment
 from qbe.index.building.rejected import add_rejected, check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
-from qbe.index.building.writer import Written, commit, resolved, without, writing
-from qbe.index.manifest import Manifest
+from qbe.index.building.writer import Written, commit, without, writing
 from qbe.index.models import matching_encoder
 from qbe.index.papers import encode_paper, without_labels
 from qbe.index.snapshot import Segment, Snapshot, segment_name
@@ -69,8 +68,8 @@ def append_papers(
     """
     models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
-    with writing(resolved(folder)) as snapshot:
-        return _change(resolved(folder), snapshot, source, how, models, execution)
+    with writing(folder) as snapshot:
+        return _change(snapshot, source, how, models, execution)
 
 
 def sync_papers(
@@ -103,16 +102,15 @@ def sync_papers(
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
     models = {"encoder": encoder, "tagger": tagger, "device": device}
-    with writing(resolved(folder)) as snapshot:
+    with writing(folder) as snapshot:
         if reading == AS_IT_COMES:
             recorded = snapshot.segments[0].manifest.corpus.get("reading", {})
             reading = Reading(**{**recorded, "limit": None})
         source = open_corpus(corpus, reading)
-        return _change(resolved(folder), snapshot, source, SYNC, models, execution, confirm)
+        return _change(snapshot, source, SYNC, models, execution, confirm)
 
 
 def _change(
-    folder: Path,
     snapshot: Snapshot,
     source: Source,
     how: str,
@@ -121,9 +119,10 @@ def _change(
     confirm: Confirm = lambda question: False,  # noqa: ARG005
 ) -> Written:
     """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
+    folder, manifest = snapshot.folder, combined_manifest(snapshot)
     check_replaceable(folder)
-    manifest = combined_manifest(snapshot)
-    settings = _settings(manifest, models)
+    changed = {name: value for name, value in models.items() if value is not None}
+    settings = BuildSettings.read(manifest.settings, **changed)
     if manifest.dense is not None:
         matching_encoder(folder, manifest, settings.encoder)
     papers = PaperStore(snapshot.segments, predictions=False)
@@ -135,10 +134,10 @@ def _change(
     dead = np.array([*additions.replaced, *additions.gone], np.int64)
     segments, generation = [each.segment for each in snapshot.segments], snapshot.generation
     if segment is not None or len(dead):
-        segments = without(folder, snapshot, dead)
+        segments = without(snapshot, dead)
         if segment is not None:
             segments.append(Segment(name, segment.digest))
-        generation = commit(folder, snapshot, segments)
+        generation = commit(snapshot, segments)
     try:
         if how == SYNC:  # the records of another corpus, whose papers are gone
             rejected_file(folder).unlink(missing_ok=True)
@@ -182,9 +181,8 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     for paper_id in paper_ids:
         if not isinstance(paper_id, str):
             raise TypeError(f"expected `paper_ids` of str, found {type(paper_id).__name__} in them")
-    folder = resolved(folder)
     with writing(folder) as snapshot:
-        papers = PaperStore(snapshot.segments)
+        folder, papers = snapshot.folder, PaperStore(snapshot.segments)
         rows = {paper_id: papers.find(paper_id) for paper_id in paper_ids}
         unknown = [paper_id for paper_id, row in rows.items() if row is None]
         if unknown:
@@ -198,15 +196,9 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
                 f"{len(rows)}; an index keeps at least one paper: remove the folder to be rid of all"
             )
         dead = np.array([row for row in rows.values() if row is not None], np.int64)
-        segments = without(folder, snapshot, dead)
-        generation = commit(folder, snapshot, segments)
+        segments = without(snapshot, dead)
+        generation = commit(snapshot, segments)
         return Written(0, 0, len(dead), len(papers) - len(dead), len(segments), generation)
-
-
-def _settings(manifest: Manifest, models: Mapping[str, str | None]) -> BuildSettings:
-    """The index's settings, with those models that are not None."""
-    changed = {name: value for name, value in models.items() if value is not None}
-    return BuildSettings.read(manifest.settings, **changed)
 
 
 APPEND, UPDATE, SYNC = "append", "update", "sync"

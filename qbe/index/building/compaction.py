@@ -17,7 +17,7 @@ from qbe.index.building.build import (
 )
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.staging import Place, State
-from qbe.index.building.writer import Written, commit, resolved, writing
+from qbe.index.building.writer import Written, commit, writing
 from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
 from qbe.index.lucene import INPUT
@@ -44,20 +44,20 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
     >>> compact("indexes/sample") is None
     True
     """
-    folder, execution = resolved(folder), execution or Execution()
+    execution = execution or Execution()
     with writing(folder) as snapshot:
         if snapshot.plain:
             return None
         name = segment_name(snapshot.generation + 1)
-        target = folder / name
+        target = snapshot.folder / name
         staging = target.parent / f".{target.name}.building"
         try:
             manifest = combined_manifest(snapshot)
             dense, live = _dense(snapshot.segments, manifest), PaperStore(snapshot.segments).live
-            compacted = copy_papers(Place(target, staging, folder), snapshot, live, dense, execution)
+            compacted = copy_papers(Place(target, staging, snapshot.folder), snapshot, live, dense, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        generation = commit(folder, snapshot, [Segment(name, compacted.digest)])
+        generation = commit(snapshot, [Segment(name, compacted.digest)])
         return Written(0, 0, 0, compacted.corpus["papers"], 1, generation)
 
 

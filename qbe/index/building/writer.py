@@ -66,17 +66,18 @@ class Written:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[Snapshot]:
+def writing(folder: str | Path) -> Iterator[Snapshot]:
     """The newest commit of an index, while no other process writes to it or rebuilds it.
 
     Before and after the block files that no commit names are removed, unless a reader locks them. Raises
     IndexFormatError for a folder that is no index or a damaged one, IndexBuildError where another process
     writes to it, OutputError where it cannot be written.
 
-    >>> with writing(resolved("indexes/sample")) as snapshot:
+    >>> with writing("indexes/sample") as snapshot:
     ...     len(snapshot.segments), snapshot.generation
     (1, 0)
     """
+    folder = Path(os.path.realpath(folder))  # the lock file is named after its last part
     open_snapshot(folder).close()  # a folder that is no index gets no lock file
     with lock(folder.parent / f".{folder.name}.lock") as alone:
         if not alone:
@@ -91,16 +92,7 @@ def writing(folder: Path) -> Iterator[Snapshot]:
             clean(folder)
 
 
-def resolved(folder: str | Path) -> Path:
-    """The absolute path of a folder, links resolved: the lock file is named after its last part.
-
-    >>> resolved("indexes/sample") == Path.cwd() / "indexes" / "sample"
-    True
-    """
-    return Path(os.path.realpath(folder))
-
-
-def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
+def without(snapshot: Snapshot, rows: Rows) -> list[Segment]:
     """The segments of the next commit, where the papers of these rows (n,) are dead too.
 
     The dead rows of a segment are written to a file, which is on the disk when this returns. A segment
@@ -114,31 +106,31 @@ def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
         if not len(inside):
             segments.append(opened.segment)
         elif len(opened.dead) + len(inside) < opened.papers:
-            deletions = _delete(folder, opened, inside, snapshot.generation + 1)
+            deletions = _delete(snapshot, opened, inside)
             segments.append(Segment(opened.segment.name, opened.segment.digest, deletions))
     return segments
 
 
-def _delete(folder: Path, opened: OpenSegment, rows: Rows, generation: int) -> Deletions:
+def _delete(snapshot: Snapshot, opened: OpenSegment, rows: Rows) -> Deletions:
     """Write the dead rows of a segment, to which some more are added."""
-    name, content = deletions_name(opened.segment.name, generation), io.BytesIO()
+    name, content = deletions_name(opened.segment.name, snapshot.generation + 1), io.BytesIO()
     np.save(content, np.sort(np.concatenate([opened.dead, rows])))
-    with atomic_file(folder / name) as stream:
+    with atomic_file(snapshot.folder / name) as stream:
         stream.write(content.getvalue())
-    sync(folder / DELETED)
+    sync(snapshot.folder / DELETED)
     return Deletions(name, hashlib.sha256(content.getvalue()).hexdigest(), counts_without(opened, rows))
 
 
-def commit(folder: Path, snapshot: Snapshot, segments: Sequence[Segment]) -> int:
+def commit(snapshot: Snapshot, segments: Sequence[Segment]) -> int:
     """Make these segments those of the index; returns the new generation."""
     if len(segments) > MANY_SEGMENTS:
         log.warning(
             "%s: %d segments, each of which is searched by itself; compact the index",
-            folder,
+            snapshot.folder,
             len(segments),
         )
     generation = snapshot.generation + 1
-    write_commit(folder, Commit(generation, segments))
+    write_commit(snapshot.folder, Commit(generation, segments))
     return generation
 
 
