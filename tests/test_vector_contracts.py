@@ -86,7 +86,7 @@ def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
         assert {*few.tolist()} <= {*every.tolist()}
         ranked = []
         for rows in (every, few):
-            compared = reader.comparer.compare(query, rows)
+            compared = reader.vector_store.compare(query, rows)
             scores = match(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]

@@ -15,7 +15,7 @@ from qbe.cluster.placement import placed, shard_count
 from qbe.cluster.ray_runtime import connected
 from qbe.cluster.reranker import ClusterReranker
 from qbe.cluster.shard import MovedOnError, Shard
-from qbe.cluster.views import ClusterComparer, ClusterSentences, ClusterText, ClusterVectors, Shards
+from qbe.cluster.views import ClusterSentences, ClusterText, ClusterVectors, Shards
 from qbe.errors import UsageError, check_positive
 from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
@@ -24,7 +24,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
+    from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.text_search import TextSearch
     from qbe.parallel import Workers
 
@@ -93,11 +93,6 @@ class ClusterReader(IndexReader):
         return self._open_once(
             "vector store", lambda: ClusterVectors(self.shards, self.layout.starts, self.similarity)
         )
-
-    @property
-    def comparer(self) -> Comparer:
-        """See `IndexReader.comparer`."""
-        return self._open_once("comparer", lambda: ClusterComparer(self.shards, self.layout.starts))
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """See `IndexReader.candidate_source`."""

@@ -22,7 +22,7 @@ from qbe.cluster.placement import ShardRows, placed
 from qbe.errors import QbeError
 from qbe.index.dense.faiss_segment import FaissSegments, Nearest
 from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import Floats, MappedVectors, StoredComparer
+from qbe.index.dense.vectors import Floats, MappedVectors
 from qbe.index.rows import Rows, starts_of
 from qbe.index.snapshot import Snapshot, open_snapshot
 from qbe.index.text_search import Ranked, open_postings
@@ -179,10 +179,10 @@ class Shard(Closing):
         self, generation: int, rows: Rows, sentences: Floats, whole: Floats | None
     ) -> tuple[Floats, Floats | None]:
         """Similarities (queries, sentences) and (papers,) of papers (n,); see
-        `qbe.index.dense.vectors.Comparer.compare`.
+        `qbe.index.dense.vectors.VectorStore.compare`.
         """
         with self._at(generation) as commit:
-            compared = StoredComparer(commit.vectors).compare(sentences, commit.rows.local(rows), whole)
+            compared = commit.vectors.compare(sentences, commit.rows.local(rows), whole)
             return compared.similarities, compared.whole
 
     def statistics(self, generation: int) -> CorpusStatistics:

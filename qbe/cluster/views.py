@@ -115,18 +115,10 @@ class ClusterVectors:
         """See `qbe.index.dense.vectors.VectorStore.whole`."""
         return _together(*self._shards.to_owners("whole", rows))
 
-
-class ClusterComparer:
-    """Comparisons of papers with queries, made where the vectors are (a
-    `qbe.index.dense.vectors.Comparer`): similarities travel, which are fewer than the vectors' numbers.
-    """
-
-    def __init__(self, shards: Shards, starts: Rows) -> None:
-        """The sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``, (papers + 1,)."""
-        self._shards, self._starts = shards, starts
-
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """See `qbe.index.dense.vectors.Comparer.compare`."""
+        """See `qbe.index.dense.vectors.VectorStore.compare`: made where the vectors are, since similarities
+        are fewer than the vectors' numbers.
+        """
         owners, answers = self._shards.to_owners("compare", rows, sentences, whole)
         of_sentences = np.repeat(owners, self._starts[rows + 1] - self._starts[rows])
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)

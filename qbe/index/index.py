@@ -20,7 +20,7 @@ from qbe.types import Facet, Paper
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.dense.stored import Vectors
-    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
+    from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.models import IndexModels
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings
@@ -78,7 +78,6 @@ class Index(Closing):
     sentence_vectors: _OfReader[Vectors] = _OfReader()
     whole_vectors: _OfReader[Vectors] = _OfReader()
     vector_store: _OfReader[VectorStore] = _OfReader()
-    comparer: _OfReader[Comparer] = _OfReader()
     lucene: _OfReader[Postings] = _OfReader()
 
     def __init__(

@@ -19,7 +19,7 @@ from qbe.types import Facet, Paper
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
     from qbe.index.dense.stored import Vectors
-    from qbe.index.dense.vectors import CandidateSource, Comparer, VectorStore
+    from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings, TextSearch
 
@@ -181,13 +181,6 @@ class IndexReader:
             )
 
         return self._open_once("vector store", open_store)
-
-    @property
-    def comparer(self) -> Comparer:
-        """What compares papers with queries by stored vectors; raises IndexFormatError where it has none."""
-        from qbe.index.dense.vectors import StoredComparer
-
-        return self._open_once("comparer", lambda: StoredComparer(self.vector_store))
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides

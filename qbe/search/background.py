@@ -73,7 +73,7 @@ class BackgroundPenalty:
         """The match (papers,) of the query's background ``sentences`` with the papers at these rows."""
         if not len(rows):
             return np.zeros(0)
-        compared = self._reader.comparer.compare(sentences, rows)
+        compared = self._reader.vector_store.compare(sentences, rows)
         return mean_max(best_per_paper(compared.similarities, compared.starts)).astype(np.float64)
 
     def _strength(self, query: EncodedAspect) -> float:

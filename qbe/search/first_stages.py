@@ -126,7 +126,7 @@ Floats = NDArray[np.float32]
 class DenseStage:
     """Ranks papers by how well their sentences match those of the query.
 
-    Candidates come from a `CandidateSource`, their scores from a `Comparer`.
+    Candidates come from a `CandidateSource`, their scores from a `VectorStore`.
 
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
@@ -152,7 +152,7 @@ class DenseStage:
         without lists.
         """
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
-        self._comparer = reader.comparer
+        self._comparer = reader.vector_store
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
         if nprobe is not None:
             self._source()  # what does not fit the index is refused before anything is searched

@@ -80,7 +80,7 @@ class GradeFeatures:
         """
         reader.require_vectors()
         self._papers, self._workers, self._reranker = reader.papers, workers, reranker
-        self._comparer, self._facet_mask = reader.comparer, reader.facet_mask
+        self._comparer, self._facet_mask = reader.vector_store, reader.facet_mask
 
     @property
     def reranks(self) -> bool:

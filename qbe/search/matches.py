@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.vectors import Compared, Comparer
+from qbe.index.dense.vectors import Compared, VectorStore
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
@@ -29,7 +29,7 @@ class ComparedAspects(NamedTuple):
 
 
 def compare_aspects(
-    comparer: Comparer, aspects: Sequence[EncodedAspect], rows: Rows, whole: Floats | None = None
+    vectors: VectorStore, aspects: Sequence[EncodedAspect], rows: Rows, whole: Floats | None = None
 ) -> ComparedAspects:
     """Compare the sentences of at least one aspect, and a ``whole`` paper (dimension,), with the papers at
     ``rows``, which are in ascending order.
@@ -39,13 +39,13 @@ def compare_aspects(
     >>> paper = index.paper("s036")
     >>> aspects = [EncodedAspect.of(Aspect(paper, facet), index.vectors(paper)) for facet in Facet]
     >>> with index.reading() as reader:
-    ...     compared = compare_aspects(reader.comparer, aspects, np.array([reader.papers.row("s051")]))
+    ...     compared = compare_aspects(reader.vector_store, aspects, np.array([reader.papers.row("s051")]))
     >>> [len(similarities) for similarities in compared.by_aspect] == [len(a.positions) for a in aspects]
     True
     """
-    vectors = [aspect.sentence_vectors for aspect in aspects]
-    together = comparer.compare(np.concatenate(vectors), rows, whole)
-    ends = np.cumsum([len(each) for each in vectors])[:-1]
+    of_aspects = [aspect.sentence_vectors for aspect in aspects]
+    together = vectors.compare(np.concatenate(of_aspects), rows, whole)
+    ends = np.cumsum([len(each) for each in of_aspects])[:-1]
     return ComparedAspects(together, np.split(together.similarities, ends))
 
 
@@ -72,7 +72,7 @@ def add_matches(
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
-        compared, by_aspect = compare_aspects(reader.comparer, queries[number], rows)
+        compared, by_aspect = compare_aspects(reader.vector_store, queries[number], rows)
         aspects = list(zip(queries[number], by_aspect, strict=True))
         ends = [*compared.starts[1:].tolist(), len(compared.rows)]
         return [

@@ -70,24 +70,6 @@ class CandidateSource(Protocol):
         """
 
 
-class VectorStore(Protocol):
-    """Gives the stored vectors of papers by row; several threads may use one store at a time.
-
-    >>> index.vector_store.similarity, index.vector_store.whole(np.array([1, 0])).shape
-    ('cosine', (2, 384))
-    """
-
-    @property
-    def similarity(self) -> str:
-        """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
-
-    def gather(self, rows: Rows) -> SentenceBlock:
-        """The sentence vectors of papers (n,), in the order of ``rows``."""
-
-    def whole(self, rows: Rows) -> Vectors:
-        """The whole-paper vectors (n, dimension) of papers (n,), as stored, in the order of ``rows``."""
-
-
 class Compared(NamedTuple):
     """The sentences of some papers compared with a query's.
 
@@ -101,18 +83,31 @@ class Compared(NamedTuple):
     whole: Floats | None
 
 
-class Comparer(Protocol):
-    """Compares papers with a query exactly, wherever their vectors are; several threads may use one at a
+class VectorStore(Protocol):
+    """Gives the stored vectors of papers by row, and compares them; several threads may use one store at a
     time.
 
+    >>> index.vector_store.similarity, index.vector_store.whole(np.array([1, 0])).shape
+    ('cosine', (2, 384))
     >>> query = index.sentence_vectors[5:6].astype(np.float32)
-    >>> index.comparer.compare(query, np.array([1])).similarities.shape
+    >>> index.vector_store.compare(query, np.array([1])).similarities.shape
     (1, 5)
     """
 
+    @property
+    def similarity(self) -> str:
+        """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        """The sentence vectors of papers (n,), in the order of ``rows``."""
+
+    def whole(self, rows: Rows) -> Vectors:
+        """The whole-paper vectors (n, dimension) of papers (n,), as stored, in the order of ``rows``."""
+
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,), in the order of ``rows``, with the ``sentences`` (m, dimension) of a query and
-        with its ``whole`` vector (dimension,). A similarity depends on its two vectors alone.
+        """Compare papers (n,), in the order of ``rows``, exactly with the ``sentences`` (m, dimension) of a
+        query and with its ``whole`` vector (dimension,), wherever the vectors are. A similarity depends on
+        its two vectors alone.
         """
 
 
@@ -142,22 +137,8 @@ class MappedVectors:
         vectors: Vectors = self._whole[rows]
         return vectors
 
-
-class StoredComparer:
-    """A `qbe.index.dense.vectors.Comparer` over a store of vectors.
-
-    >>> query = index.sentence_vectors[5:7].astype(np.float32)
-    >>> compared = StoredComparer(index.vector_store).compare(query, np.array([1]))
-    >>> compared.similarities.shape, compared.starts.tolist(), compared.rows.tolist()
-    ((2, 5), [0], [5, 6, 7, 8, 9])
-    """
-
-    def __init__(self, vectors: VectorStore) -> None:
-        self._vectors = vectors
-        self._compare = COMPARISONS[vectors.similarity]
-
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """See `qbe.index.dense.vectors.Comparer.compare`."""
-        block = self._vectors.gather(rows)
-        of_papers = None if whole is None else self._compare(whole[None], self._vectors.whole(rows))[0]
-        return Compared(self._compare(sentences, block.vectors), block.starts, block.rows, of_papers)
+        """See `qbe.index.dense.vectors.VectorStore.compare`."""
+        block, compare = self.gather(rows), COMPARISONS[self.similarity]
+        of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
+        return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)
