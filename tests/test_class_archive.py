@@ -97,13 +97,6 @@ def test_a_damaged_one_is_not_used(tiny_index, cache, without, tmp_path, damage)
     assert search(tiny_index, tmp_path) == (without, False)
 
 
-def test_a_folder_whose_name_java_takes_for_two_is_not_used(tiny_index, cache, without, tmp_path):
-    folder = tmp_path / "a:b"
-    folder.mkdir()
-    (folder / "java").symlink_to(cache / "java")
-    assert search(tiny_index, folder) == (without, False)
-
-
 @pytest.mark.parametrize("option", ["--only=bm25", "--only=dense"])
 def test_building_an_index_with_postings_makes_it(
     option, tmp_path, monkeypatch, sample, tiny_encoder, capsys

@@ -17,7 +17,6 @@ from qbe.errors import (
     CorpusError,
     IndexBuildError,
     IndexFormatError,
-    OutputError,
     PaperNotFoundError,
     UsageError,
 )
@@ -240,13 +239,6 @@ def test_a_broken_corpus_leaves_nothing_behind(tmp_path, small, line, message):
         build_job(tmp_path / "index", broken, overwrite=True)
     assert Index(tmp_path / "index").manifest == old
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "small.jsonl"]
-
-
-def test_an_output_that_cannot_be_written(tmp_path, small):
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="choose an output below a folder, not below a file"):
-        build_job(tmp_path / "file" / "index", small)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl"]
 
 
 @pytest.mark.parametrize("kilobytes", [4, 12, 80])

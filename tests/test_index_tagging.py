@@ -104,18 +104,6 @@ def test_tagging_changes_no_vector(folders):
             assert given_labels.manifest.files[name] == predicted.manifest.files[name]
 
 
-@pytest.mark.parametrize("facets", LABEL_SOURCES)
-def test_the_mask_of_a_facet_is_that_of_each_paper(folders, facets):
-    with Index(folders[facets]) as index:
-        for facet in Facet:
-            mask = index.facet_mask(facet)
-            assert mask is index.facet_mask(facet)
-            starts = index.layout.starts
-            for row, paper in enumerate(index.papers.read_from(0)):
-                positions = np.flatnonzero(mask[starts[row] : starts[row + 1]])
-                assert tuple(positions) == paper.facet_positions(facet)[0]
-
-
 PROBABILITIES = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=5, max_size=5).filter(any)
 SENTENCE = PROBABILITIES.map(lambda shares: FacetProbabilities(*shares))
 SENTENCES = st.one_of(

@@ -1,7 +1,6 @@
 """Indexes of shards: they find, store and score what one index of all papers does."""
 
 import dataclasses
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -326,14 +325,6 @@ def test_a_term_has_exactly_its_weight_in_the_corpus(documents, data):
     assert np.float32(boost * idf(documents, own + raised)) == weight
     assert boost > 0
     assert 0 <= raised < documents - own
-
-
-def test_the_commit_names_its_shards(split):
-    commit = json.loads((split / "segments.json").read_text())
-    assert commit["generation"] == SHARDS
-    assert [segment["name"] for segment in commit["segments"]] == [
-        f"segments/{number:06d}" for number in range(1, SHARDS + 1)
-    ]
 
 
 def test_a_shard_keeps_two_commits_open_and_refuses_what_is_gone(tmp_path, split):

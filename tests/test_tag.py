@@ -275,9 +275,3 @@ def test_a_trunk_of_other_weights_is_refused(other, folder, tagger):
     message += rf"found {other.files.metadata.weights_sha256[:12]}; give another tagger"
     with pytest.raises(ModelError, match=message):
         open_trunk(Tagger.open(str(folder)))
-
-
-def test_a_trunk_that_cannot_be_found(folder, other):
-    change(folder, trunk={"name": "nosuch", "weights_sha256": "0" * 64})
-    with pytest.raises(ModelError, match=r"expected an encoder known by name .* found 'nosuch'"):
-        TaggingEncoder(other, Tagger.open(str(folder)))

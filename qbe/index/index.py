@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from qbe.closing import Closing
-from qbe.errors import UsageError
+from qbe.errors import EncoderMismatchError, UsageError
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore
+from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 from qbe.parallel import thread_count
 from qbe.types import Facet, Paper
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
-    from qbe.index.models import IndexModels
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings
+    from qbe.tag.tagger import TaggingEncoder
 
 
 T = TypeVar("T")
@@ -118,7 +119,6 @@ class Index(Closing):
         return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
-        from qbe.index.models import IndexModels
 
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
 
@@ -272,3 +272,88 @@ def _rebuilt(old: IndexReader, new: IndexReader) -> bool:
         return [settings.get("encoder"), settings.get("tagger"), dense.get("encoder")]
 
     return models(old) != models(new)
+
+
+READING = ("convention", "adapter")
+"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
+
+
+class IndexModels:
+    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
+    them.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
+    ) -> None:
+        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
+
+        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
+        """
+        self._folder, self._manifest, self._threads = folder, manifest, threads
+        self._encoder_name, self._tagger_name = encoder, tagger
+        self._lock = threading.RLock()
+        self._encoder: Encoder | None = None
+        self._tagging: TaggingEncoder | None = None
+        if encoder is not None and manifest.dense is not None:
+            matching_encoder(folder, manifest, encoder)  # another encoder is refused now, even if never used
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of an index with vectors; raises what `matching_encoder` does."""
+        from qbe.encode.encoder import Encoder
+
+        with self._lock:
+            if self._encoder is None:
+                files = matching_encoder(self._folder, self._manifest, self._encoder_name)
+                self._encoder = Encoder(files, self._threads)
+            return self._encoder
+
+    @property
+    def tagging(self) -> TaggingEncoder:
+        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
+
+        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
+        """
+        from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
+
+        with self._lock:
+            if self._tagging is None:
+                tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
+                encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
+                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
+            return self._tagging
+
+
+def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
+    """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
+
+    Raises EncoderMismatchError for other weights, another encoder format or another adapter, ModelError where
+    none is found.
+
+    >>> matching_encoder(index.folder, index.manifest, None).metadata.name
+    'facet-encoder'
+    """
+    assert manifest.dense is not None
+    built = manifest.dense["encoder"]
+    files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
+    if files.metadata.weights_sha256 != built["weights_sha256"]:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
+            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
+            "built with as `encoder`, or build the index again"
+        )
+    expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
+    if actual != expected:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
+            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
+            "build the index again"
+        )
+    return files
+
+
+def _in_words(reading: Mapping[str, Any]) -> str:
+    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
+    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+    return ", ".join(words) or "the default encoder"

@@ -24,7 +24,7 @@ from qbe.index.building.rejected import add_rejected, check_replaceable, rejecte
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.writer import Written, commit, without, writing
-from qbe.index.models import matching_encoder
+from qbe.index.index import matching_encoder
 from qbe.index.papers import encode_paper, without_labels
 from qbe.index.snapshot import Segment, Snapshot, segment_name
 from qbe.index.views import PaperStore, combined_manifest, tagger_identity
@@ -141,7 +141,7 @@ def _change(
     try:
         if how == SYNC:  # the records of another corpus, whose papers are gone
             rejected_file(folder).unlink(missing_ok=True)
-        add_rejected(folder / name, folder)
+        add_rejected(rejected_file(folder / name), rejected_file(folder))
     except (OSError, OutputError) as error:  # the papers are there all the same
         log.warning("%s: records were skipped, but the list of them could not be written", error)
     return Written(

@@ -66,7 +66,7 @@ def recorded(place: Place) -> Iterator[RejectedRecords]:
                 if place.output == place.whole:
                     path.replace(listed)
                 else:  # an index that is there keeps what it lists
-                    _add(path, listed)
+                    add_rejected(path, listed)
                 raise CorpusError(f"{error} ({listed} lists them)") from None
             raise
 
@@ -86,22 +86,17 @@ def publish_rejected(place: Place) -> None:
         rejected_file(place.output).unlink(missing_ok=True)
 
 
-def add_rejected(segment: Path, whole: Path) -> None:
-    r"""Add the list of a segment, if there is one, to that of the index ``whole``. Raises OutputError.
+def add_rejected(path: Path, listed: Path) -> None:
+    r"""Move the lines of a list, if there is one, to the end of another, which may not be there yet. Raises
+    OutputError.
 
-    >>> _ = rejected_file(Path("whole")).write_text("1\n")
-    >>> _ = rejected_file(Path("segment")).write_text("2\n")
+    >>> _ = Path("segment").write_text("2\n"), Path("whole").write_text("1\n")
     >>> add_rejected(Path("segment"), Path("whole"))
-    >>> rejected_file(Path("whole")).read_text(), rejected_file(Path("segment")).exists()
+    >>> Path("whole").read_text(), Path("segment").exists()
     ('1\n2\n', False)
     """
-    path = rejected_file(segment)
-    if path.exists():
-        _add(path, rejected_file(whole))
-
-
-def _add(path: Path, listed: Path) -> None:
-    """Move the lines of a list to the end of another, which may not be there yet."""
+    if not path.exists():
+        return
     with atomic_file(listed) as stream:
         for each in (listed, path):
             if each.exists():

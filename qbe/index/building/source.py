@@ -80,23 +80,21 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         return _of_files([os.fspath(corpus)], reading)
     if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):
         raise _wrong_type(corpus)
+    items: Iterable[Any]
     if isinstance(corpus, Sequence):
-        if any(isinstance(item, Paper) for item in corpus):
-            return _in_memory(corpus)
-        return _of_files(_paths(corpus), reading)
-    stream = iter(corpus)
-    first = list(itertools.islice(stream, 1))
-    if first and isinstance(first[0], str | os.PathLike):
-        return _of_files(_paths([*first, *stream]), reading)
-    return _in_memory(itertools.chain(first, stream))
-
-
-def _paths(items: Iterable[Any]) -> list[str]:
-    paths = list(items)
-    for item in paths:
-        if not isinstance(item, str | os.PathLike):
-            raise _wrong_type(item)
-    return [os.fspath(item) for item in paths]
+        in_memory, items = any(isinstance(item, Paper) for item in corpus), corpus
+    else:
+        stream = iter(corpus)
+        first = list(itertools.islice(stream, 1))
+        in_memory = not (first and isinstance(first[0], str | os.PathLike))
+        items = itertools.chain(first, stream)
+    if in_memory:
+        return _in_memory(items)
+    names = list(items)
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            raise _wrong_type(name)
+    return _of_files([os.fspath(name) for name in names], reading)
 
 
 def _wrong_type(value: object) -> TypeError:

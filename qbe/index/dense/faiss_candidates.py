@@ -92,7 +92,11 @@ class FaissCandidates:
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
-            yield from self._of_all(queries, k, count, match)
+            if match is None:
+                yield from self._papers(queries, count, self.sentences.nearest)
+            else:
+                for group in self._groups(queries, count):
+                    yield from self._may_be_best(group, k, count, match)
             return
         selected = self._selected(allowed)
         if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
@@ -101,14 +105,6 @@ class FaissCandidates:
         search = partial(self.sentences.nearest, allowed=selected.sentences, breadth=BREADTH)
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
             yield rows if len(rows) >= k else self._more(query, k, count, allowed)
-
-    def _of_all(self, queries: Sequence[Floats], k: int, count: int, match: Match | None) -> Iterator[Rows]:
-        """For each query the candidates out of all papers."""
-        if match is None:
-            yield from self._papers(queries, count, self.sentences.nearest)
-            return
-        for group in self._groups(queries, count):
-            yield from self._may_be_best(group, k, count, match)
 
     def _may_be_best(self, queries: Sequence[Floats], k: int, count: int, match: Match) -> Sequence[Rows]:
         """For each query the candidates that can be among its best ``k``: those of few sentences, where these
@@ -148,8 +144,16 @@ class FaissCandidates:
                 yield np.unique(np.searchsorted(self._starts, unique, side="right") - 1)
 
     def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
-        """Queries that are looked up together: as many as MOST_POSITIONS allows."""
-        return _groups(queries, max(1, MOST_POSITIONS // min(count, int(self._starts[-1]))))
+        """Queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""
+        most = max(1, MOST_POSITIONS // min(count, int(self._starts[-1])))
+        group: list[Floats] = []
+        for query in queries:
+            if group and sum(map(len, group)) + len(query) > most:
+                yield group
+                group = []
+            group.append(query)
+        if group:
+            yield group
 
     def _more(self, query: Floats, k: int, count: int, allowed: Selection) -> Rows:
         """At least ``k`` candidates, where there are more selected papers and ``count`` sentences of each of
@@ -172,15 +176,3 @@ class FaissCandidates:
 def _ends(arrays: Sequence[Floats]) -> Rows:
     """Where arrays that are concatenated end, all but the last."""
     return np.cumsum([len(array) for array in arrays], dtype=np.int64)[:-1]
-
-
-def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:
-    """Consecutive arrays, as many at a time as have ``most`` rows together, and at least one."""
-    group: list[Floats] = []
-    for array in arrays:
-        if group and sum(map(len, group)) + len(array) > most:
-            yield group
-            group = []
-        group.append(array)
-    if group:
-        yield group
