@@ -20,7 +20,7 @@ from support.searching import first_stage, paper_of
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.__main__ import main
 from qbe.index.building import shards
-from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact, usual_nlist, usual_pq
+from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.faiss_segment import FAISS, FaissSegment, FaissSegments, nearer
 from qbe.index.index import Index
@@ -86,8 +86,9 @@ def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, factory):
 
 
 def test_rules():
-    assert [usual_nlist(count) for count in (1, 2, 6, 800, 219_342, 5_600_000)] == [1, 1, 2, 32, 512, 2048]
-    assert [usual_pq(dimension) for dimension in (384, 768, 1024, 16, 12, 7)] == [128, 256, 256, 4, 4, 7]
+    assert resolve("auto", 219_342, 384).nlist == 512
+    factories = [resolve("auto", 5_600_000, dimension).factory for dimension in (768, 1024, 16, 12, 7)]
+    assert factories == [f"IVF2048,PQ{size}x4fs" for size in (256, 256, 4, 4, 7)]
     assert resolve("auto", 200_000, 384) == FaissParams(EXACT)
     large = FaissParams("IVF2048,PQ128x4fs", 512)
     assert resolve("auto", 5_600_000, 384) == large

@@ -74,7 +74,7 @@ def passes(
     [[101, 1, 102, 2, 3, 102]]
     """
     if layout == SENTENCES:
-        return single_sentences(title, sentences, special, max_tokens)
+        return _single_sentences(title, sentences, special, max_tokens)
     return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
 
 
@@ -114,15 +114,11 @@ def windows(
     yield Window([*ids, special.sep], spans)
 
 
-def single_sentences(
+def _single_sentences(
     title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
 ) -> Iterator[Window]:
     """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each
     sentence, whose span is the whole window. Each is cut to ``max_tokens``.
-
-    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
-    >>> [window.ids for window in single_sentences([1], [[2, 3], [4]], special, max_tokens=16)]
-    [[101, 1, 2, 3, 4, 102], [101, 2, 3, 102], [101, 4, 102]]
     """
     room = max_tokens - 2
     yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])

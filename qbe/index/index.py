@@ -119,7 +119,6 @@ class Index(Closing):
         return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
-
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
 
     def close(self) -> None:

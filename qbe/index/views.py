@@ -236,7 +236,7 @@ def combined_manifest(snapshot: Snapshot) -> Manifest:
         last,
         settings={**last.settings, "corpus": list(dict.fromkeys(sources))},
         corpus={
-            **_sum([live_counts(each) for each in segments]),
+            **_sum([_live_counts(each) for each in segments]),
             "sha256": _digest(segments, [each.manifest.corpus["sha256"] for each in segments]),
         },
         lucene=_lucene(segments),
@@ -262,22 +262,15 @@ def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
     return {name: manifest.tagger[name] for name in ("name", "sha256", "trunk")}
 
 
-def live_counts(segment: OpenSegment) -> Counts:
-    """``papers``, ``labelled``, ``predicted`` and ``sentences`` of a segment without its deleted papers.
-
-    >>> from qbe.index.snapshot import open_snapshot
-    >>> snapshot = open_snapshot(index.folder)
-    >>> live_counts(snapshot.segments[0])
-    {'papers': 128, 'labelled': 128, 'sentences': 594, 'predicted': 0}
-    >>> snapshot.close()
-    """
+def _live_counts(segment: OpenSegment) -> Counts:
+    """What COUNTED names, of a segment without its deleted papers."""
     if segment.segment.deletions is not None:
         return segment.segment.deletions.corpus
     return {key: segment.manifest.corpus[key] for key in COUNTED}
 
 
 def counts_without(segment: OpenSegment, rows: Rows) -> Counts:
-    """What `live_counts` gives once some more papers are deleted."""
+    """The counts of COUNTED of a segment once some more papers are deleted."""
     store = SegmentPapers(segment.files, predictions=False)
     labelled = sum(store[row].labelled for row in rows.tolist())
     sizes = np.diff(store.layout().starts)
@@ -287,7 +280,7 @@ def counts_without(segment: OpenSegment, rows: Rows) -> Counts:
         "predicted": len(rows) - labelled if segment.manifest.dense is not None else 0,
         "sentences": int(sizes[rows].sum()),
     }
-    return {name: count - deleted[name] for name, count in live_counts(segment).items()}
+    return {name: count - deleted[name] for name, count in _live_counts(segment).items()}
 
 
 def _sum(counts: Sequence[Counts]) -> dict[str, Any]:

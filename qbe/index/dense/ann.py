@@ -114,7 +114,8 @@ class SharedDense(NamedTuple):
 
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     """The parameters for a corpus of a factory string, or of ``auto``: exact up to AUTO_SENTENCES sentences,
-    above as many lists as sentences in each, to a power of two, of codes of four bits for three numbers.
+    above as many lists as sentences in each, to a power of two, of codes of four bits for three numbers (or
+    for four, two or one).
 
     Raises UsageError for more lists, or values of a code, than sentences. Whether FAISS takes the string
     `qbe.index.dense.faiss_build.check_factory` tells.
@@ -123,8 +124,9 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     FaissParams(factory='IVF2048,PQ128x4fs', nprobe=512, min_candidates=2000, seed=0)
     """
     if faiss == AUTO:
-        nlist = usual_nlist(sentences)
-        faiss = f"IVF{nlist},PQ{usual_pq(dimension)}x4fs" if sentences > AUTO_SENTENCES else EXACT
+        nlist = int(2 ** round(math.log2(max(sentences, 1)) / 2))
+        numbers = next((size for size in (3, 4, 2) if dimension % (2 * size) == 0), 1)
+        faiss = f"IVF{nlist},PQ{dimension // numbers}x4fs" if sentences > AUTO_SENTENCES else EXACT
     params = FaissParams(faiss)
     lists, codes = params.nlist or 0, _CODES.search(faiss)
     values = 2 ** int(codes[2] or 8) if codes else 0
@@ -149,25 +151,6 @@ def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
         return resolve(faiss, sentences, dimension)
     except UsageError:
         return FaissParams()
-
-
-def usual_nlist(sentences: int) -> int:
-    """The power of two nearest to the square root of the number of sentences, in a logarithmic scale.
-
-    >>> usual_nlist(100_000)
-    256
-    """
-    return int(2 ** round(math.log2(max(sentences, 1)) / 2))
-
-
-def usual_pq(dimension: int) -> int:
-    """Subquantizers that encode three numbers of a vector each, or four, two or one.
-
-    >>> usual_pq(384), usual_pq(768)
-    (128, 256)
-    """
-    sizes = (size for size in (3, 4, 2, 1) if dimension % (2 * size) == 0)
-    return dimension // next(sizes, 1)
 
 
 def resolve_stored(stored: str, sentences: int) -> str:
