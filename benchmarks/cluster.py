@@ -74,7 +74,7 @@ def nodes(count: int) -> Iterator[Any]:
             cluster.wait_for_nodes()
             yield cluster
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 def stages() -> dict[str, Stages]:

@@ -90,7 +90,7 @@ def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
     with Index(work / "index") as index:
         papers = len(index)
     hidden = sorted(path.name for path in work.iterdir() if path.name.startswith(".") and path.is_dir())
-    rows = [
+    rows: list[list[object]] = [
         ["kills", ", ".join(f"{count} {what}s" for what, count in sorted(killed.items()))],
         ["answers", f"{len(results)}, {sum(r['wrong'] for r in results)} wrong"],
         ["searches that failed", sum("error" in r for r in results)],

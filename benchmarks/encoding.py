@@ -37,9 +37,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     peers_option(parser)
-    parser.add_argument(
-        "--batching", action="store_true", help="compare batch sizes and threads inside ONNX Runtime instead"
-    )
     return parser
 
 
@@ -61,11 +58,6 @@ def main(argv: list[str]) -> None:
         f"{name}: {len(chosen)} papers of at most {limit} tokens, {sum(tokens)} tokens, "
         f"{sentences} sentences\n"
     )
-    if options.batching:
-        from benchmarks.batching import compare
-
-        compare(files["int8"], [_text(paper) for paper in chosen], threads, options.rounds)
-        return
     _against_peer(files, chosen, tokens, threads, options.rounds, options.peers)
 
 
@@ -187,7 +179,7 @@ def _peer(files: EncoderFiles, dtype: str) -> Any:
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model = SentenceTransformer(
         str(_weights(files)),
         device="cpu",

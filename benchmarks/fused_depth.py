@@ -8,14 +8,12 @@ best hundred, how much of the deepest ranking's best 20 and 100 is there, and th
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import machine, median_p95, table
-from benchmarks.graded_queries import Queries, Rankings, facet_queries, measured
-from benchmarks.reranking_dev import Grades, read_grades
+from benchmarks.graded_queries import Grades, Rankings, facet_queries, measured, rankings, read_grades
 from qbe import Fused, Pipeline, _cli, open_index
 
 DEPTHS = (1000, 700, 500, 300, 200, 100)
@@ -28,18 +26,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, required=True, metavar="DIR")
     parser.add_argument("--pairs", type=Path, required=True, nargs="+", metavar="FILE", help="graded pairs")
     return parser
-
-
-def rankings(pipeline: Pipeline, queries: Queries) -> tuple[Rankings, list[float]]:
-    """The ids of the best papers of each query, and the seconds that each took."""
-    ranked, seconds = {}, []
-    pipeline.batch_search(list(queries.values())[:5], HITS)
-    for name, query in queries.items():
-        begin = time.perf_counter()
-        hits = pipeline.search(query, HITS)
-        seconds.append(time.perf_counter() - begin)
-        ranked[name] = [hit.paper_id for hit in hits]
-    return ranked, seconds
 
 
 def quality(ranked: Rankings, grades: Grades) -> tuple[float, float]:
@@ -60,10 +46,11 @@ def main(argv: list[str]) -> None:
     with open_index(options.index) as index:
         queries = facet_queries(index, grades)
         print(f"{len(index):,} papers, {len(queries)} queries\n")
-        rows, deepest = [], None
+        rows: list[list[object]] = []
+        deepest: Rankings = {}
         for depth in DEPTHS:
             with Pipeline(index, Fused(depth=depth, background_penalty=0)) as pipeline:
-                ranked, seconds = rankings(pipeline, queries)
+                ranked, seconds = rankings(pipeline, queries, HITS)
             deepest = deepest or ranked
             gain, recall = quality(ranked, grades)
             shares = [f"{same(ranked, deepest, count):.3f}" for count in (SHOWN, HITS)]

@@ -87,8 +87,8 @@ def write_classifier(folder: Path) -> None:
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()  # it would warn that the head is new, as meant here
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(logging.ERROR)  # it would warn that the head is new, as meant here
     source = packaged_weights(ENCODERS[BASE_ENCODER])
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(str(source), num_labels=1)

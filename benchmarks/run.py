@@ -1,8 +1,8 @@
 """``make benchmarks``: all tables of `benchmarks/README.md`, made again on one machine by one version.
 
-Prints first what it will run and how long that takes on two processors. Each command's output is kept in a
-file of the folder of results; what is there already is not run again, so that an interrupted call goes on.
-All results of a folder are of one version of qbe, one Python and one processor.
+Runs the commands that the document shows, in its order, and prints first what it will run. Each command's
+output is kept in a file of the folder of results; what is there already is not run again, so that an
+interrupted call goes on. All results of a folder are of one version of qbe, one Python and one processor.
 """
 
 from __future__ import annotations
@@ -11,33 +11,31 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.common import processor
-from benchmarks.tables import PREPARATIONS, TABLES, Preparation, Table
 from qbe import _cli
 from qbe.errors import OutputError, UsageError
 from qbe.files import atomic_file, write_text
 
+DOCUMENT = Path(__file__).with_name("README.md")
 MADE_BY = "machine.json"
 
-
-class Plan(NamedTuple):
-    """What is still to be done: ``preparations`` and ``tables``, in their order."""
-
-    preparations: list[Preparation]
-    tables: list[Table]
-
-    @property
-    def minutes(self) -> int:
-        """How long it takes."""
-        return sum(step.minutes for step in (*self.preparations, *self.tables))
+PRODUCTS = {
+    "make peers": ".venv-peers/installed",
+    "make reproduce": "indexes/csfcube/manifest.json",
+    "make whole": "indexes/whole/manifest.json",
+    "qbe datasets citations": "data/citations/papers.jsonl",
+    "qbe index --corpus data/citations": "indexes/citations/manifest.json",
+    "qbe index --merge indexes/whole": "indexes/whole-4/manifest.json",
+}
+"""Commands that prepare tables, by how they begin, with a file that each makes; run where it is absent."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,23 +46,33 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def chosen(names: Sequence[str]) -> list[Table]:
+def product(command: str) -> str | None:
+    """The file that a preparation makes; None for the command of a table."""
+    return next((made for begin, made in PRODUCTS.items() if command.startswith(begin)), None)
+
+
+def documented(text: str) -> dict[str, list[str]]:
+    r"""The tables of the document by name, in its order: the preparations of each, then its command.
+
+    >>> documented("    make peers\n    QBE_DATA=... python -m benchmarks.bm25 --rounds 2\n\nMore")
+    {'bm25': ['make peers', 'python -m benchmarks.bm25 --rounds 2']}
+    """
+    found: dict[str, list[str]] = {}
+    for block in re.findall(r"(?:^    .+\n)+", text, re.MULTILINE):
+        commands = [line.strip().removeprefix("QBE_DATA=... ") for line in block.splitlines()]
+        needed = [command for command in commands if product(command)]
+        for command in commands:
+            named = re.match(r"(?:python -m benchmarks\.|make )(\w+(?: [a-z]+)?)", command)
+            if named and command not in (*needed, "make benchmarks"):
+                found[named[1].replace(" ", "-").replace("_", "-")] = [*needed, command]
+    return found
+
+
+def chosen(tables: Mapping[str, list[str]], names: Sequence[str]) -> dict[str, list[str]]:
     """The tables of these names, all of them for none; raises UsageError for a name that no table has."""
-    known = [table.name for table in TABLES]
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"expected tables of {', '.join(known)}, found {', '.join(unknown)}")
-    return [table for table in TABLES if not names or table.name in names]
-
-
-def plan(tables: Iterable[Table], results: Path) -> Plan:
-    """What is missing of some tables."""
-    missing = [table for table in tables if not (results / f"{table.name}.txt").exists()]
-    needed = {name for table in missing for name in table.needs}
-    for step in reversed(PREPARATIONS):
-        if step.name in needed:
-            needed.update(step.needs)
-    steps = [step for step in PREPARATIONS if step.name in needed and not Path(step.makes).exists()]
-    return Plan(steps, missing)
+    if unknown := [name for name in names if name not in tables]:
+        raise UsageError(f"expected tables of {', '.join(tables)}, found {', '.join(unknown)}")
+    return {name: commands for name, commands in tables.items() if not names or name in names}
 
 
 def check_machine(results: Path) -> None:
@@ -105,21 +113,25 @@ def carry_out(command: str, output: Path | None) -> bool:
 
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
-    todo = plan(chosen(options.tables), options.results)
-    for step in (*todo.preparations, *todo.tables):
-        print(f"{step.minutes:>4} min  {step.name}: {step.command}")
-    print(f"{todo.minutes / 60:.1f} hours in all", flush=True)
+    tables = chosen(documented(DOCUMENT.read_text(encoding="utf-8")), options.tables)
+    missing = {
+        name: commands for name, commands in tables.items() if not (options.results / f"{name}.txt").exists()
+    }
+    for command in dict.fromkeys(command for commands in missing.values() for command in commands):
+        made = product(command)
+        if not (made and Path(made).exists()):
+            print(command, flush=True)
     if options.list:
         return
     check_machine(options.results)
-    for preparation in todo.preparations:
-        if not carry_out(preparation.command, None):
-            raise OutputError(f"expected {preparation.makes}, found that its command failed; see above")
-    failed = [
-        table.name
-        for table in todo.tables
-        if not carry_out(table.command, options.results / f"{table.name}.txt")
-    ]
+    failed = []
+    for name, (*preparations, command) in missing.items():
+        for preparation in preparations:
+            made = product(preparation)
+            if made and not Path(made).exists() and not carry_out(preparation, None):
+                raise OutputError(f"expected {made}, found that its command failed; see above")
+        if not carry_out(command, options.results / f"{name}.txt"):
+            failed.append(name)
     if failed:
         raise OutputError(f"expected all tables, found that these failed: {', '.join(failed)}; see above")
 

@@ -147,7 +147,7 @@ def exponent(points: list[tuple[int, float]]) -> float:
     logs = [(math.log(size), math.log(seconds)) for size, seconds in points]
     middle = [sum(column) / len(logs) for column in zip(*logs, strict=True)]
     spread = sum((x - middle[0]) ** 2 for x, _ in logs)
-    return sum((x - middle[0]) * (y - middle[1]) for x, y in logs) / spread
+    return float(sum((x - middle[0]) * (y - middle[1]) for x, y in logs) / spread)
 
 
 HEADER = [

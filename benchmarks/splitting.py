@@ -77,7 +77,8 @@ def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
 def _pysbd(_data: Path) -> Splitter:
     import pysbd
 
-    return pysbd.Segmenter(language="en", clean=False).segment
+    splitter: Splitter = pysbd.Segmenter(language="en", clean=False).segment
+    return splitter
 
 
 def _syntok(_data: Path) -> Splitter:
@@ -103,7 +104,8 @@ def _punkt(data: Path) -> Splitter:
     trainer = PunktTrainer()
     for abstract in csabstruct(data, "train"):
         trainer.train(abstract.text, finalize=False)
-    return PunktSentenceTokenizer(trainer.get_params()).tokenize
+    splitter: Splitter = PunktSentenceTokenizer(trainer.get_params()).tokenize
+    return splitter
 
 
 def _spacy(_data: Path) -> Splitter:

@@ -2,39 +2,34 @@
 
 For each stage the NDCG%20 of the graded papers among the best hundred, as CSFCube's scorer computes it with
 all graded papers of a query as its pool; its difference to fused, with the standard error of the mean over
-queries; and the share of the papers of grade 2 or more that are among the best 20.
+queries; the share of the papers of grade 2 or more that are among the best 20; and the time of a query.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import machine, table
-from benchmarks.graded_queries import facet_queries, measured
-from benchmarks.projections import STAGES, UNGRADED
-from benchmarks.reranking_dev import read_grades, standard_error
-from qbe import Facet, Pipeline, _cli, open_index
+from benchmarks.common import machine, median_p95, table
+from benchmarks.graded_queries import facet_queries, measured, rankings, read_grades
+from qbe import CrossEncoder, Facet, Fused, Pipeline, Projections, Stages, _cli, open_index
 
+STAGES: Mapping[str, Stages] = {
+    "fused": Stages(Fused()),
+    "fused, projections": Fused() >> Projections(),
+    "fused, cross-encoders": Fused() >> CrossEncoder(),
+}
+"""The first is what the others are compared with."""
 HITS, SHOWN = 100, 20
-COMPARED = tuple(name for name in STAGES if name not in UNGRADED)
-DEFAULT = ("fused", "fused, projections", "fused, cross-encoders")
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.whole_pairs", description=__doc__.split("\n\n")[0])
     parser.add_argument("--index", type=Path, required=True, metavar="DIR")
     parser.add_argument("--pairs", type=Path, required=True, nargs="+", metavar="FILE", help="graded pairs")
-    parser.add_argument(
-        "--stages",
-        nargs="+",
-        choices=COMPARED,
-        default=DEFAULT,
-        metavar="STAGE",
-        help=f"the first is what others are compared with (default: {'; '.join(DEFAULT)})",
-    )
     return parser
 
 
@@ -47,31 +42,27 @@ def main(argv: list[str]) -> None:
         for path in options.pairs:
             grades = read_grades(path)
             queries = facet_queries(index, grades)
-            first = None
-            for stage in options.stages:
-                with Pipeline(index, STAGES[stage]) as pipeline:
-                    ranked = pipeline.batch_search(list(queries.values()), HITS, matches=False)
-                ids = [[hit.paper_id for hit in hits] for hits in ranked]
-                figures = measured(dict(zip(queries, ids, strict=True)), grades, SHOWN)
+            first: Mapping[tuple[str, Facet], tuple[float, float]] = {}
+            for name, stages in STAGES.items():
+                with Pipeline(index, stages) as pipeline:
+                    ranked, seconds = rankings(pipeline, queries, HITS)
+                figures = measured(ranked, grades, SHOWN)
                 first = first or figures
-                gains = {
-                    facet: [gain for (_, each), (gain, _) in figures.items() if each is facet]
-                    for facet in Facet
-                }
                 gained = np.array([figures[query][0] - first[query][0] for query in first])
-                rows.append(
-                    [
-                        path.name,
-                        stage,
-                        *(f"{np.mean(gains[facet]):.2f}" for facet in Facet),
-                        f"{np.mean([gain for gain, _ in figures.values()]):.2f}",
-                        f"{gained.mean():+.2f} ({standard_error(gained):.2f})",
-                        f"{np.mean([recall for _, recall in figures.values()]):.3f}",
-                    ]
-                )
+                error = gained.std(ddof=1) / np.sqrt(len(gained))
+                by_facet = [
+                    np.mean([gain for (_, each), (gain, _) in figures.items() if each is facet])
+                    for facet in Facet
+                ]
+                gain, recall = np.mean([*figures.values()], axis=0)
+                quality = [
+                    *(f"{mean:.2f}" for mean in (*by_facet, gain)),
+                    f"{gained.mean():+.2f} ({error:.2f})",
+                ]
+                rows.append([path.name, name, *quality, f"{recall:.3f}", " / ".join(median_p95(seconds))])
         print(f"{len(index):,} papers\n")
-    header = ["pairs", "stage", *map(str, Facet), "all", f"to {options.stages[0]}", f"recall@{SHOWN}"]
-    print(table(header, rows))
+    header = ["pairs", "stage", *map(str, Facet), "all", f"to {next(iter(STAGES))}", f"recall@{SHOWN}"]
+    print(table([*header, "ms / p95"], rows))
 
 
 if __name__ == "__main__":

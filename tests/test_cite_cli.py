@@ -77,7 +77,7 @@ def logging_as_before():
 def refused(folder, model, capsys, logging_as_before):
     """The exit code of the command and the line that it ends with."""
 
-    def run(*arguments: object) -> tuple[int, str]:
+    def run(*arguments: object) -> tuple[object, str]:
         options = [*map(str, arguments)]
         if "--index" not in options:
             options = ["--index", str(folder), *options]

@@ -264,7 +264,7 @@ def test_every_command_names_a_package_that_is_missing(tmp_path):
 
 def test_a_missing_module_of_qbe_is_a_bug(capsys):
     def main(arguments: list[str]) -> None:
-        import qbe.nosuch  # noqa: F401
+        import qbe.nosuch  # type: ignore[import-not-found]  # noqa: F401
 
     with pytest.raises(ModuleNotFoundError, match=r"qbe\.nosuch"):
         _cli.run("qbe demo", main, arguments=[])

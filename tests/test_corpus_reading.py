@@ -336,7 +336,7 @@ def test_short_abstracts_are_abstracts(text):
 
 def test_metadata_may_not_be_nested_without_end(tmp_path):
     for depth in (98, 100, 975):
-        value = functools.reduce(lambda inner, _: [inner], range(depth - 1), [])
+        value: list = functools.reduce(lambda inner, _: [inner], range(depth - 1), [])
         record = {"paper_id": "1", "title": "T", "abstract": ["Fish."], "metadata": {"x": value}}
         if depth < 100:
             assert parse_paper(record, "here").metadata == {"x": value}

@@ -46,7 +46,7 @@ PREDICTED_COST = 1.5
 
 class Collection(NamedTuple):
     folder: Path
-    index: Index
+    index: Index  # type: ignore[assignment]
     queries: dict[str, Query]
 
 

@@ -34,12 +34,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def exact(tiny_facet_rerankers) -> FacetCrossEncoder:
+def exact(tiny_facet_rerankers):
     return open_reranker(str(tiny_facet_rerankers / "fp32"), precision="fp32")
 
 
 @pytest.fixture(scope="module")
-def rounded(tiny_facet_rerankers) -> FacetCrossEncoder:
+def rounded(tiny_facet_rerankers):
     return open_reranker(str(tiny_facet_rerankers))
 
 

@@ -157,8 +157,8 @@ def test_figures_of_vectors_that_know_the_answer(papers):
     pairs = [GradedPair(name, (grade, -grade, 1)) for name, grade in zip(others, (3, 2, 1), strict=True)]
     pairs[0] = pairs[0]._replace(grades=(3, -3, 2))
     actual = measure(vectors, some, {query: pairs})
-    for row in actual.means.values():
-        assert row == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
+    for means in actual.means.values():
+        assert means == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
     assert actual.queries == pytest.approx([0.8660254 / 3])
 
 

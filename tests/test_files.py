@@ -105,7 +105,7 @@ def test_paths_may_be_strings(tmp_path: Path) -> None:
     with files.try_exclusive_lock(f"{tmp_path}/b/x") as acquired:
         assert acquired
     with pytest.raises(TypeError, match="str"):
-        files.write_text(3, "abc")  # type: ignore[arg-type]
+        files.write_text(3, "abc")
 
 
 def refused(path: object, code: int = errno.EACCES) -> OSError:

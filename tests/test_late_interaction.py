@@ -13,7 +13,7 @@ def vectors(
     sentences: list, mean: list, whole: list, tokens: list, shares: list, facet: list[bool]
 ) -> Vectors:
     rows = (np.array(rows, np.float32) for rows in (sentences, mean, whole, tokens, shares))
-    return Vectors(*rows, np.array(facet))
+    return Vectors(*rows, np.array(facet))  # type: ignore[call-arg]
 
 
 QUERY = vectors(

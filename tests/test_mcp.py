@@ -80,7 +80,7 @@ class Caller:
     def tools(self) -> dict[str, Any]:
         return {tool.name: tool for tool in self._portal.call(self._client.list_tools)}
 
-    def instructions(self) -> str:
+    def instructions(self) -> str | None:
         return self._client.instructions
 
     def __call__(self, name: str, **arguments: Any) -> Answer:
@@ -416,7 +416,7 @@ def test_nothing_but_messages_of_the_protocol_is_printed(graded_index):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(graded_index, serve, number):
     server = serve()
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen(command(graded_index), text=True, env=ENVIRONMENT, **pipes)
     process.stdin.write(request(1, "ping"))
     process.stdin.flush()
@@ -536,7 +536,8 @@ def test_sentences_are_within_their_limit_and_none_is_lost(lengths, character):
     sentences = [
         Sentence(position=n, facet=None, text=character * length) for n, length in enumerate(lengths)
     ]
-    start, shown = 0, []
+    start: int | None = 0
+    shown: list = []
     while start is not None:
         part = fitting(Sentences(title="", sentences=sentences[start:]), "sentences", start)
         assert size_of(part) <= LIMIT

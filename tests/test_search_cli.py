@@ -91,8 +91,8 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
 @pytest.mark.slow
 def test_two_processes_write_the_same_bytes(tiny_index, sample, tmp_path):
     for name, threads in (("one", "1"), ("two", "2")):
-        arguments = ("--topics", sample / "topics.tsv", "--rerank", "none", "--threads", threads)
-        arguments += ("--output", tmp_path / name)
+        arguments = ["--topics", sample / "topics.tsv", "--rerank", "none", "--threads", threads]
+        arguments += ["--output", tmp_path / name]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
         done = command("--index", tiny_index, *arguments, env=environment)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

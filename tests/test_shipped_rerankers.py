@@ -17,7 +17,7 @@ SIZE = 75e6
 """Bytes that the package may carry for them."""
 
 FUSED = (0.693, 0.484, 0.499)
-"""Mean Spearman of fused on the dev split of facet-judgments (`python -m benchmarks.reranking_dev`)."""
+"""Mean Spearman of fused on the dev split of facet-judgments."""
 
 
 @pytest.fixture(scope="module")

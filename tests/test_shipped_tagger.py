@@ -35,8 +35,8 @@ def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
         sentence.probabilities.label for paper, _ in tagging.encode(papers) for sentence in paper.sentences
     ]
     right = sum(map(str.__eq__, true, predicted))
-    folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, predicted, strict=True))
-    micro_f1, folded = 100 * right / len(true), 100 * folded / len(true)
+    same = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, predicted, strict=True))
+    micro_f1, folded = 100 * right / len(true), 100 * same / len(true)
     card = resolve_tagger().metadata
     noted = {
         card.trunk["name"]: card.training,

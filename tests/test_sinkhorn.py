@@ -46,7 +46,8 @@ def solve(problems: list, **options) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def problems() -> list[tuple[np.ndarray, ...]]:
     random = np.random.default_rng(7)
-    return [problem(random, *random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(1000)]
+    sizes = ((*random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(1000))
+    return [problem(random, *size) for size in sizes]
 
 
 @pytest.fixture(scope="module")

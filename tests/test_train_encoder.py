@@ -215,7 +215,7 @@ def problem(pairs: int, rows: int, columns: int, extent: float) -> tuple[Tensor,
     masses = [torch.randn(pairs, size, generator=rng, dtype=torch.float64) for size in (rows, columns)]
     for part in masses:
         part[-1, -1] = -math.inf
-    return costs, *(torch.log_softmax(part, 1) for part in masses)
+    return costs, torch.log_softmax(masses[0], 1), torch.log_softmax(masses[1], 1)
 
 
 @pytest.mark.parametrize("extent", [0.5, 2, 30])

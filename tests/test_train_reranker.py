@@ -128,7 +128,7 @@ class Reference:
             for layer, ours in zip(self.bert.encoder.layer[first:], self.network.upper, strict=True):
                 mask = torch.zeros(1, len(ours.gate), both.shape[1], both.shape[1])
                 mask[:, :, :begin, begin:] = -1e9
-                mask[:, :, begin:, :begin] = ours.gate
+                mask[:, :, begin:, :begin] = ours.gate  # type: ignore[assignment]
                 output = layer(both, attention_mask=mask)
                 both = output[0] if isinstance(output, tuple) else output
         return both[0, begin:]
@@ -306,7 +306,7 @@ ONNX = {f"{facet}.onnx" for facet in Facet}
 MAX_READ = 128
 
 
-def spearman_of(scorer: CandidateScorer, lists) -> tuple[float, ...]:
+def spearman_of(scorer: CandidateScorer, lists) -> list[float]:
     return mean_spearman(scorer, lists)
 
 

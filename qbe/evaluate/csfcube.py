@@ -41,7 +41,7 @@ def discount(rank: int) -> float:
     return max(1.0, math.log2(rank))
 
 
-def _dcg(grades: Grades) -> float:
+def _dcg(grades: Sequence[float]) -> float:
     """Discounted cumulated gain with linear gains; the gain of a negative grade is 0."""
     return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades, start=1))
 
@@ -55,7 +55,7 @@ def ndcg_cutoff(pool_size: int) -> int:
     return int(0.20 * pool_size)
 
 
-def ndcg_percent(ranked: Grades, pool: Collection[int]) -> float:
+def ndcg_percent(ranked: Sequence[float], pool: Collection[float]) -> float:
     """Compute NDCG%20, NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 where the ideal gain is 0.
 
     >>> round(ndcg_percent([0, 3, 1, 0, 0], [3, 1] + 18 * [0]), 3)  # (3 + 1 / log2(3)) / (3 + 1)

@@ -34,7 +34,7 @@ class Clients:
 
     def __init__(self, index: Path, port: int, expected: dict[str, Any], stop: Path) -> None:
         self.index, self.expected, self.stop = index, expected, stop
-        self.server = Server(None, port, index)  # type: ignore[arg-type]  (which another process started)
+        self.server = Server(None, port, index)  # which another process started
         self.answers, self.wrong = 0, list[str]()
 
     def run(self) -> None:
