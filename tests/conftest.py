@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,29 @@ if os.environ.get("PYTEST_XDIST_WORKER"):
     collect_ignore = ["test_cluster.py"]
 
 
-def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
-    """Import no slow file (several import torch) where none of its tests would run."""
-    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
-        return None
-    is_slow = re.search(r"^pytestmark = \[?pytest\.mark\.slow", collection_path.read_text(), re.M)
-    return True if is_slow else None
+ERRORS = Path(__file__).parent / "data" / "errors.txt"
+
+
+def pytest_addoption(parser) -> None:
+    parser.addoption("--write-errors", action="store_true", help="write tests/data/errors.txt anew")
+
+
+@pytest.fixture
+def told(request) -> Callable[[str, Sequence[str]], None]:
+    """Compares messages, each of one line, with a section of tests/data/errors.txt, the one place where their
+    wording stands; with --write-errors (and -n 0) writes the section.
+    """
+
+    def check(section: str, messages: Sequence[str]) -> None:
+        assert all(message and "\n" not in message for message in messages)
+        sections = dict(re.findall(r"^\[(.+)\]\n((?:.+\n)*)", ERRORS.read_text(), re.MULTILINE))
+        lines = "".join(f"{message}\n" for message in messages)
+        if request.config.getoption("--write-errors"):
+            sections[section] = lines
+            ERRORS.write_text("\n".join(f"[{name}]\n{sections[name]}" for name in sorted(sections)))
+        assert lines == sections.get(section)
+
+    return check
 
 
 def pytest_collection_modifyitems(items) -> None:

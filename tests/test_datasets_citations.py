@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.whole import CITATION_PAPERS, CITATIONS, write_citations, write_records
+from support.releases import CITATION_PAPERS, CITATIONS, write_citations, write_records
 
 from qbe.datasets.__main__ import main
 from qbe.datasets.citing import SPLITS, by_share
 from qbe.datasets.registry import DatasetOptions, write_dataset
-from qbe.errors import CorpusError, DatasetError, QbeError
+from qbe.errors import DatasetError
 from qbe.index.__main__ import main as build
 from qbe.query import Topic
 from qbe.run import Run
@@ -156,11 +156,6 @@ def test_splits_at_given_years(
     assert len(list(out.glob("*.qrels"))) == len(years) + 1
 
 
-def test_a_year_after_all_papers_leaves_a_split_empty(tmp_path: Path, own: Path) -> None:
-    with pytest.raises(DatasetError, match=r"found none in dev \(of 11 papers that cite others\)"):
-        write_dataset("citations", tmp_path / "out", DatasetOptions(corpus=str(own), split_years=(2011,)))
-
-
 def test_near_duplicates_of_papers_to_leave_out_are_candidates_alone(tmp_path: Path, own: Path) -> None:
     """Three words of four is more than 0.7; one of the titles is of train, one of dev."""
     others = {
@@ -238,35 +233,6 @@ def test_a_table_and_standard_input(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("citations: 12 candidates from standard input, 4.0 words on average\n")
     assert read_qrels(tmp_path / "out" / "dev.qrels") == {"q9": {"q8": 1}}
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (
-            {"cites": "p1"},
-            CorpusError,
-            "paper 'p5': expected a list of paper ids as metadata.cites, found 'p1'",
-        ),
-        ({"cites": [["p1"]]}, CorpusError, r"metadata.cites, found \[\['p1'\]\]; mend the record"),
-    ],
-)
-def test_cites_that_are_no_ids(
-    tmp_path: Path, change: dict[str, Any], error: type[QbeError], message: str
-) -> None:
-    records = {**OWN, "p5": {**OWN["p5"], "metadata": {"year": 2005, **change}}}
-    corpus = write_records(tmp_path / "own.jsonl", records)
-    with pytest.raises(error, match=message) as raised:
-        write_dataset("citations", tmp_path / "out", DatasetOptions(corpus=str(corpus)))
-    assert "\n" not in str(raised.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_corpus_without_citations(tmp_path: Path, sample: Path) -> None:
-    with pytest.raises(DatasetError, match=r"found none; check the ids in metadata\.cites"):
-        write_dataset("citations", tmp_path / "out", DatasetOptions(corpus=str(sample / "corpus.jsonl")))
-    with pytest.raises(CorpusError, match=r"cannot read nosuch\.jsonl"):
-        write_dataset("citations", tmp_path / "out", DatasetOptions(corpus="nosuch.jsonl"))
 
 
 # Splits, and what a collection may be limited to.

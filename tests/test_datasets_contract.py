@@ -1,26 +1,27 @@
 """What every data set promises: its tiny release becomes a valid corpus, topics, pools and judgements."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.whole import (
+from support.releases import (
+    CITATION_PAPERS,
     CITATIONS,
-    TRECCOVID,
+    CSFCUBE_PAPERS,
+    CSFCUBE_POOLS,
     write_citations,
     write_csfcube,
-    write_relish,
-    write_small_scidocs,
-    write_treccovid,
+    write_records,
 )
 
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.options import parser
 from qbe.datasets.registry import _WRITERS, DatasetOptions, write_dataset
-from qbe.errors import CorpusError, DatasetError, FileFormatError, OutputError, QbeError, UsageError
+from qbe.errors import OutputError, QbeError
 from qbe.evaluate.crossed import read_facet_grades
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels
@@ -52,9 +53,6 @@ def anthology(folder: Path) -> DatasetOptions:
 
 RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "csfcube": lambda folder: DatasetOptions(write_csfcube(folder)),
-    "relish": lambda folder: DatasetOptions(write_relish(folder)),
-    "treccovid": lambda folder: DatasetOptions(write_treccovid(folder)),
-    "scidocs": lambda folder: DatasetOptions(write_small_scidocs(folder)),
     "citations": lambda folder: DatasetOptions(write_citations(folder)),
     "graded-pairs": pairs,
     "arxiv-cs": arxiv,
@@ -66,9 +64,6 @@ RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
 EXPECTED = {
     # papers, queries of all splits, judgements
     "csfcube": (4, 4, 6),
-    "relish": (16, 3, 20),
-    "treccovid": (9, 2, 8),
-    "scidocs": (8, 8, 20),
     "citations": (4, 3, 4),
     "graded-pairs": (4, 6, 0),
     "arxiv-cs": (2, 0, 0),
@@ -130,21 +125,10 @@ def test_raw_joins_sentences_and_changes_nothing_else(name, tmp_path):
 
 
 def test_a_release_is_found_in_the_data_folder(tmp_path, monkeypatch):
-    write_treccovid(tmp_path / "treccovid")
+    write_citations(tmp_path / "citations")
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
-    write_dataset("treccovid", tmp_path / "out")
-    assert read_qrels(tmp_path / "out" / "treccovid.test.qrels") == {"q1": TRECCOVID["q1"]}
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("csfcube", "sample")])
-def test_an_absent_release_says_what_to_give(name, tmp_path, monkeypatch):
-    monkeypatch.delenv("QBE_DATA", raising=False)
-    with pytest.raises(DatasetError, match="`source`"):
-        write_dataset(name, tmp_path / "out")
-    if name != "graded-pairs":
-        with pytest.raises(DatasetError, match=r"absent.*get it from"):
-            write_dataset(name, tmp_path / "out", DatasetOptions(tmp_path / "absent"))
-    assert not (tmp_path / "out").exists()
+    write_dataset("citations", tmp_path / "out")
+    assert (tmp_path / "out" / "dev.qrels").read_text() == CITATIONS["dev"]
 
 
 def test_files_of_another_content_stay_unless_they_are_to_be_replaced(tmp_path):
@@ -157,29 +141,6 @@ def test_files_of_another_content_stay_unless_they_are_to_be_replaced(tmp_path):
     assert contents(out) == before
     write_dataset("citations", out, options, overwrite=True)
     assert (out / "train.qrels").read_text() == "10.1/c 0 10.1/a 1\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "parameter"),
-    [
-        ("nosuch", {}, "`name`"),
-        ("sample", {"source": "x"}, "`source`"),
-        ("scidocs", {"raw": True}, "`raw`"),
-        ("sample", {"limit": 5}, "`limit`"),
-        ("relish", {"corpus": "x"}, "`corpus`"),
-        ("sample", {"split_years": (2018,)}, "`split_years`"),
-        ("csfcube", {"leave_out": ("x",)}, "`leave_out`"),
-        ("citations", {"corpus": "x", "source": "y"}, "`source` or .* `corpus`, found both"),
-        ("citations", {"split_years": (2018,)}, "`split_years`"),
-        ("citations", {"corpus": "x", "split_years": (2019, 2018)}, "later one second, found 2019 2018"),
-        ("citations", {"corpus": "x", "split_years": (2018, 2018)}, "`split_years`"),
-        ("citations", {"corpus": "x", "split_years": (1, 2, 3)}, "`split_years`"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(name, options, parameter, tmp_path):
-    with pytest.raises(UsageError, match=parameter):
-        write_dataset(name, tmp_path / "out", DatasetOptions(**options))
-    assert not (tmp_path / "out").exists()
 
 
 # What is particular to corpora and to graded pairs
@@ -213,116 +174,113 @@ def test_graded_pairs_are_topics_by_each_facet(tmp_path):
     assert read_facet_grades([str(options.source)]).keys() == {"q", "r"}
 
 
-def without_papers(folder: Path) -> None:
-    (folder / "papers.jsonl").write_text((folder / "papers.jsonl").read_text().splitlines()[0] + "\n")
+# What is refused: one line that says what to give or names file and place, and nothing is written
 
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (without_papers, DatasetError, r"expected the 4 papers .* found 4 not there, such as a"),
-        (
-            lambda folder: (folder / "pairs.tsv").write_text("query_id\tpaper_id\nq\ta\n"),
-            FileFormatError,
-            "pairs.tsv, line 1",
-        ),
-    ],
-)
-def test_graded_pairs_that_cannot_be_used(change, error, message, tmp_path):
-    options = pairs(tmp_path / "release")
-    change(tmp_path / "release")
-    with pytest.raises(error, match=message):
-        write_dataset("graded-pairs", tmp_path / "out", options)
-    assert not list((tmp_path / "out").glob("*"))
-
-
-# Broken releases: one line that names file and place, and nothing is written
-
-
-def relish(**changes: Any) -> Callable[[Path], DatasetOptions]:
-    """RELISH with other content of its files ``pools`` and ``splits``, or other papers."""
-    names = {"pools": "test-pid2anns-relish.json", "splits": "relish-evaluation_splits.json"}
-
-    def write(folder: Path) -> DatasetOptions:
-        write_relish(folder, changes.get("records", {}))
-        for key in names.keys() & changes.keys():
-            content = changes[key]
-            data = content if isinstance(content, bytes) else json.dumps(content).encode()
-            (folder / names[key]).write_bytes(data)
-        return DatasetOptions(folder)
-
-    return write
-
-
-def judged(*candidates: str, grades: Any) -> dict[str, Any]:
-    return {"q1": {"cands": list(candidates), "relevance_adju": grades}}
-
-
-def scidocs(name: str, text: str | None) -> Callable[[Path], DatasetOptions]:
-    """SciDocs with another file, or without it."""
-
-    def write(folder: Path) -> DatasetOptions:
-        write_small_scidocs(folder)
-        (folder / name).unlink() if text is None else (folder / name).write_text(text)
-        return DatasetOptions(folder)
-
-    return write
-
-
-def citations(**changes: Any) -> Callable[[Path], DatasetOptions]:
-    return lambda folder: DatasetOptions(write_citations(folder, **changes))
-
-
-BROKEN: list[tuple[str, Callable[[Path], DatasetOptions], type[QbeError], str]] = [
-    ("relish", relish(pools=b"{"), DatasetError, "pid2anns-relish.json: expected JSON"),
-    ("relish", relish(pools=b'{"q1": "\xff"}'), DatasetError, "pid2anns-relish.json: expected JSON"),
-    ("relish", relish(pools=[1]), DatasetError, "expected an object"),
-    ("relish", relish(pools={"q1": {"cands": ["q1c0"]}}), DatasetError, "equally long lists"),
-    (
-        "relish",
-        relish(pools=judged("q9", grades=[1])),
-        DatasetError,
-        "found q9, which abstracts-relish.jsonl",
-    ),
-    ("relish", relish(pools=judged("q1c0", grades=[3])), DatasetError, "from 0 to 2, found the grade 3"),
-    ("relish", relish(pools=judged("q1c0", grades=[True])), DatasetError, "found the grade True"),
-    ("relish", relish(pools=judged("q1c0", "q1c0", grades=[1, 1])), DatasetError, "a candidate twice"),
-    ("relish", relish(splits={"dev": ["q1"]}), DatasetError, "queries as test, found None"),
-    ("relish", relish(splits={"dev": ["q1"], "test": ["q1c0"]}), DatasetError, "found .*'q1c0'"),
-    ("relish", relish(splits={"dev": [["q1"]], "test": ["q1"]}), DatasetError, r"found \[\['q1'\]\]"),
-    ("relish", relish(records={"again": "q1"}), CorpusError, "line 17: expected each paper_id once"),
-    ("relish", relish(records={"q1": {"title": 1}}), CorpusError, "line 1: expected a string as title"),
-    (
-        "relish",
-        relish(records={q: {"title": "", "abstract": []} for q in ("q1", "q2")}),
-        DatasetError,
-        "expected queries in dev, found none that has a text",
-    ),
-    ("scidocs", scidocs("cite/val.qrel", None), DatasetError, "found no cite/val.qrel"),
-    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0\n"), FileFormatError, "val.qrel, line 1"),
-    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0 2\n"), DatasetError, "grades 0 and 1, found 2"),
-    ("scidocs", scidocs("paper_metadata_view_cite_read.json", '{"q": 1}'), CorpusError, "expected"),
-    ("citations", citations(dev="10.1/d 0 10.1/a 2\n"), DatasetError, "found the grade 2 of 10.1/a"),
-    ("citations", citations(dev="10.1/d 0 10.1/z 1\n"), DatasetError, "found 10.1/z, which papers.jsonl"),
-    ("citations", citations(dev="10.1/z 0 10.1/a 1\n"), DatasetError, "that 10.1/z cites"),
-    ("citations", citations(dev="10.1/a 0 10.1/b 1\n"), DatasetError, "found 10.1/b, which is younger"),
-    ("citations", citations(dev=CITATIONS["train"]), DatasetError, "found 10.1/b in both"),
-    ("citations", citations(dev="10.1/d 10.1/a 1\n"), FileFormatError, "dev.qrels, line 1"),
-    ("citations", citations(dev=""), DatasetError, r"found none in dev \(of 2 papers"),
-    ("citations", citations(train="", dev=""), DatasetError, "expected papers that cite other papers"),
-    (
-        "citations",
-        citations(papers={"10.1/a": {"title": "Potters", "abstract": "No year."}}),
-        DatasetError,
-        "found 10.1/a, which papers.jsonl lacks or has without a year",
-    ),
+WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("nosuch", {}),
+    ("sample", {"source": "x"}),
+    ("citations", {"raw": True}),
+    ("sample", {"limit": 5}),
+    ("csfcube", {"corpus": "x"}),
+    ("sample", {"split_years": (2018,)}),
+    ("csfcube", {"leave_out": ("x",)}),
+    ("citations", {"corpus": "x", "source": "y"}),
+    ("citations", {"split_years": (2018,)}),
+    ("citations", {"corpus": "x", "split_years": (2019, 2018)}),
+    ("citations", {"corpus": "x", "split_years": (2018, 2018)}),
+    ("citations", {"corpus": "x", "split_years": (1, 2, 3)}),
+    ("citations", {"corpus": "nosuch.jsonl"}),
+    *((name, {}) for name in ("citations", "graded-pairs", "arxiv-cs", "acl-anthology")),
+    *((name, {"source": "absent"}) for name in ("csfcube", "citations", "arxiv-cs", "acl-anthology")),
 ]
 
 
-@pytest.mark.parametrize(("name", "write", "error", "message"), BROKEN)
-def test_a_broken_release_is_told_in_one_line_and_writes_nothing(name, write, error, message, tmp_path):
-    options = write(tmp_path / "release")
-    with pytest.raises(error, match=message) as caught:
-        write_dataset(name, tmp_path / "out", options)
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
+def csfcube(**changes: Any) -> Callable[[], DatasetOptions]:
+    return lambda: DatasetOptions(write_csfcube(Path("release"), **changes))
+
+
+def pools(**entry: Any) -> Callable[[], DatasetOptions]:
+    return csfcube(pools=CSFCUBE_POOLS | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}})
+
+
+def citations(**changes: Any) -> Callable[[], DatasetOptions]:
+    return lambda: DatasetOptions(write_citations(Path("release"), **changes))
+
+
+def own(*cites: Any, **options: Any) -> Callable[[], DatasetOptions]:
+    """A corpus of one's own, paper by paper with what it cites."""
+    records = {
+        f"p{i}": {"title": f"Paper {i}", "abstract": "We cut.", "metadata": {"year": 2000 + i, "cites": each}}
+        for i, each in enumerate(cites)
+    }
+    return lambda: DatasetOptions(corpus=str(write_records(Path("release/own.jsonl"), records)), **options)
+
+
+def changed(name: str, text: str) -> Callable[[], DatasetOptions]:
+    """Graded pairs with another file."""
+
+    def write() -> DatasetOptions:
+        options = pairs(Path("release"))
+        Path("release", name).write_text(text)
+        return options
+
+    return write
+
+
+def judgments(text: bytes) -> Callable[[], DatasetOptions]:
+    def write() -> DatasetOptions:
+        options = DatasetOptions(write_csfcube(Path("release")))
+        Path("release/test-pid2anns-csfcube-method.json").write_bytes(text)
+        return options
+
+    return write
+
+
+BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
+    ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {**CSFCUBE_PAPERS[0], "title": "Another"}])),
+    ("csfcube", csfcube(papers=[{"paper_id": "1"}])),
+    ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}])),
+    ("csfcube", csfcube(papers=CSFCUBE_PAPERS[:2])),
+    ("csfcube", judgments(b"{")),
+    ("csfcube", judgments(b'{"q1": "\xff"}')),
+    ("csfcube", judgments(b"[1]")),
+    ("csfcube", pools(relevance_adju=[4])),
+    ("csfcube", pools(relevance_adju=[True])),
+    ("csfcube", pools(relevance_adju=None)),
+    ("csfcube", pools(cands=[4])),
+    ("csfcube", pools(cands=["3", "3"], relevance_adju=[1, 1])),
+    ("csfcube", csfcube(folds={"method": {"fold1_dev": ["7_method"]}})),
+    ("csfcube", csfcube(folds={"method": {"fold1_dev": "1_method"}})),
+    ("citations", citations(dev="10.1/d 0 10.1/a 2\n")),
+    ("citations", citations(dev="10.1/d 0 10.1/z 1\n")),
+    ("citations", citations(dev="10.1/z 0 10.1/a 1\n")),
+    ("citations", citations(dev="10.1/a 0 10.1/b 1\n")),
+    ("citations", citations(dev=CITATIONS["train"])),
+    ("citations", citations(dev="10.1/d 10.1/a 1\n")),
+    ("citations", citations(dev="")),
+    ("citations", citations(train="", dev="")),
+    ("citations", citations(papers={"10.1/a": {"title": "Potters", "abstract": "No year."}})),
+    ("citations", citations(papers={"10.1/a": {"title": 7}})),
+    ("citations", citations(papers={"again": {**CITATION_PAPERS["10.1/b"], "paper_id": "10.1/a"}})),
+    ("citations", own([], "p0")),
+    ("citations", own([], [["p0"]])),
+    ("citations", own([], [])),
+    ("citations", own([], ["p0"], ["p1"], split_years=(2011,))),
+    ("graded-pairs", changed("papers.jsonl", '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n')),
+    ("graded-pairs", changed("pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
+]
+
+
+def test_what_cannot_be_used_is_told_in_one_line_and_writes_nothing(tmp_path, monkeypatch, told):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("QBE_DATA", raising=False)
+    cases = [(name, lambda options=options: DatasetOptions(**options)) for name, options in WRONG_OPTIONS]
+    messages = []
+    for name, write in [*cases, *BROKEN]:
+        shutil.rmtree("release", ignore_errors=True)
+        options = write()
+        with pytest.raises(QbeError) as caught:
+            write_dataset(name, "out", options)
+        messages.append(f"{name} {type(caught.value).__name__} {caught.value}")
+        assert not Path("out").exists()
+    told("datasets", messages)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from qbe import _cli
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import UsageError
 from qbe.evaluate.__main__ import OPTIONS, main
-from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
+from qbe.evaluate.inputs import group_runs
 from qbe.evaluate.options import PROGRAM
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -139,67 +139,102 @@ def test_runs_are_grouped_by_facet_suffix():
         group_runs([files[0], files[0]])
 
 
-def test_files_of_one_run_must_not_share_queries(collection):
-    Path("good.method.run").write_bytes(Path("good.method.trec").read_bytes())
-    with pytest.raises(FileFormatError, match=r"good\.method\.run: expected queries .* found 1_method"):
-        read_runs([Path("good.method.trec"), Path("good.method.run")])
-
-
-def test_qrels_files_must_not_share_judgements(collection):
-    with pytest.raises(FileFormatError, match=r"found d0 for 1_method in c\.method\.qrels too"):
-        read_qrels([Path("c.method.qrels"), Path("c.method.qrels")])
-
-
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"
 CITATIONS = "--protocol citations QRELS --run GOOD"
 
 
-@pytest.mark.parametrize(
-    ("change", "arguments", "code", "message"),
-    [
-        ({}, "--qrels none.qrels --run GOOD", 1, "cannot read none.qrels: No such file"),
-        ({}, "QRELS --run none.trec", 1, "cannot read none.trec: No such file"),
-        ({"c.method.qrels": "1_method 0 d1\n"}, "QRELS --run GOOD", 1, "c.method.qrels, line 1"),
-        ({"c.method.qrels": "\n"}, "--qrels c.method.qrels --run x", 1, "expected judgements in"),
-        ({"r.trec": "1_method Q0 d1 1 high r\n"}, "QRELS --run r.trec", 1, "r.trec, line 1"),
-        ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "QRELS --run r.trec", 1, "r: expected a run for the judged"),
-        ({}, "QRELS --run GOOD --measures foo", 2, "found 'foo'"),
-        ({}, f"{CSFCUBE} --baseline BAD --plot ./out.json", 2, "two files for --plot and --output"),
-        ({}, f"{CSFCUBE} --baseline BAD --plot gains.pdf", 2, "found gains.pdf; rename it"),
-        ({}, f"{CSFCUBE} --baseline BAD --worst 0", 2, "--worst of at least 1, found 0"),
-        ({}, f"{CSFCUBE} --worst 3", 2, "need --protocol csfcube and a --baseline"),
-        ({}, "QRELS --run GOOD --baseline BAD --plot gains.svg", 2, "need --protocol csfcube and a --base"),
-        ({}, f"{CSFCUBE} --corpus c.jsonl", 2, "--corpus gives the papers of --worst and --by"),
-        ({}, "QRELS --run GOOD --published", 2, "add --protocol csfcube"),
-        ({}, "--protocol pools QRELS --run GOOD --split dev", 2, "add --protocol csfcube"),
-        ({}, f"{CSFCUBE} --published --split dev", 2, "published figures are those of the test folds"),
-        ({"folds.json": None}, CSFCUBE, 1, "found no such file; give it as --folds"),
-        ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE, 1, "judged query in the folds, found 9_method"),
-        ({}, "--protocol crossed QRELS --run GOOD --measures AP", 2, "crossed has measures of its own"),
-        ({}, "--protocol exploration QRELS --run GOOD --measures AP", 2, "exploration has measures of its"),
-        ({}, f"{CITATIONS} --by year", 2, "--by needs the --protocol citations and a --corpus; give both"),
-        ({}, "QRELS --run GOOD --by year --corpus c.jsonl", 2, "--by needs the --protocol citations"),
-        ({}, f"{CITATIONS} --by overlap --corpus c.jsonl", 1, "cannot read c.jsonl: No such file"),
-        (
-            {"c.jsonl": '{"paper_id": "q2", "title": "T"}\n'},
-            f"{CITATIONS} --by year --corpus c.jsonl",
-            1,
-            "c.jsonl: expected the papers of all 6 queries, found none for 6",
-        ),
-        ({"c.jsonl": '{"paper_id": 7\n'}, f"{CITATIONS} --by year --corpus c.jsonl", 1, "c.jsonl, line 1"),
-    ],
-)
-def test_errors_are_one_line(collection, capsys, change, arguments, code, message):
-    for name, text in change.items():
-        Path(name).unlink() if text is None else Path(name).write_text(text)
+def folds(**changes: object) -> dict[str, str | None]:
+    """The folds with others of some facets."""
+    halves = {facet: ([f"1_{facet}"], [f"2_{facet}"]) for facet in FACETS}
+    of_facets = {
+        facet: {"fold1_dev": two, "fold2_dev": one, "fold1_test": one, "fold2_test": two}
+        for facet, (one, two) in halves.items()
+    }
+    return {"folds.json": json.dumps({**of_facets, **changes})}
+
+
+def of_one(*queries: str) -> dict[str, list[str]]:
+    return {name: list(queries) for name in ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")}
+
+
+NO_QUERY: dict[str, str | None] = {"c.jsonl": '{"paper_id": "q2", "title": "T"}\n'}
+
+WRONG: list[tuple[dict[str, str | None], str]] = [
+    # what is written to files (None: no such file), the options
+    ({}, "--qrels none.qrels --run GOOD"),
+    ({}, "QRELS --run none.trec"),
+    ({"c.method.qrels": "1_method 0 d1\n"}, "QRELS --run GOOD"),
+    ({"c.method.qrels": "\n"}, "--qrels c.method.qrels --run x"),
+    ({}, "--qrels c.method.qrels c.method.qrels --run GOOD"),
+    ({"r.trec": "1_method Q0 d1 1 high r\n"}, "QRELS --run r.trec"),
+    ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "QRELS --run r.trec"),
+    ({"r.trec": ""}, "QRELS --run r.trec"),
+    ({}, "QRELS --run good.method.trec good.method.trec"),
+    ({"good.method.run": "1_method Q0 d1 1 2 r\n"}, "QRELS --run good.method.trec good.method.run"),
+    ({}, "QRELS --run GOOD --measures foo"),
+    ({}, "QRELS --run GOOD --measures P"),
+    ({}, f"{CSFCUBE} --baseline BAD --plot ./out.json"),
+    ({}, f"{CSFCUBE} --baseline BAD --plot gains.pdf"),
+    ({}, f"{CSFCUBE} --baseline BAD --worst 0"),
+    ({}, f"{CSFCUBE} --baseline GOOD --worst 1"),
+    ({}, f"{CSFCUBE} --baseline GOOD BAD --worst 1"),
+    ({}, f"{CSFCUBE} --baseline c.method.qrels --worst 1"),
+    ({}, "--protocol csfcube QRELS --run good.method.trec --baseline bad.result.trec --worst 1"),
+    ({}, f"{CSFCUBE} --worst 3"),
+    ({}, "QRELS --run GOOD --baseline BAD --plot gains.svg"),
+    ({}, f"{CSFCUBE} --corpus c.jsonl"),
+    ({}, "QRELS --run GOOD --published"),
+    ({}, "--protocol crossed QRELS --run GOOD --split dev"),
+    ({}, f"{CSFCUBE} --published --split dev"),
+    ({"folds.json": None}, CSFCUBE),
+    ({"folds.json": "{"}, CSFCUBE),
+    ({"folds.json": "[]"}, CSFCUBE),
+    (folds(method=[1]), CSFCUBE),
+    (folds(method={"fold1_dev": ["1_method"]}), CSFCUBE),
+    (folds(method=of_one("5_result")), CSFCUBE),
+    (folds(method=of_one("4_method")), CSFCUBE),
+    (folds(all=of_one("1_method") | {"fold2_test": ["2_method"]}), CSFCUBE),
+    ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE),
+    ({"c.method.qrels": "1_method 0 d1 1\n"}, CSFCUBE),
+    ({}, "--protocol crossed QRELS --run GOOD --measures AP"),
+    ({}, "--protocol exploration QRELS --run GOOD --measures AP"),
+    ({}, "--protocol crossed QRELS --run GOOD"),
+    ({}, "--protocol exploration QRELS --run GOOD"),
+    ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol as-asked QRELS --run r.trec"),
+    ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol citations QRELS --run r.trec"),
+    ({}, f"{CITATIONS} --by year"),
+    ({}, "QRELS --run GOOD --by year --corpus c.jsonl"),
+    ({}, f"{CITATIONS} --by overlap --corpus c.jsonl"),
+    (NO_QUERY, f"{CITATIONS} --by year --corpus c.jsonl"),
+    ({"c.jsonl": '{"paper_id": 7\n'}, f"{CITATIONS} --by year --corpus c.jsonl"),
+    (
+        {"c.jsonl": '{"paper_id": "q1", "title": "T", "abstract": 7}\n'},
+        f"{CITATIONS} --by overlap --corpus c.jsonl",
+    ),
+]
+
+
+def test_errors_are_one_line(collection, capsys, told):
     words = {"QRELS": qrels(), "GOOD": runs("good"), "BAD": runs("bad")}
-    given = [word for part in arguments.split() for word in words.get(part, [part])]
-    with pytest.raises(SystemExit) as ended:
-        _cli.run(PROGRAM, main, OPTIONS, [*given, "--output", "out.json"])
-    printed = capsys.readouterr()
-    assert (ended.value.code, printed.out, printed.err.count("\n")) == (code, "", 1)
-    assert message in printed.err
-    assert not Path("out.json").exists()
+    before = {path: path.read_text() for path in Path().iterdir()}
+    messages = []
+    for change, arguments in WRONG:
+        for name, text in change.items():
+            Path(name).unlink() if text is None else Path(name).write_text(text)
+        given = [word for part in arguments.split() for word in words.get(part, [part])]
+        with pytest.raises(SystemExit) as ended:
+            _cli.run(PROGRAM, main, OPTIONS, [*given, "--output", "out.json"])
+        printed = capsys.readouterr()
+        *warnings, message = printed.err.splitlines()
+        assert all(": warning: " in line for line in warnings)
+        messages.append(f"{ended.value.code} {message}")
+        assert printed.out == ""
+        assert not Path("out.json").exists()
+        for path in Path().iterdir():
+            path.unlink()
+        for path, text in before.items():
+            path.write_text(text)
+    told("evaluate", messages)
 
 
 def test_choices_are_those_of_the_modules():

@@ -10,6 +10,7 @@ corpus (``metadata.cites``). Its papers that cite others of them are the queries
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.jsonl import write_jsonl
+from qbe.corpus.reading import Reading
 from qbe.corpus.streams import display_name
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.citing import (
@@ -34,9 +36,7 @@ from qbe.datasets.citing import (
     write_collection,
     years_of,
 )
-from qbe.datasets.judgments import Pools
-from qbe.datasets.records import read_papers, unsplit
-from qbe.datasets.whole import find_source
+from qbe.datasets.records import unsplit
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.trec import read_qrels
@@ -52,12 +52,15 @@ def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> l
 
     Raises CorpusError for a record that is no paper, FileFormatError for a file of judgements that is no
     qrels file, DatasetError for other grades than 1, for papers that are absent or have no year, for
-    citations of younger papers and for a query in both splits, and what `qbe.datasets.whole.find_source` and
-    `qbe.datasets.citing.write_collection` raise.
+    citations of younger papers and for a query in both splits, and what
+    `qbe.datasets.citing.write_collection` raises.
     """
-    folder = find_source(NAME, FILES, WHERE, source)
-    papers = read_papers(folder / PAPERS)
-    years, without_year = years_of(read_jsonl(papers.path, unsplit))
+    folder = _find(source)
+
+    def papers() -> Iterator[Paper]:
+        return read_corpus([str(folder / PAPERS)], unsplit, Reading(keep_without_abstract=True))
+
+    years, without_year = years_of(papers())
     train, dev = (_read_citations(folder / f"{name}.qrels", years) for name in (TRAIN, DEV))
     if twice := train.keys() & dev.keys():
         raise DatasetError(
@@ -67,7 +70,7 @@ def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> l
     cited = {**train, **dev}
 
     def citing_papers() -> Iterator[Paper]:
-        for paper in read_jsonl(papers.path, unsplit):
+        for paper in papers():
             cites = list(cited.get(paper.paper_id, ()))
             yield replace(paper, metadata={**paper.metadata, "cites": cites})
 
@@ -78,7 +81,22 @@ def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> l
     return summarize(NAME, written, output, str(folder), years, without_year)
 
 
-def _read_citations(path: Path, years: Mapping[str, int]) -> Pools:
+def _find(source: Path | None) -> Path:
+    """The folder of the release: ``source`` if given, else ``$QBE_DATA/citations``."""
+    data = os.environ.get("QBE_DATA")
+    if source is None and data:
+        source = Path(data, NAME)
+    absent = [file for file in FILES if source is None or not (source / file).is_file()]
+    if source is None or absent:
+        actual = f"no {', '.join(absent)} in {source}" if source else "neither"
+        raise DatasetError(
+            f"expected {NAME}'s release in `source` or in $QBE_DATA/{NAME}, found {actual}; get it from "
+            f"{WHERE}"
+        )
+    return source
+
+
+def _read_citations(path: Path, years: Mapping[str, int]) -> dict[str, dict[str, int]]:
     pools = read_qrels(path)
     for query, pool in pools.items():
         for paper_id, grade in pool.items():

@@ -6,9 +6,6 @@ GRADED_PAIRS = "graded-pairs"
 
 NAMES = {
     "csfcube": "the CSFCube collection (Mysore et al., 2021)",
-    "relish": "RELISH (Brown et al., 2019), whole abstracts",
-    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
-    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
     "arxiv-cs": "arXiv's computer science, out of arXiv's metadata snapshot (a corpus without queries)",
@@ -19,7 +16,7 @@ NAMES = {
 
 TAKEN_BY = {
     "source": tuple(name for name in NAMES if name != "sample"),
-    "raw": ("csfcube", "relish", "treccovid", "sample"),
+    "raw": ("csfcube", "sample"),
     "limit": ("arxiv-cs", "acl-anthology"),
     "corpus": ("citations", GRADED_PAIRS),
     "split_years": ("citations",),

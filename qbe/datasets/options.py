@@ -16,10 +16,6 @@ csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent
 public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). sample is
 demonstration data, not a benchmark.
 
-relish, treccovid and scidocs have whole-abstract queries, with topics, pools and qrels for each split (dev
-and test; SciDocs: val and test of cite, cocite, coview and coread). Get RELISH and TRECCOVID-RF from ASPIRE's
-authors (figshare), SciDocs as its repository says.
-
 citations is for citation recommendation: a paper that cites others is a query, what it cites is relevant. It
 has papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and SPLIT.qrels. With
 --corpus FILE it is made of papers of your own, in a format of qbe index that says what they cite by their
@@ -32,7 +28,6 @@ arxiv-cs and acl-anthology are corpora alone, made of arXiv's metadata snapshot
 examples:
   qbe datasets csfcube --output data/csfcube
   qbe datasets csfcube --raw --output data/csfcube-raw
-  qbe datasets relish --source downloads/RELISH-Aspire --output data/relish
   qbe datasets citations --output data/citations
   qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
   qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2

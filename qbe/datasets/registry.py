@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbe.datasets import citations, corpora, csfcube, embedded, whole
+from qbe.datasets import citations, corpora, csfcube, embedded
 from qbe.datasets.citing import titles_of
 from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.datasets.placing import placed
@@ -100,10 +100,6 @@ def _csfcube(options: DatasetOptions, output: Path, report: Report) -> list[str]
     return csfcube.convert(csfcube.find_release(options.folder, report=report), output, raw=options.raw)
 
 
-def _whole(collection: whole.Collection) -> Writer:
-    return lambda options, output, _: whole.write(collection, options.folder, output, raw=options.raw)
-
-
 def _citations(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     titles = titles_of(map(Path, options.leave_out))
     if options.corpus is None:
@@ -130,9 +126,6 @@ Writer = Callable[[DatasetOptions, Path, Report], list[str]]
 
 _WRITERS: Mapping[str, Writer] = {
     "csfcube": _csfcube,
-    "relish": _whole(whole.RELISH),
-    "treccovid": _whole(whole.TRECCOVID),
-    "scidocs": _whole(whole.SCIDOCS),
     "citations": _citations,
     GRADED_PAIRS: _graded_pairs,
     "arxiv-cs": _corpus(corpora.ARXIV_CS),

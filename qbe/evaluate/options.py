@@ -20,8 +20,6 @@ CSFCube_R20).
 
 protocols (docs/evaluation.md defines them):
   csfcube      CSFCube's own scorer: judged pools in two folds
-  pools        judged pools of whole-abstract queries, as of RELISH, TRECCOVID-RF and SciDocs; give the
-               qrels of one split
   crossed      of pairs of papers of which each is better for one facet by a grade: the shares ranked right
                by the run of the first facet, of the second, and by both
   exploration  rankings by a liked and a disliked facet, of runs named NAME.background-not-method.trec or of
@@ -62,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "citations"),
+        choices=("csfcube", "crossed", "exploration", "as-asked", "citations"),
         help="how runs are scored (default: means over queries, by measures of ir-measures)",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json next to the first qrels file)")

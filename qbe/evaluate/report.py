@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import as_asked, citations, crossed, exploration, pools
+from qbe.evaluate import as_asked, citations, crossed, exploration
 from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
 from qbe.evaluate.citations import CITATIONS, citations_protocol, pairs_by_overlap, year_scopes
 from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
@@ -19,7 +19,6 @@ from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
 from qbe.evaluate.inputs import group_runs, read_papers, read_qrels, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
-from qbe.evaluate.pools import POOLS, pool_protocol
 from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation, Qrels
@@ -30,7 +29,7 @@ from qbe.trec import Rankings
 FOLDS_NAME = "folds.json"
 
 
-IN_PER_CENT = {*MEASURES, *pools.DEFINITIONS}
+IN_PER_CENT = MEASURES.keys()
 """Measures under their names in publications, where they are given in per cent."""
 
 
@@ -54,7 +53,6 @@ PLAIN = Protocol("means over queries")
 
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds"),
-    POOLS: Protocol("judged pools, means over queries", pools.DEFINITIONS),
     CROSSED: Protocol("crossed pairs, shares ranked right", crossed.DEFINITIONS),
     # `compare` pairs all queries of a scope: other measures have values for some only.
     EXPLORATION: Protocol("exploration, means over query papers", exploration.DEFINITIONS, compared=(NDCG,)),
@@ -213,8 +211,6 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
         folds = _folds(Path(qrels_files[0]), scoring)
         judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
         return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
-    if scoring.protocol is not None:
-        return partial(pool_protocol, qrels, measures=scoring.measures)
     return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
 
 
