@@ -56,8 +56,8 @@ def test_any_papers_are_an_entry_each_with_a_key_of_its_own(found):
         for number, (title, name, year) in enumerate(found)
     ]
     keys = [fields["key"] for fields in read_bibtex("\n".join(entries(papers)))]
-    assert len({key.lower() for key in keys}) == len(papers)
-    assert all(key.isascii() and key.isalnum() for key in keys)
+    assert len({key.lower() for key in keys}) == len(papers)  # type: ignore[attr-defined]
+    assert all(key.isascii() and key.isalnum() for key in keys)  # type: ignore[attr-defined]
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1))

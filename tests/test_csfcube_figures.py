@@ -12,7 +12,7 @@ from qbe import BM25, Dense, Fused, Pipeline
 from qbe.datasets.csfcube import convert
 from qbe.encode.aspect import EncodedAspect
 from qbe.evaluate.protocol import csfcube_protocol, load_folds
-from qbe.evaluate.results import ProtocolResult, split_query_id
+from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
@@ -80,7 +80,7 @@ def raw_collection(qbe_data, tmp_path_factory):
     yield from opened(folder)
 
 
-def evaluated(collection: Collection, stage: str, run_file: Path) -> ProtocolResult:
+def evaluated(collection: Collection, stage: str, run_file: Path) -> Evaluation:
     """Evaluate a first stage, from the run file as it was written."""
     pools = read_pools(collection.folder / "pools.tsv")
     with Pipeline(collection.index, STAGES[stage]) as pipeline:

@@ -27,7 +27,6 @@ from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels
 from qbe.types import Facet
 
-FORMATS = Path(__file__).parent / "data" / "formats"
 PAIRS = "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t3\t0\t1\nq\tb\t0\t2\t0.5\nr\ta\t1\t1\t1\n"
 
 
@@ -39,24 +38,10 @@ def pairs(folder: Path) -> DatasetOptions:
     return DatasetOptions(folder / "pairs.tsv", corpus=str(folder / "papers.jsonl"))
 
 
-def arxiv(folder: Path) -> DatasetOptions:
-    folder.mkdir()
-    (folder / "arxiv-metadata-oai-snapshot.json").write_bytes((FORMATS / "arxiv.json").read_bytes())
-    return DatasetOptions(folder)
-
-
-def anthology(folder: Path) -> DatasetOptions:
-    (folder / "data" / "xml").mkdir(parents=True)
-    (folder / "data" / "xml" / "2020.acl.xml").write_bytes((FORMATS / "acl_anthology.xml").read_bytes())
-    return DatasetOptions(folder)
-
-
 RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "csfcube": lambda folder: DatasetOptions(write_csfcube(folder)),
     "citations": lambda folder: DatasetOptions(write_citations(folder)),
     "graded-pairs": pairs,
-    "arxiv-cs": arxiv,
-    "acl-anthology": anthology,
     "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
@@ -66,8 +51,6 @@ EXPECTED = {
     "csfcube": (4, 4, 6),
     "citations": (4, 3, 4),
     "graded-pairs": (4, 6, 0),
-    "arxiv-cs": (2, 0, 0),
-    "acl-anthology": (1, 0, 0),
     "sample": (128, 24, 1032),
 }
 
@@ -143,25 +126,7 @@ def test_files_of_another_content_stay_unless_they_are_to_be_replaced(tmp_path):
     assert (out / "train.qrels").read_text() == "10.1/c 0 10.1/a 1\n"
 
 
-# What is particular to corpora and to graded pairs
-
-
-def test_a_snapshot_is_read_in_part_and_its_broken_records_are_listed(tmp_path):
-    options, out = arxiv(tmp_path / "release"), tmp_path / "out"
-    snapshot = tmp_path / "release" / "arxiv-metadata-oai-snapshot.json"
-    good = snapshot.read_text()
-    more = [json.dumps({**json.loads(good.splitlines()[2]), "id": f"0705.{n:04}"}) for n in range(200)]
-    snapshot.write_text(good + "\n".join(more) + '\n{"id": 7\n')
-    reported: list[str] = []
-    lines = write_dataset("arxiv-cs", out, options, report=reported.append)
-    assert (
-        lines[1] == f"1 record skipped (malformed JSON: 1), listed in {out / 'corpus.jsonl.rejected.jsonl'}"
-    )
-    assert reported[0].startswith("about ")
-    records = [json.loads(line) for line in (out / "corpus.jsonl").read_text().splitlines()]
-    assert records[1]["abstract"] == "Trees grow. We measure them."
-    limited = DatasetOptions(snapshot, limit=1)
-    assert write_dataset("arxiv-cs", tmp_path / "one", limited)[0].startswith("arxiv-cs: 1 papers in")
+# What is particular to graded pairs
 
 
 def test_graded_pairs_are_topics_by_each_facet(tmp_path):
@@ -180,7 +145,6 @@ WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("nosuch", {}),
     ("sample", {"source": "x"}),
     ("citations", {"raw": True}),
-    ("sample", {"limit": 5}),
     ("csfcube", {"corpus": "x"}),
     ("sample", {"split_years": (2018,)}),
     ("csfcube", {"leave_out": ("x",)}),
@@ -190,8 +154,10 @@ WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("citations", {"corpus": "x", "split_years": (2018, 2018)}),
     ("citations", {"corpus": "x", "split_years": (1, 2, 3)}),
     ("citations", {"corpus": "nosuch.jsonl"}),
-    *((name, {}) for name in ("citations", "graded-pairs", "arxiv-cs", "acl-anthology")),
-    *((name, {"source": "absent"}) for name in ("csfcube", "citations", "arxiv-cs", "acl-anthology")),
+    ("citations", {}),
+    ("graded-pairs", {}),
+    ("csfcube", {"source": "absent"}),
+    ("citations", {"source": "absent"}),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The protocol of citation recommendation: figures worked by hand, years, overlap, published rows, errors."""
+"""The protocol of citation recommendation: figures worked by hand, published rows."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,10 @@ import pytest
 
 from qbe.errors import UsageError
 from qbe.evaluate.__main__ import main
-from qbe.evaluate.citations import citations_protocol, pairs_by_overlap, words
+from qbe.evaluate.citations import citations_protocol
 from qbe.evaluate.published import papers, published_rows
-from qbe.evaluate.results import OverlapBin
 from qbe.run import Run
-from qbe.types import Hit, Paper, Sentence
+from qbe.types import Hit
 
 QRELS = {
     "q1": {"a": 1, "b": 1, "c": 1, "d": 2, "q1": 1, "x": 0},
@@ -83,83 +82,16 @@ def test_equal_scores_are_ordered_alike_for_all_measures():
     assert (found["P@1"], found["MRR"]) == ({"all": 0}, {"all": pytest.approx(1 / 3)})  # c, b, a
 
 
-# Overlap
-
-
-def paper(paper_id: str, title: str, *sentences: str, **metadata: object) -> Paper:
-    return Paper(paper_id, title, tuple(map(Sentence, sentences)), metadata=metadata)
-
-
-PAPERS = {
-    "q1": paper("q1", "Maps of old towns", "We draw the maps.", year=2019),  # maps old towns we draw
-    "q2": paper("q2", "", "The."),
-    "a": paper("a", "MAPS, maps and maps"),
-    "b": paper("b", "We draw", "Old towns: maps!"),
-    "c": paper("c", "Fish", "It is about fish."),
-    "x": paper("x", "Maps"),
-}
-
-
-def test_words_are_distinct_lower_case_and_no_stop_words():
-    assert words(PAPERS["q1"]) == {"maps", "old", "towns", "we", "draw"}
-    assert words(paper("p", "Über_Zürich's 2-D", "C'est été")) == {
-        "über",
-        "zürich",
-        "s",
-        "2",
-        "d",
-        "c",
-        "est",
-        "été",
-    }
-
-
-def test_pairs_stand_in_the_bin_of_the_share_of_the_querys_words():
-    pairs = pairs_by_overlap({"q1": QRELS["q1"]}, PAPERS)
-    assert {name: found for name, found in pairs.items() if found} == {
-        "0.00-0.05": (("q1", "c"),),
-        "0.20-0.25": (("q1", "a"),),
-        "0.95-1.00": (("q1", "b"),),
-        "no text": (("q1", "d"),),
-    }
-
-
-def test_bins_end_with_the_last_that_has_a_pair():
-    pairs = pairs_by_overlap({"q1": {"a": 1}}, PAPERS)
-    assert list(pairs) == ["0.00-0.05", "0.05-0.10", "0.10-0.15", "0.15-0.20", "0.20-0.25"]
-
-
-def test_a_query_without_words_shares_none():
-    assert pairs_by_overlap({"q2": {"a": 1}}, PAPERS) == {"0.00-0.05": (("q2", "a"),)}
-
-
-def test_cited_papers_among_the_first_twenty_are_found():
-    qrels = {"q1": {"a": 1, "b": 1}, "q4": {"a": 1}}
-    ranked = run({"q1": ["q1", *(f"u{i}" for i in range(19)), "a", "b"]})
-    pairs = {"low": (("q1", "a"), ("q4", "a")), "high": (("q1", "b"),)}
-    found = citations_protocol(qrels, ranked, pairs=pairs).overlap
-    assert found == (OverlapBin("low", 2, 1), OverlapBin("high", 1, 0))
-
-
 # The command
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Qrels, a corpus and two runs in the current folder; the first arguments of the command."""
+    """Qrels and two runs in the current folder; the first arguments of the command."""
     monkeypatch.chdir(tmp_path)
     qrels = {query: QRELS[query] for query in ("q1", "q2")}
     Path("c.qrels").write_text(
         "".join(f"{query} 0 {p} {grade}\n" for query, grades in qrels.items() for p, grade in grades.items())
-    )
-    Path("papers.jsonl").write_text(
-        "".join(
-            json.dumps(
-                {"paper_id": p.paper_id, "title": p.title, "abstract": p.abstract, "metadata": p.metadata}
-            )
-            + "\n"
-            for p in PAPERS.values()
-        )
     )
     for name, rankings in {"good": RANKINGS, "bad": {"q1": ["x", "a"], "q2": ["x"]}}.items():
         Path(f"{name}.trec").write_text(
@@ -193,37 +125,9 @@ def test_one_table_and_tests_against_the_baseline(files, capsys):
     ]
 
 
-def test_measures_by_year_of_the_query_papers(files, capsys):
-    main([*files, "--by", "year", "--corpus", "papers.jsonl"])
-    assert tables(capsys)[:8] == [
-        "citation recommendation, means over query papers; queries: 2019 1, no year 1, all 2",
-        "",
-        "F1@20 2019 no year all",
-        "good 0.1667 0.0952 0.1310",
-        "bad 0.0833 0.0000 0.0417",
-        "",
-        "F1@20 of means 2019 no year all",
-        "good 0.1667 0.0952 0.1364",
-    ]
-
-
-def test_shares_found_by_overlap(files, capsys):
-    main([*files, "--by", "overlap", "--corpus", "papers.jsonl"])
-    lines = tables(capsys)
-    start = lines.index("overlap cited good bad")
-    shown = [line for line in lines[start + 1 : start + 22] if " 0 - -" not in line]
-    assert shown == [
-        "0.00-0.05 2 0.5000 0.0000",
-        "0.20-0.25 1 1.0000 1.0000",
-        "0.95-1.00 1 1.0000 0.0000",
-        "no text 1 0.0000 0.0000",
-    ]
-
-
-def test_the_report_has_the_overlap_and_the_definitions(files):
-    main([*files, "--by", "overlap", "--corpus", "papers.jsonl", "--output", "report.json"])
+def test_the_report_has_the_definitions(files):
+    main([*files, "--output", "report.json"])
     report = json.loads(Path("report.json").read_text())
-    assert report["rows"][0]["overlap"][0] == {"overlap": "0.00-0.05", "cited": 2, "found": 1}
     assert report["measures"]["F1@20"].startswith("harmonic mean of a query's precision and recall")
     assert report["measures"]["R@1000"] == "Recall at k, as ir-measures computes R@1000"
     assert "F1@20 of means" not in report["rows"][0]["per_query"]

@@ -140,7 +140,6 @@ def test_runs_are_grouped_by_facet_suffix():
 
 
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"
-CITATIONS = "--protocol citations QRELS --run GOOD"
 
 
 def folds(**changes: object) -> dict[str, str | None]:
@@ -156,8 +155,6 @@ def folds(**changes: object) -> dict[str, str | None]:
 def of_one(*queries: str) -> dict[str, list[str]]:
     return {name: list(queries) for name in ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")}
 
-
-NO_QUERY: dict[str, str | None] = {"c.jsonl": '{"paper_id": "q2", "title": "T"}\n'}
 
 WRONG: list[tuple[dict[str, str | None], str]] = [
     # what is written to files (None: no such file), the options
@@ -180,6 +177,7 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, f"{CSFCUBE} --baseline GOOD BAD --worst 1"),
     ({}, f"{CSFCUBE} --baseline c.method.qrels --worst 1"),
     ({}, "--protocol csfcube QRELS --run good.method.trec --baseline bad.result.trec --worst 1"),
+    ({}, f"{CSFCUBE} --baseline BAD --worst 3 --corpus none.jsonl"),
     ({}, f"{CSFCUBE} --worst 3"),
     ({}, "QRELS --run GOOD --baseline BAD --plot gains.svg"),
     ({}, f"{CSFCUBE} --corpus c.jsonl"),
@@ -202,15 +200,6 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, "--protocol exploration QRELS --run GOOD"),
     ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol as-asked QRELS --run r.trec"),
     ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "--protocol citations QRELS --run r.trec"),
-    ({}, f"{CITATIONS} --by year"),
-    ({}, "QRELS --run GOOD --by year --corpus c.jsonl"),
-    ({}, f"{CITATIONS} --by overlap --corpus c.jsonl"),
-    (NO_QUERY, f"{CITATIONS} --by year --corpus c.jsonl"),
-    ({"c.jsonl": '{"paper_id": 7\n'}, f"{CITATIONS} --by year --corpus c.jsonl"),
-    (
-        {"c.jsonl": '{"paper_id": "q1", "title": "T", "abstract": 7}\n'},
-        f"{CITATIONS} --by overlap --corpus c.jsonl",
-    ),
 ]
 
 
@@ -242,12 +231,11 @@ def test_choices_are_those_of_the_modules():
     from qbe.evaluate.measures import DEFAULT_MEASURES
     from qbe.evaluate.options import parser
     from qbe.evaluate.protocol import SPLITS
-    from qbe.evaluate.report import BY, PROTOCOLS
+    from qbe.evaluate.report import PROTOCOLS
 
     actions = {action.dest: action for action in parser()._actions}
     assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
-    assert actions["by"].choices == BY
     assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"
 
 

@@ -32,10 +32,10 @@ def comparison():
 
 def test_a_panel_a_facet_and_a_bar_a_query_best_first(comparison):
     method, result = gains_figure(comparison).axes
-    assert [bar.get_width() for bar in method.patches] == [50.0, 0.0, -25.0]
+    assert [bar.get_width() for bar in method.patches] == [50.0, 0.0, -25.0]  # type: ignore[attr-defined]
     assert [label.get_text() for label in method.get_yticklabels()] == ["9", "7", "8"]
     assert method.yaxis_inverted()  # the first bar is at the top
-    assert [bar.get_width() for bar in result.patches] == [37.5]
+    assert [bar.get_width() for bar in result.patches] == [37.5]  # type: ignore[attr-defined]
     assert method.get_xlim() == result.get_xlim()
     assert method.get_title(loc="left") == "method: mean +8.33 (1 up, 1 down, 1 equal)"
     assert result.get_title(loc="left") == "result: mean +37.50 (1 up, 0 down, 0 equal)"

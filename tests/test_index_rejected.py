@@ -47,7 +47,7 @@ def corpus(tmp_path_factory) -> Path:
     lines = [json.dumps({"paper_id": f"p{n}", **GOOD}).encode() for n in range(PAPERS - sum(TIMES))]
     broken = [text for text, times in zip(BROKEN.values(), TIMES, strict=True) for _ in range(times)]
     for number, line in enumerate(broken):
-        lines.insert(100 + 260 * number, line if isinstance(line, bytes) else line.encode())
+        lines.insert(100 + 260 * number, line if isinstance(line, bytes) else line.encode())  # type: ignore[attr-defined]
     path = tmp_path_factory.mktemp("corpus") / "papers.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path

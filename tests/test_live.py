@@ -92,8 +92,8 @@ def test_papers_layout_and_vectors_are_those_of_one_build(appended, tiny_index, 
         assert [index.papers[row] for row in (0, 59, 60, 127)] == [papers[row] for row in (0, 59, 60, 127)]
         assert index.papers.ids == whole.papers.ids
         for ours, theirs in zip(index.layout[:2], whole.layout[:2], strict=True):
-            assert (ours == theirs).all()
-            assert ours.dtype == theirs.dtype
+            assert (ours == theirs).all()  # type: ignore[attr-defined]
+            assert ours.dtype == theirs.dtype  # type: ignore[attr-defined]
         for facet in Facet:
             assert (index.facet_mask(facet) == whole.facet_mask(facet)).all()
         assert index.sentence_vectors.shape == whole.sentence_vectors.shape
@@ -101,7 +101,8 @@ def test_papers_layout_and_vectors_are_those_of_one_build(appended, tiny_index, 
         assert (index.whole_vectors[:] == whole.whole_vectors).all()
         query_vectors = whole.sentence_vectors[:5].astype(np.float32)
         ours, theirs = (
-            each.candidate_source().sentences.nearest(query_vectors, 7) for each in (index, whole)
+            each.candidate_source().sentences.nearest(query_vectors, 7)  # type: ignore[attr-defined]
+            for each in (index, whole)
         )
         assert (ours == theirs).all()
 

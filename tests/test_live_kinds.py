@@ -129,7 +129,7 @@ def test_codes_do_not_compete_with_stored_vectors(mixed):
     with Index(mixed) as opened:
         begin = int(opened.layout.starts[100])
         queries = opened.sentence_vectors[[3, begin + 3]].astype(np.float32)
-        near = opened.candidate_source().sentences.nearest(queries, 40)
+        near = opened.candidate_source().sentences.nearest(queries, 40)  # type: ignore[attr-defined]
         assert near.shape == (2, 80)
         assert (near[:, :40] >= begin).all()
         assert (near[:, 40:] < begin).all()

@@ -42,7 +42,7 @@ def test_few_items_of_a_stream_are_taken_ahead():
         results = workers.map(str, stream())
         assert next(results) == "0"
         assert len(taken) <= 2 * AHEAD + 1
-        results.close()
+        results.close()  # type: ignore[attr-defined]
     assert len(taken) <= 2 * AHEAD + 1
 
 

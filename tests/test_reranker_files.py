@@ -96,7 +96,7 @@ def test_facet_rerankers_are_checked_by_facet(facets, name, damage):
 
 def test_a_file_that_the_card_does_not_know_is_refused(facets):
     card = read_reranker_card(facets)
-    del card.files[TRUNK]
+    del card.files[TRUNK]  # type: ignore[attr-defined]
     write_reranker_card(facets, card)
     with pytest.raises(ModelError, match=rf"{TRUNK}: expected SHA-256 None, found "):
         resolve_reranker(str(facets)).verify("method")

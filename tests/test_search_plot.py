@@ -40,7 +40,7 @@ def test_points_are_grades_and_the_query_is_where_a_paper_like_itself_would_be(q
     panel, titles = grades_figure(lookup, query, HITS).axes
     points, marked = panel.collections
     assert points.get_offsets().tolist() == [[2.5, 0.25], [1.0, 2.0], [0.5, 1.0]]
-    largest, smallest, unknown = points.get_sizes().tolist()
+    largest, smallest, unknown = points.get_sizes().tolist()  # type: ignore[attr-defined]
     assert largest > smallest == unknown > 0
     assert marked.get_offsets().tolist() == [[3, 3]]
     assert [note.get_text() for note in panel.texts] == ["1", "2", "3", "query"]

@@ -100,11 +100,11 @@ def tag(tmp_path, tagging, tiny_tagger):
         labelling = TaggingEncoder(tagging.encoder, tagging.tagger, facets)
         with pytest.raises(KeyboardInterrupt):
             tag_file(str(source), output, labelling, interrupted_after(0), probabilities=False, resume=False)
-        run.partial.write_bytes(finished)
+        run.partial.write_bytes(finished)  # type: ignore[attr-defined]
 
-    run.output, run.partial = output, output.with_name(".tagged.jsonl.tagging") / "records.jsonl"
-    run.leave = leave
-    run.tagger = ("--tagger", str(tiny_tagger))
+    run.output, run.partial = output, output.with_name(".tagged.jsonl.tagging") / "records.jsonl"  # type: ignore[attr-defined]
+    run.leave = leave  # type: ignore[attr-defined]
+    run.tagger = ("--tagger", str(tiny_tagger))  # type: ignore[attr-defined]
     return run
 
 

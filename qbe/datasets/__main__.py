@@ -21,7 +21,6 @@ def main(arguments: list[str]) -> None:
         DatasetOptions(
             options.source,
             options.raw,
-            options.limit,
             options.corpus,
             tuple(options.split_year),
             tuple(options.leave_out),

@@ -8,8 +8,6 @@ NAMES = {
     "csfcube": "the CSFCube collection (Mysore et al., 2021)",
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
-    "arxiv-cs": "arXiv's computer science, out of arXiv's metadata snapshot (a corpus without queries)",
-    "acl-anthology": "the ACL Anthology, out of its XML files (a corpus without queries)",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
@@ -17,7 +15,6 @@ NAMES = {
 TAKEN_BY = {
     "source": tuple(name for name in NAMES if name != "sample"),
     "raw": ("csfcube", "sample"),
-    "limit": ("arxiv-cs", "acl-anthology"),
     "corpus": ("citations", GRADED_PAIRS),
     "split_years": ("citations",),
     "leave_out": ("citations",),

@@ -22,16 +22,12 @@ has papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.ts
 ids. graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method and
 result).
 
-arxiv-cs and acl-anthology are corpora alone, made of arXiv's metadata snapshot
-(arxiv-metadata-oai-snapshot.json, CC0) and of the folder data/xml of the Anthology's repository.
-
 examples:
   qbe datasets csfcube --output data/csfcube
   qbe datasets csfcube --raw --output data/csfcube-raw
   qbe datasets citations --output data/citations
   qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
   qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
-  qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output data/arxiv-cs
   qbe datasets sample --output data/sample
 """
 
@@ -48,12 +44,10 @@ def parser() -> argparse.ArgumentParser:
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
     for name, description in NAMES.items():
         command = names.add_parser(name, help=description)
-        command.set_defaults(source=None, raw=False, limit=None, corpus=None, split_year=(), leave_out=())
+        command.set_defaults(source=None, raw=False, corpus=None, split_year=(), leave_out=())
         add = command.add_argument
         if name in TAKEN_BY["source"]:
             add("--source", metavar="PATH", help="the folder of the release, or its file")
-        if name in TAKEN_BY["limit"]:
-            add("--limit", type=int, metavar="N", help="the first N papers alone")
         if name in TAKEN_BY["corpus"]:
             add(
                 "--corpus",

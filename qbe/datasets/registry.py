@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbe.datasets import citations, corpora, csfcube, embedded
+from qbe.datasets import citations, csfcube, embedded, graded_pairs
 from qbe.datasets.citing import titles_of
 from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.datasets.placing import placed
@@ -24,7 +24,6 @@ class DatasetOptions:
         source: the folder of the release; by default the data set is looked up in ``$QBE_DATA/NAME``, and
             CSFCube is downloaded where that is absent.
         raw: whether the corpus has each abstract as one string, without labels.
-        limit: of a corpus without queries, how many papers are written; None: all.
         corpus: of citations, a corpus of one's own in place of the release; of graded-pairs, what holds their
             papers.
         split_years: of a corpus of one's own the last year of train, and of dev; none: see
@@ -34,7 +33,6 @@ class DatasetOptions:
 
     source: StrPath | None = None
     raw: bool = False
-    limit: int | None = None
     corpus: str | None = None
     split_years: tuple[int, ...] = ()
     leave_out: tuple[StrPath, ...] = ()
@@ -73,7 +71,7 @@ def write_dataset(
     """Write a data set to a folder: corpus, topics, pools, qrels and, where it has them, folds.
 
     The folder is created; files appear in it together. ``overwrite`` replaces files of another content;
-    ``report`` is called with one line for each downloaded file, or with what is to be expected.
+    ``report`` is called with one line for each downloaded file.
 
     Returns lines of text that summarize what was written. Raises UsageError for an unknown name or options
     that the data set does not take, CorpusError, FileFormatError and DatasetError for a release that is
@@ -107,14 +105,8 @@ def _citations(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     return citations.write_own(options.corpus, options.split_years, output, titles)
 
 
-def _corpus(corpus: corpora.Source) -> Writer:
-    return lambda options, output, report: corpora.write_corpus(
-        corpus, options.folder, output, options.limit, report
-    )
-
-
 def _graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    return corpora.write_graded_pairs(options.folder, options.corpus, output)
+    return graded_pairs.write_graded_pairs(options.folder, options.corpus, output)
 
 
 def _sample(options: DatasetOptions, output: Path, _: Report) -> list[str]:
@@ -128,7 +120,5 @@ _WRITERS: Mapping[str, Writer] = {
     "csfcube": _csfcube,
     "citations": _citations,
     GRADED_PAIRS: _graded_pairs,
-    "arxiv-cs": _corpus(corpora.ARXIV_CS),
-    "acl-anthology": _corpus(corpora.ACL_ANTHOLOGY),
     "sample": _sample,
 }

@@ -16,7 +16,6 @@ OPTIONS = {
     "run_files": "--run",
     "folds_file": "--folds",
     "baseline_files": "--baseline",
-    "corpus_file": "--corpus",
 }
 
 
@@ -40,8 +39,6 @@ def main(arguments: list[str]) -> None:
         tuple(options.measures),
         options.split or "test",
         options.folds,
-        options.by,
-        options.corpus,
     )
     report = build_report(
         options.qrels,
@@ -72,14 +69,14 @@ def _by_query(
     """Draw the plot and return the text on the worst queries, where they are asked for."""
     if plot is None and worst is None:
         return ""
-    from qbe.evaluate.inputs import read_papers
+    from qbe.evaluate.inputs import read_titles
     from qbe.evaluate.plot import write_plot
     from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
 
     comparison = compare_runs(report)
     text = ""
     if worst is not None:
-        titles = {name: paper.title for name, paper in read_papers(corpus).items()} if corpus else {}
+        titles = read_titles(corpus) if corpus else {}
         text = worst_to_text(comparison, outcomes(report, comparison, qrels_files), worst, titles)
     if plot is not None:
         write_plot(plot, comparison)

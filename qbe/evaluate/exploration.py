@@ -20,7 +20,7 @@ from qbe.evaluate.crossed import FacetGrades
 from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import parse_measures, per_query_values
-from qbe.evaluate.results import ExplorationResult, split_query_id
+from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.trec import Rankings
 from qbe.types import Facet, Hit
 
@@ -74,7 +74,7 @@ class FacetContrast(NamedTuple):
     disliked: Facet | None = None
 
 
-def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> ExplorationResult:
+def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate a run that is to find what resembles a paper by one facet and differs by another.
 
     A scope, such as ``background-not-method``, is one of SCOPES; its queries are the query papers with a
@@ -126,7 +126,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Exploration
         for measure, by_query in values.items()
     }
     warnings += (*missing, *incomplete(relevant, scores))
-    return ExplorationResult(scopes, values, figures, warnings, with_relevant=with_relevant)
+    return Evaluation(scopes, values, figures, warnings, with_relevant=with_relevant)
 
 
 def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, ContrastGain]]:

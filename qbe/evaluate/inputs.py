@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qbe import trec
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
-from qbe.errors import CorpusError, FileFormatError, UsageError
+from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.results import split_query_id
 from qbe.files import StrPath
 from qbe.shapes import SHAPES
 from qbe.trec import RunFile
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Hit
 
 _FACETS = "|".join(facet.value for facet in Facet)
 _TARGET = rf"(?P<target>(?:{_FACETS})(?P<other>-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})"
@@ -22,8 +22,6 @@ _FACET_NAME = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 """Files of one system: ``NAME.method.trec``, and of exploration ``NAME.method-not-background.trec`` or
 ``NAME.competitors.trec``.
 """
-
-_TITLES_ALONE = Reading(keep_without_abstract=True)
 
 
 def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
@@ -109,27 +107,12 @@ def _by_target(path: Path, rankings: dict[str, tuple[Hit, ...]]) -> dict[str, tu
     return named
 
 
-def read_papers(
-    path: StrPath, queries: Collection[str] = (), others: Collection[str] | None = None
-) -> dict[str, Paper]:
-    """Read the papers with some ids from a corpus in any of the formats of `qbe.corpus`.
-
-    ``queries`` are ids of papers that must be there, ``others`` of such that need not (None: all). Raises
-    CorpusError where the corpus cannot be read, or the paper of a query is missing.
+def read_titles(path: StrPath) -> dict[str, str]:
+    """Titles of papers by their ids, from a corpus in any of the formats of `qbe.corpus`; raises CorpusError.
 
     >>> _ = Path("corpus.jsonl").write_text('{"paper_id": "1", "title": "On sand", "abstract": "It is old."}')
-    >>> read_papers("corpus.jsonl")["1"].abstract
-    'It is old.'
+    >>> read_titles("corpus.jsonl")
+    {'1': 'On sand'}
     """
-    papers = {
-        paper.paper_id: paper
-        for paper in read_corpus([str(path)], lambda abstract: [abstract], _TITLES_ALONE)
-        if others is None or paper.paper_id in queries or paper.paper_id in others
-    }
-    missing = [query for query in queries if query not in papers]
-    if missing:
-        raise CorpusError(
-            f"{path}: expected the papers of all {len(queries)} queries, found none for {len(missing)} "
-            f"({missing[0]}, ...); give the corpus that the qrels belong to"
-        )
-    return papers
+    papers = read_corpus([str(path)], lambda abstract: [abstract], Reading(keep_without_abstract=True))
+    return {paper.paper_id: paper.title for paper in papers}

@@ -26,7 +26,7 @@ protocols (docs/evaluation.md defines them):
                queries such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background)
   as-asked     of the first 5 and 10 hits over a whole corpus, those that are as asked; a hit without a grade
                counts as not asked for, and is reported
-  citations    recommended citations over the whole ranking; --by year and --by overlap read --corpus
+  citations    recommended citations over the whole ranking
 crossed, exploration and as-asked take qrels of several facets of the same papers, or files of graded pairs
 (tab-separated: query_id, paper_id, background, method, result).
 
@@ -40,8 +40,8 @@ examples:
   qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
       --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
       --plot runs/gains.svg --worst 10
-  qbe evaluate --protocol citations --qrels citations/dev.qrels --corpus citations/papers.jsonl \\
-      --run runs/fused.trec --baseline runs/bm25.trec --by overlap --published
+  qbe evaluate --protocol citations --qrels citations/dev.qrels --run runs/fused.trec \\
+      --baseline runs/bm25.trec --published
 """
 
 
@@ -72,12 +72,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="runs that the others are compared with, by significance tests",
     )
-    add(
-        "--by",
-        choices=("overlap", "year"),
-        help="with --protocol citations: also the cited papers that are found by their overlap of words with "
-        "the query paper, or the measures by the query papers' year",
-    )
     add("--published", action="store_true", help="add published figures (csfcube and citations)")
     add("--output", metavar="FILE", help="write the whole report as JSON")
     add(
@@ -92,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         help="print the N queries with the largest losses of the first run against the baseline, and the N "
         "with its lowest scores",
     )
-    add("--corpus", metavar="FILE", help="papers as JSON lines: titles for --worst, papers for --by")
+    add("--corpus", metavar="FILE", help="papers: titles for --worst")
     return parser
 
 
@@ -123,7 +117,5 @@ def check(options: argparse.Namespace) -> None:
     _cli.check_plot_is_no_output(options.plot, [options.output])
     if options.worst is not None and options.worst < 1:
         raise UsageError(f"expected --worst of at least 1, found {options.worst}")
-    if options.corpus and options.worst is None and options.by is None:
-        raise UsageError(
-            "--corpus gives the papers of --worst and --by; add --worst or --by, or leave it out"
-        )
+    if options.corpus and options.worst is None:
+        raise UsageError("--corpus gives the titles of --worst; add --worst, or leave it out")

@@ -18,7 +18,7 @@ from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
-from qbe.evaluate.results import AGGREGATED, ALL, ProtocolResult, Qrels, split_query_id
+from qbe.evaluate.results import AGGREGATED, ALL, Evaluation, Qrels, split_query_id
 from qbe.files import StrPath
 from qbe.trec import Rankings
 from qbe.types import Facet
@@ -115,7 +115,7 @@ def _bad(path: Path, expected: str, actual: str) -> FileFormatError:
 
 def csfcube_protocol(
     qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = ()
-) -> ProtocolResult:
+) -> Evaluation:
     """Evaluate a run as CSFCube's scorer does; further measures are computed on the same pools and folds.
 
     The scorer expects complete rankings of the pools. Here a pool paper that is missing in the run counts
@@ -165,7 +165,7 @@ def csfcube_protocol(
         name: {scope: fmean(by_scope[scope]) if scope in by_scope else None for scope in scopes}
         for name, by_scope in fold_figures.items()
     }
-    return ProtocolResult(
+    return Evaluation(
         queries, values, figures, (*warnings, *incomplete(pools, scores)), fold_figures=fold_figures
     )
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from qbe.evaluate.csfcube import CSFCUBE
-from qbe.evaluate.exploration import NDCG
+from qbe.evaluate.exploration import EXPLORATION, NDCG
 from qbe.evaluate.published import papers
 from qbe.evaluate.report import IN_PER_CENT, Report
-from qbe.evaluate.results import ALL, CitationResult, Evaluation, ExplorationResult, ProtocolResult
+from qbe.evaluate.results import ALL, Evaluation
 
 _UNKNOWN = "-"
 
@@ -36,7 +36,7 @@ def to_text(report: Report) -> str:
     """
     first = next(iter(report.evaluations.values()))
     title = report.scoring.described.title.format(split=report.scoring.split)
-    if isinstance(first, ExplorationResult):
+    if report.scoring.protocol == EXPLORATION:
         parts = [f"{title}\n"]
         parts += [_exploration_table(report, first, measure) for measure in first.figures]
         return "\n".join([*parts, _comparison_table(report)] if report.comparisons else parts)
@@ -46,8 +46,6 @@ def to_text(report: Report) -> str:
         parts.append(_one_table(report))
     else:
         parts += [_measure_table(report, measure) for measure in first.figures]
-    if overlap := _overlap_table(report):
-        parts.append(overlap)
     if report.comparisons:
         parts.append(_comparison_table(report))
     if report.published:
@@ -94,7 +92,7 @@ def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]
     return _align([[name, *cells] for name, _, *cells in rows], left=1)
 
 
-def _exploration_table(report: Report, first: ExplorationResult, measure: str) -> str:
+def _exploration_table(report: Report, first: Evaluation, measure: str) -> str:
     """The figures of a measure: a row for each scope and its number of queries, a column for each run."""
     queries = first.queries if measure == NDCG else first.with_relevant
     rows = [[measure, "queries", *report.evaluations]]
@@ -102,26 +100,6 @@ def _exploration_table(report: Report, first: ExplorationResult, measure: str) -
         figures = [evaluation.figures[measure][scope] for evaluation in report.evaluations.values()]
         rows.append([scope, str(len(ids)), *(_figure(figure, False) for figure in figures)])
     return _align(rows, left=1)
-
-
-def _overlap_table(report: Report) -> str:
-    """The shares of cited papers among the first 20, a row for each bin of overlap; '' without any."""
-    systems = {
-        name: evaluation.overlap
-        for name, evaluation in report.evaluations.items()
-        if isinstance(evaluation, CitationResult) and evaluation.overlap
-    }
-    if not systems:
-        return ""
-    rows = [["overlap", "cited", *systems]]
-    for bins in zip(*systems.values(), strict=True):
-        shares = [_figure(of_bin.found / of_bin.cited if of_bin.cited else None, False) for of_bin in bins]
-        rows.append([bins[0].overlap, str(bins[0].cited), *shares])
-    note = (
-        "Shares of cited papers that are among the first 20, by the share of the query's distinct words "
-        "(title and abstract, without stop words) that occur in the cited paper."
-    )
-    return _align(rows, left=1) + _WRAP.fill(note) + "\n"
 
 
 def _comparison_table(report: Report) -> str:
@@ -188,8 +166,8 @@ def to_json(report: Report) -> dict[str, Any]:
     """Convert a report to plain values for ``json.dump``; figures are fractions, None where there is none.
 
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
-    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, overlap with
-    ``by`` overlap, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
+    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol,
+    per_query, warnings), ``comparisons``, ``published`` (papers, rows).
 
     >>> from qbe.evaluate.report import Scoring
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
@@ -221,10 +199,8 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:
     row: dict[str, Any] = {"figures": evaluation.figures}
-    if isinstance(evaluation, ProtocolResult):
+    if evaluation.fold_figures:
         row["fold_figures"] = evaluation.fold_figures
-    if isinstance(evaluation, CitationResult) and evaluation.overlap:
-        row["overlap"] = [of_bin._asdict() for of_bin in evaluation.overlap]
     return {**row, "per_query": evaluation.per_query, "warnings": evaluation.warnings}
 
 

@@ -12,16 +12,16 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate import as_asked, citations, crossed, exploration
 from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
-from qbe.evaluate.citations import CITATIONS, citations_protocol, pairs_by_overlap, year_scopes
+from qbe.evaluate.citations import CITATIONS, citations_protocol
 from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
 from qbe.evaluate.csfcube import CSFCUBE, MEASURES
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
-from qbe.evaluate.inputs import group_runs, read_papers, read_qrels, read_runs
+from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
 from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.published import PublishedRow, published_rows
-from qbe.evaluate.results import Evaluation, Qrels
+from qbe.evaluate.results import Evaluation
 from qbe.evaluate.significance import Comparison, compare
 from qbe.files import StrPath
 from qbe.trec import Rankings
@@ -73,9 +73,6 @@ FACET_GRADED: Mapping[str, Callable[[FacetGrades, Rankings], Evaluation]] = {
 }
 """Protocols against grades by facet, with measures of their own."""
 
-OVERLAP, YEAR = "overlap", "year"
-BY = (OVERLAP, YEAR)
-
 Evaluator = Callable[[Rankings], Evaluation]
 
 
@@ -89,17 +86,12 @@ class Scoring:
             measures; without one, instead of the default ones.
         split: the folds that the protocol ``csfcube`` averages: ``test`` or ``dev``.
         folds_file: the folds of ``csfcube``; None for ``folds.json`` next to the first qrels file.
-        by: under the protocol ``citations`` one of BY: also the measures by the ``year`` of the query papers,
-            or the cited papers that are found by their ``overlap`` with the query paper.
-        corpus_file: the papers of ``by``, as JSON lines.
     """
 
     protocol: str | None = None
     measures: Sequence[str] = ()
     split: str = "test"
     folds_file: StrPath | None = None
-    by: str | None = None
-    corpus_file: StrPath | None = None
 
     @property
     def described(self) -> Protocol:
@@ -147,7 +139,7 @@ def build_report(
 
     Raises UsageError for an unknown measure, a run file given twice, or a scoring that is not possible,
     FileFormatError for a file that cannot be read, that does not follow its format, or that does not match
-    the others, CorpusError for such a corpus.
+    the others.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -192,12 +184,6 @@ def _check(scoring: Scoring) -> None:
         parse_measures(scoring.measures)  # a misspelt name
     if scoring.protocol in FACET_GRADED and scoring.measures:
         raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
-    if scoring.by is None:
-        return
-    if scoring.by not in BY:
-        raise UsageError(f"expected `by` of {', '.join(BY)}, found {scoring.by!r}")
-    if scoring.protocol != CITATIONS or scoring.corpus_file is None:
-        raise UsageError("`by` needs the `protocol` citations and a `corpus_file`; give both")
 
 
 def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
@@ -206,23 +192,12 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
         return partial(FACET_GRADED[scoring.protocol], read_facet_grades(qrels_files))
     qrels = read_qrels(qrels_files)
     if scoring.protocol == CITATIONS:
-        return _citations(qrels, scoring)
+        return partial(citations_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == CSFCUBE:
         folds = _folds(Path(qrels_files[0]), scoring)
         judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
         return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
     return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
-
-
-def _citations(qrels: Qrels, scoring: Scoring) -> Evaluator:
-    if scoring.by is None or scoring.corpus_file is None:
-        return partial(citations_protocol, qrels, measures=scoring.measures)
-    if scoring.by == YEAR:
-        scopes = year_scopes(qrels, read_papers(scoring.corpus_file, qrels))
-        return partial(citations_protocol, qrels, measures=scoring.measures, scopes=scopes)
-    cited = {paper_id for grades in qrels.values() for paper_id in grades}
-    pairs = pairs_by_overlap(qrels, read_papers(scoring.corpus_file, qrels, cited))
-    return partial(citations_protocol, qrels, measures=scoring.measures, pairs=pairs)
 
 
 def _folds(qrels_file: Path, scoring: Scoring) -> Folds:

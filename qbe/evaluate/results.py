@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from qbe.types import Facet
 
@@ -19,8 +18,8 @@ Qrels = Mapping[str, Mapping[str, int]]
 class Evaluation:
     """The evaluation of one system; values have the unit of their measure (most lie in [0, 1]).
 
-    A scope is a facet (``background``, ``method``, ``result``), a year (of citing papers), or all queries
-    (``all``; ``aggregated`` under the CSFCube protocol).
+    A scope is a facet (``background``, ``method``, ``result``), a pair of facets (``method-background``), or
+    all queries (``all``; ``aggregated`` under the CSFCube protocol).
 
     Attributes:
         queries: the query ids of each scope.
@@ -28,59 +27,17 @@ class Evaluation:
             that has no value by query is missing.
         figures: measure name -> scope -> figure; None where the run has no ranking for the scope.
         warnings: one line each, on queries and papers that are missing in the run or the qrels.
+        fold_figures: under the CSFCube protocol measure name -> scope -> the mean of each fold, of which the
+            figure is the mean.
+        with_relevant: under the protocol of exploration the queries of each scope that have a relevant paper.
+            Measures of relevant papers have values and figures of these queries only.
     """
 
     queries: Mapping[str, tuple[str, ...]]
     per_query: Mapping[str, Mapping[str, float]]
     figures: Mapping[str, Mapping[str, float | None]]
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ProtocolResult(Evaluation):
-    """An evaluation under the CSFCube protocol.
-
-    Attributes:
-        fold_figures: measure name -> scope -> the mean of each fold; the figure is the mean of these.
-    """
-
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-
-
-class OverlapBin(NamedTuple):
-    """Papers that are cited by the query papers and share some of their words.
-
-    Attributes:
-        overlap: the share of the query's words that occur in the cited paper, such as ``0.10-0.15``.
-        cited: number of these papers, counted for each query.
-        found: how many of them are among the first 20 for their query.
-    """
-
-    overlap: str
-    cited: int
-    found: int
-
-
-@dataclass(frozen=True, slots=True)
-class CitationResult(Evaluation):
-    """An evaluation of recommended citations; a scope is a year of the query papers, or all queries.
-
-    Attributes:
-        overlap: the cited papers by overlap, where that was asked for.
-    """
-
-    overlap: tuple[OverlapBin, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExplorationResult(Evaluation):
-    """An evaluation of rankings by a liked and a disliked facet; a scope is such a pair of facets.
-
-    Attributes:
-        with_relevant: the queries of each scope that have a relevant paper. Measures of relevant papers have
-            values and figures of these queries only.
-    """
-
     with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

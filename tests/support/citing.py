@@ -72,7 +72,7 @@ def random_heads(seed: int = 0) -> dict[str, Head]:
         shapes = ((width,), (width,), (width, HIDDEN_UNITS), (HIDDEN_UNITS,), (width,), (HIDDEN_UNITS,))
         mean, scale, *weights = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
         parts = (mean, np.abs(scale) + 0.5, *weights)
-        heads[known.key] = Head(*(part.astype(np.float64) for part in parts))
+        heads[known.key] = Head(*(part.astype(np.float64) for part in parts))  # type: ignore[attr-defined]
     return heads
 
 

@@ -44,7 +44,7 @@ class OneByOne:
     ) -> list[list[RerankScore]]:
         scores = []
         for query, papers in requests:
-            scores.append(self.score(query.aspect.paper, papers))
+            scores.append(self.score(query.aspect.paper, papers))  # type: ignore[attr-defined]
             if progress:
                 progress(len(papers))
         return scores
