@@ -32,9 +32,6 @@ DEFINITIONS = {
     "MRR": "reciprocal rank of the first cited paper among the first 1,000",
 }
 
-LABELS = (F1, F1_OF_MEANS, *NAMES)
-"""The measures, in the order of a report."""
-
 
 def citations_protocol(
     qrels: Qrels,

@@ -105,22 +105,6 @@ def crossed_accuracy(
     return CrossedAccuracy(sum(by_first) / count, sum(by_second) / count, both / count, count)
 
 
-def accuracies(grades: FacetGrades, scores: FacetScores) -> dict[str, CrossedAccuracy]:
-    """`crossed_accuracy` of each of FACET_PAIRS that has crossed pairs, by names such as
-    ``method-background``.
-
-    >>> a, b = {Facet.METHOD: 2, Facet.BACKGROUND: 0}, {Facet.METHOD: 1, Facet.BACKGROUND: 3}
-    >>> scores = {("q", Facet.METHOD): {"a": 2.0, "b": 1.0}, ("q", Facet.BACKGROUND): {"a": 0.5, "b": 0.7}}
-    >>> accuracies({"q": {"a": a, "b": b}}, scores)
-    {'method-background': CrossedAccuracy(first=1.0, second=1.0, both=1.0, pairs=1)}
-    """
-    by_pair = {
-        f"{first}-{second}": crossed_accuracy(crossed_pairs(grades, first, second), scores, first, second)
-        for first, second in FACET_PAIRS
-    }
-    return {name: accuracy for name, accuracy in by_pair.items() if accuracy is not None}
-
-
 def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
     """1 where the better paper has the higher score, 0 where it has the lower, 0.5 where they are equal."""
     high, low = scores.get(better, float("-inf")), scores.get(worse, float("-inf"))

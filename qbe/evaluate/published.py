@@ -7,13 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from qbe.errors import UsageError
-from qbe.evaluate.citations import CITATIONS, LABELS
-from qbe.evaluate.csfcube import CSFCUBE, MEASURES
-from qbe.evaluate.results import AGGREGATED, ALL
-from qbe.types import Facet
+from qbe.evaluate.citations import CITATIONS
+from qbe.evaluate.csfcube import CSFCUBE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +39,19 @@ class PublishedRow:
         system: its name in the publication.
         paper: key of `papers`.
         source: the table or page of the figures.
-        figures: measure of the protocol -> scope -> figure in [0, 1], with at most four digits; None where no
-            figure is published.
+        figures: measure of the protocol -> scope -> figure in [0, 1], with at most four digits.
         collection: the collection of the figures, of a protocol that several have in common.
     """
 
     system: str
     paper: str
     source: str
-    figures: Mapping[str, Mapping[str, float | None]]
+    figures: Mapping[str, Mapping[str, float]]
     collection: str = ""
 
 
-class _Shape(NamedTuple):
-    """The measures and scopes of the figures of a protocol."""
-
-    measures: tuple[str, ...]
-    scopes: tuple[str, ...]
-
-
-_SHAPES = {
-    CSFCUBE: _Shape(tuple(MEASURES), (*(facet.value for facet in Facet), AGGREGATED)),
-    CITATIONS: _Shape(LABELS, (ALL,)),
-}
+PROTOCOLS = (CSFCUBE, CITATIONS)
+"""Those with published figures."""
 
 
 def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
@@ -75,13 +63,16 @@ def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
     >>> rows["SPECTER"]["NDCG%20"]
     {'background': 0.667, 'method': 0.3741, 'result': 0.5667, 'aggregated': 0.5328}
     """
-    section, shape = _section(protocol)
+    section = _section(protocol)
     return tuple(
         PublishedRow(
             row["system"],
             row["paper"],
             row["source"],
-            _complete(row["figures"], shape, section["one"]),
+            {
+                measure: {scope: round(value / section["one"], 4) for scope, value in printed.items()}
+                for measure, printed in row["figures"].items()
+            },
             row.get("collection", ""),
         )
         for row in section["rows"]
@@ -96,7 +87,7 @@ def papers(protocol: str | None = CSFCUBE) -> dict[str, Paper]:
     >>> papers()["aspire"].short
     'ASPIRE 2022'
     """
-    section, _ = _section(protocol)
+    section = _section(protocol)
     with_rows = {row["paper"] for row in section["rows"]}
     reasons: dict[str, str] = section["no_rows"]
     return {
@@ -106,25 +97,14 @@ def papers(protocol: str | None = CSFCUBE) -> dict[str, Paper]:
     }
 
 
-def _section(protocol: str | None) -> tuple[dict[str, Any], _Shape]:
-    if protocol is None or protocol not in _SHAPES:
+def _section(protocol: str | None) -> dict[str, Any]:
+    if protocol not in PROTOCOLS:
         raise UsageError(
-            f"expected a `protocol` with published figures ({', '.join(_SHAPES)}), found {protocol}; give one"
+            f"expected a `protocol` with published figures ({', '.join(PROTOCOLS)}), found {protocol}; "
+            "give one"
         )
-    return _content()[protocol], _SHAPES[protocol]
-
-
-def _complete(
-    printed: Mapping[str, Mapping[str, float | None]], shape: _Shape, scale: int
-) -> dict[str, dict[str, float | None]]:
-    """Convert printed numbers to fractions, with None for every measure and scope without a figure."""
-    return {
-        measure: {
-            scope: None if (value := printed.get(measure, {}).get(scope)) is None else round(value / scale, 4)
-            for scope in shape.scopes
-        }
-        for measure in shape.measures
-    }
+    section: dict[str, Any] = _content()[protocol]
+    return section
 
 
 @functools.cache
