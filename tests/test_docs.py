@@ -22,8 +22,6 @@ import pytest
 from qbe._cli import HIDDEN
 from scripts import site
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -104,6 +102,7 @@ def run_python(code: str, name: str, names: dict[str, object]) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name_of)
 def test_examples_run(path, tmp_path, with_index, environment, monkeypatch):
     if path != README:  # which makes these itself
@@ -140,6 +139,7 @@ def without_scores(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d+", "#", text)).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_SEARCHES, ids=name_of)
 def test_searches_print_what_is_shown(path, with_index, environment):
     for command, output in searches(path):
@@ -321,6 +321,7 @@ def test_every_page_is_linked_from_the_readme():
     assert {name_of(path) for path in DOCS} <= reachable
 
 
+@pytest.mark.slow
 def test_the_site_is_made_and_a_broken_link_is_refused(tmp_path, monkeypatch, capsys):
     assert site.make(tmp_path / "site") == 0
     assert "find papers like" in (tmp_path / "site" / "index.html").read_text().lower()
