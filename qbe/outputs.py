@@ -16,13 +16,10 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
-PLOT_TITLE = "query by query"
-"""How the title of a plot of differences ends."""
-
 PLOT_SOFTWARE = "qbe plots"
 """What a plot names as its software (PNG) or creator (SVG)."""
 
-_EARLIER_PLOTS = (b"qbe evaluate", f"{PLOT_TITLE}</text>".encode())
+_EARLIER_PLOTS = (b"qbe evaluate", b"query by query</text>")
 """What plots of earlier versions have."""
 
 

@@ -35,8 +35,8 @@ qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/fold
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".fused+rerank.trec --baseline runs/"$name".fused.trec \
-    --plot runs/rerank.svg --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
-echo "Differences by query: runs/rerank.svg; the ten worst queries: runs/worst.txt"
+    --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
+echo "The ten worst queries: runs/worst.txt"
 
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
 qbe datasets "$name" --raw --output qrels/raw

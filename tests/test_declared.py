@@ -25,7 +25,6 @@ EXTRA_OF = {
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/plots.py": "plot",
-    "qbe/evaluate/plot.py": "plot",
     "qbe/search/plot.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",

@@ -25,15 +25,10 @@ def main(arguments: list[str]) -> None:
 
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
-    from qbe.outputs import PLOT, REPORT, check_output
+    from qbe.outputs import REPORT, check_output
 
     if options.output:
         check_output(options.output, REPORT)
-    if options.plot:
-        from qbe.plots import check_plot
-
-        check_plot(options.plot)
-        check_output(options.plot, PLOT, "plot")
     scoring = Scoring(
         options.protocol,
         tuple(options.measures),
@@ -50,7 +45,7 @@ def main(arguments: list[str]) -> None:
     for name, evaluation in report.evaluations.items():
         for warning in evaluation.warnings:
             print(f"{PROGRAM}: warning: {name}: {warning}", file=sys.stderr)
-    by_query = _by_query(report, options.qrels, options.plot, options.worst, options.corpus)
+    worst = _worst(report, options.qrels, options.worst, options.corpus) if options.worst else ""
     if options.output:
         import json
 
@@ -59,28 +54,17 @@ def main(arguments: list[str]) -> None:
         text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(options.output, f"{text}\n")
     print(to_text(report), end="")
-    if by_query:
-        print(f"\n{by_query}", end="")
+    if worst:
+        print(f"\n{worst}", end="")
 
 
-def _by_query(
-    report: Report, qrels_files: list[str], plot: str | None, worst: int | None, corpus: str | None
-) -> str:
-    """Draw the plot and return the text on the worst queries, where they are asked for."""
-    if plot is None and worst is None:
-        return ""
+def _worst(report: Report, qrels_files: list[str], count: int, corpus: str | None) -> str:
     from qbe.evaluate.inputs import read_titles
-    from qbe.evaluate.plot import write_plot
     from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
 
     comparison = compare_runs(report)
-    text = ""
-    if worst is not None:
-        titles = read_titles(corpus) if corpus else {}
-        text = worst_to_text(comparison, outcomes(report, comparison, qrels_files), worst, titles)
-    if plot is not None:
-        write_plot(plot, comparison)
-    return text
+    titles = read_titles(corpus) if corpus else {}
+    return worst_to_text(comparison, outcomes(report, comparison, qrels_files), count, titles)
 
 
 if __name__ == "__main__":

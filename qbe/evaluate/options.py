@@ -39,7 +39,7 @@ examples:
       --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
   qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
       --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
-      --plot runs/gains.svg --worst 10
+      --worst 10
   qbe evaluate --protocol citations --qrels citations/dev.qrels --run runs/fused.trec \\
       --baseline runs/bm25.trec --published
 """
@@ -75,11 +75,6 @@ def parser() -> argparse.ArgumentParser:
     add("--published", action="store_true", help="add published figures (csfcube and citations)")
     add("--output", metavar="FILE", help="write the whole report as JSON")
     add(
-        "--plot",
-        metavar="FILE",
-        help="draw the difference of the first run to the baseline for each query (.svg, .png)",
-    )
-    add(
         "--worst",
         type=int,
         metavar="N",
@@ -96,7 +91,7 @@ def check(options: argparse.Namespace) -> None:
     >>> check(parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "--worst", "5"]))
     Traceback (most recent call last):
     ...
-    qbe.errors.UsageError: --plot and --worst need --protocol csfcube and a --baseline; give both
+    qbe.errors.UsageError: --worst needs --protocol csfcube and a --baseline; give both
     """
     from qbe.errors import UsageError
 
@@ -111,10 +106,8 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(
             "published figures are those of the test folds; leave out --published or --split dev"
         )
-    by_query = options.plot is not None or options.worst is not None
-    if by_query and not (csfcube and options.baseline):
-        raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
-    _cli.check_plot_is_no_output(options.plot, [options.output])
+    if options.worst is not None and not (csfcube and options.baseline):
+        raise UsageError("--worst needs --protocol csfcube and a --baseline; give both")
     if options.worst is not None and options.worst < 1:
         raise UsageError(f"expected --worst of at least 1, found {options.worst}")
     if options.corpus and options.worst is None:

@@ -24,14 +24,7 @@ OVERRANKED = 3
 
 
 class RunComparison(NamedTuple):
-    """A system of a report and its baseline: their names and evaluations.
-
-    Attributes:
-        system: name of the system.
-        baseline: name of the baseline.
-        evaluation: of the system.
-        baseline_evaluation: of the baseline.
-    """
+    """A system of a report and its baseline: their names, then their evaluations."""
 
     system: str
     baseline: str
@@ -44,17 +37,17 @@ class RunComparison(NamedTuple):
         They are in descending order, equal differences in the order of their query ids. A facet without a
         figure of one of the two is left out.
         """
-        values = self.evaluation.per_query[MEASURE]
-        baseline_values = self.baseline_evaluation.per_query[MEASURE]
-        by_facet: dict[Facet, list[tuple[str, float]]] = {}
-        for facet in Facet:
-            query_ids = self.evaluation.queries.get(facet.value, ())
-            differences = [
-                (q, values[q] - baseline_values[q]) for q in query_ids if q in values and q in baseline_values
-            ]
-            if differences:
-                by_facet[facet] = sorted(differences, key=lambda item: (-item[1], item[0]))
-        return by_facet
+        values, others = (each.per_query[MEASURE] for each in (self.evaluation, self.baseline_evaluation))
+        by_facet = {
+            facet: [(q, values[q] - others[q]) for q in ids if q in values and q in others]
+            for facet in Facet
+            if (ids := self.evaluation.queries.get(facet.value, ()))
+        }
+        return {
+            facet: sorted(differences, key=lambda item: (-item[1], item[0]))
+            for facet, differences in by_facet.items()
+            if differences
+        }
 
 
 class RankedPaper(NamedTuple):
@@ -66,15 +59,8 @@ class RankedPaper(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of one query in a run and its baseline.
-
-    Attributes:
-        query_id: the query.
-        score: NDCG%20 of the run, in [0, 1].
-        baseline: NDCG%20 of the baseline, in [0, 1].
-        pool: number of judged papers, without the query paper.
-        overranked: see `overranked`.
-        missed: see `best_missed`.
+    """The result of one query: NDCG%20 of a run and of its baseline, both in [0, 1], the number of judged
+    papers without the query paper, and what `overranked` and `best_missed` give.
 
     >>> Outcome("1_method", 0.5, 0.75, 20, (), None).difference
     -0.25
