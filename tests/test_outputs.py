@@ -213,22 +213,15 @@ def test_an_evaluation_keeps_a_run_and_replaces_a_report(evaluation, tmp_path, c
     assert json.loads((tmp_path / "report.json").read_text())["protocol"] == "csfcube"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.svg", b"<?xml version='1.0'?><svg/>"), ("a.png", b"\x89PNG\r\n\x1a\n\0\0")]
-)
-def test_a_plot_replaces_a_plot_and_no_other_picture(evaluation, tmp_path, capsys, name, content):
-    pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
-    from qbe.evaluate.__main__ import main
+@pytest.mark.parametrize("name", ["a.svg", "a.png"])
+def test_a_plot_is_recognized(tmp_path, name):
+    figure = pytest.importorskip(
+        "matplotlib.figure", reason="skipped: matplotlib is not installed (extra plot)"
+    )
+    from qbe.plots import save_plot
 
-    picture = tmp_path / name
-    picture.write_bytes(content)
-    with pytest.raises(OutputError, match=r"a plot of qbe to replace, found .* another `plot`"):
-        main([*evaluation, "--plot", str(picture)])
-    assert picture.read_bytes() == content
-    picture.unlink()
-    for _ in range(2):
-        main([*evaluation, "--plot", str(picture)])
-    assert picture.stat().st_size > 1000
+    save_plot(tmp_path / name, figure.Figure)
+    check_output(tmp_path / name, PLOT, "plot")
 
 
 def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):
