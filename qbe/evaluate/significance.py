@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from qbe.errors import UsageError
@@ -79,17 +79,18 @@ def compare(
     comparisons: list[Comparison] = []
     for measure in measures:
         family = [
-            _compare(name, system, baseline_name, baseline, measure, scope, seed)
+            (name, baseline_name, scope, _differences(system, baseline, measure, scope))
             for baseline_name, baseline in baselines.items()
             for name, system in systems.items()
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        randomization = holm([comparison.randomization_p for comparison in family])
-        t_tests = holm([comparison.t_test_p for comparison in family])
+        randomization = [randomization_test(differences, seed=seed) for *_, differences in family]
+        t_tests = [t_test(differences) for *_, differences in family]
+        p_values = zip(randomization, t_tests, holm(randomization), holm(t_tests), strict=True)
         comparisons += [
-            replace(comparison, randomization_p_holm=randomization_p, t_test_p_holm=t_test_p)
-            for comparison, randomization_p, t_test_p in zip(family, randomization, t_tests, strict=True)
+            Comparison(name, other, measure, scope, len(differences), fmean(differences), *corrected)
+            for (name, other, scope, differences), corrected in zip(family, p_values, strict=True)
         ]
     return tuple(comparisons)
 
@@ -108,30 +109,9 @@ def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> li
     ]
 
 
-def _compare(
-    name: str,
-    system: Evaluation,
-    baseline_name: str,
-    baseline: Evaluation,
-    measure: str,
-    scope: str,
-    seed: int,
-) -> Comparison:
-    values, baseline_values = system.per_query[measure], baseline.per_query[measure]
-    differences = [values[query_id] - baseline_values[query_id] for query_id in system.queries[scope]]
-    randomization_p, t_test_p = randomization_test(differences, seed=seed), t_test(differences)
-    return Comparison(
-        system=name,
-        baseline=baseline_name,
-        measure=measure,
-        scope=scope,
-        queries=len(differences),
-        difference=fmean(differences),
-        randomization_p=randomization_p,
-        t_test_p=t_test_p,
-        randomization_p_holm=randomization_p,  # corrected by `compare`
-        t_test_p_holm=t_test_p,
-    )
+def _differences(system: Evaluation, baseline: Evaluation, measure: str, scope: str) -> list[float]:
+    values, others = system.per_query[measure], baseline.per_query[measure]
+    return [values[query_id] - others[query_id] for query_id in system.queries[scope]]
 
 
 def randomization_test(
