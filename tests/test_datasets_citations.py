@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.releases import CITATION_PAPERS, CITATIONS, write_citations, write_records
+from support.releases import CITATION_PAPERS, CITATIONS, contents, write_citations, write_records
 
 from qbe.datasets.__main__ import main
 from qbe.datasets.citing import SPLITS, by_share
@@ -29,10 +29,6 @@ Records = dict[str, dict[str, Any]]
 def papers_in(folder: Path) -> Records:
     records = map(json.loads, (folder / "papers.jsonl").read_text().splitlines())
     return {record.pop("paper_id"): record for record in records}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 # The papers on visualization.

@@ -12,6 +12,7 @@ from support.releases import (
     CITATIONS,
     CSFCUBE_PAPERS,
     CSFCUBE_POOLS,
+    contents,
     write_citations,
     write_csfcube,
     write_records,
@@ -53,10 +54,6 @@ EXPECTED = {
     "graded-pairs": (4, 6, 0),
     "sample": (128, 24, 1032),
 }
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_every_name_has_a_writer_a_sample_and_is_a_choice():

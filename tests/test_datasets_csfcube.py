@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, write_csfcube
+from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfcube
 
 from qbe import topics as topic_files
 from qbe import trec
@@ -36,10 +36,6 @@ OUTPUTS = {
     "csfcube.result.qrels",
     "folds.json",
 }
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_small_release_exactly(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from support.runs import hits
 
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.run import Run
 from qbe.shapes import SHAPES
-from qbe.types import Facet, Hit
+from qbe.types import Facet
 
 B, M, R = Facet
 
@@ -22,10 +23,6 @@ GRADES = {
     },
     "q": {"a": {B: 0.0, M: 0.0, R: 0.0}},
 }
-
-
-def hits(names: str) -> tuple[Hit, ...]:
-    return tuple(Hit(name, float(-place)) for place, name in enumerate(names))
 
 
 @pytest.mark.parametrize(

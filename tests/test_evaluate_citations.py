@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.runs import run
 
 from qbe.errors import UsageError
 from qbe.evaluate.__main__ import main
@@ -23,14 +24,6 @@ RANKINGS = {
     "q2": ["x", "a"],
     "q3": ["q3", *(f"u{i}" for i in range(999)), "a", "b"],
 }
-
-
-def run(rankings: dict[str, list[str]]) -> Run:
-    """A run of these papers, best first."""
-    return Run(
-        "t",
-        {query: tuple(Hit(p, -float(rank)) for rank, p in enumerate(ids)) for query, ids in rankings.items()},
-    )
 
 
 def figures(rankings: dict[str, list[str]], qrels: dict[str, dict[str, int]]) -> dict[str, float | None]:

@@ -3,13 +3,13 @@
 import json
 
 import pytest
+from support.runs import run
 
 from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.crossed import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
-from qbe.run import Run
 from qbe.trec import Judgment, write_qrels
-from qbe.types import Facet, Hit
+from qbe.types import Facet
 
 B, M, R = Facet
 GRADES = {
@@ -21,17 +21,6 @@ GRADES = {
     },
     "p": {"a": {B: 2.0, M: 0.0}, "e": {B: 0.5, M: 1.0}},
 }
-
-
-def run(**rankings: str) -> Run:
-    """A run of ``q_method="abc"`` and so on, best first."""
-    return Run(
-        "by-hand",
-        {
-            query: tuple(Hit(name, float(-place)) for place, name in enumerate(names))
-            for query, names in rankings.items()
-        },
-    )
 
 
 def test_pairs_by_hand():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.runs import run
 
 from qbe import Aspect, Paper, Query, Sentence
 from qbe.errors import FileFormatError
@@ -47,17 +48,6 @@ BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper 
     "p": {name: row for name, row in GRADES["p"].items() if name != "d"}
 }
 """Without the one paper that is better by its method."""
-
-
-def run(rankings: dict[str, str]) -> Run:
-    """A run of ``{"p_background": "abc"}`` and so on, best first."""
-    return Run(
-        "by-hand",
-        {
-            query: tuple(Hit(name, float(-place)) for place, name in enumerate(names))
-            for query, names in rankings.items()
-        },
-    )
 
 
 # Gains

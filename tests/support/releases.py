@@ -88,3 +88,8 @@ def write_citations(
     (folder / "train.qrels").write_text(train)
     (folder / "dev.qrels").write_text(dev)
     return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The content of each file of a folder, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
