@@ -74,16 +74,14 @@ def crossed_pairs(grades: FacetGrades, first: Facet, second: Facet, gap: float =
     >>> crossed_pairs({"q": {"a": a, "b": b}}, Facet.METHOD, Facet.BACKGROUND)
     [CrossedPair(query='q', first='a', second='b')]
     """
-    return list(_pairs(grades, first, second, gap))
-
-
-def _pairs(grades: FacetGrades, first: Facet, second: Facet, gap: float) -> Iterator[CrossedPair]:
+    pairs = []
     for query, pool in grades.items():
         rows = ((paper, row) for paper, row in pool.items() if {first, second} <= row.keys())
         graded = [(paper, row[first], row[second]) for paper, row in rows]
         for (name, by_first, by_second), (other, other_first, other_second) in permutations(graded, 2):
             if by_first - other_first >= gap and other_second - by_second >= gap:
-                yield CrossedPair(query, name, other)
+                pairs.append(CrossedPair(query, name, other))
+    return pairs
 
 
 def crossed_accuracy(

@@ -1,4 +1,4 @@
-"""Qrels files and run files, several of which are joined."""
+"""Run files, several of which are joined, and the titles of papers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,6 @@ _FACET_NAME = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 """Files of one system: ``NAME.method.trec``, and of exploration ``NAME.method-not-background.trec`` or
 ``NAME.competitors.trec``.
 """
-
-
-def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
-    """Read several TREC qrels files as one, which must have a judgement; raises what `qbe.trec.read_qrels`
-    does.
-    """
-    qrels = trec.read_qrels(*paths)
-    if not qrels:
-        raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
-    return qrels
 
 
 def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
-from qbe.evaluate.inputs import read_qrels, read_runs
+from qbe.evaluate.inputs import read_runs
 from qbe.evaluate.report import Report
 from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
+from qbe.trec import read_qrels
 from qbe.types import Facet
 
 MEASURE = NDCG_PERCENT
@@ -123,7 +124,7 @@ def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[St
 
     Raises FileFormatError when a file cannot be read.
     """
-    qrels = read_qrels(qrels_files)
+    qrels = read_qrels(*qrels_files)
     rankings = read_runs(report.files[comparison.system]).rankings
     scores = comparison.evaluation.per_query[MEASURE]
     baseline_scores = comparison.baseline_evaluation.per_query[MEASURE]

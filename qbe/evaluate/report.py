@@ -17,14 +17,14 @@ from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_fa
 from qbe.evaluate.csfcube import CSFCUBE, MEASURES
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
-from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
+from qbe.evaluate.inputs import group_runs, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
 from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation
 from qbe.evaluate.significance import Comparison, compare
 from qbe.files import StrPath
-from qbe.trec import Rankings
+from qbe.trec import Rankings, read_qrels
 
 FOLDS_NAME = "folds.json"
 
@@ -190,7 +190,9 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
     """Read the judgements and what belongs to them; return what evaluates a run."""
     if scoring.protocol is not None and scoring.protocol in FACET_GRADED:
         return partial(FACET_GRADED[scoring.protocol], read_facet_grades(qrels_files))
-    qrels = read_qrels(qrels_files)
+    qrels = read_qrels(*qrels_files)
+    if not qrels:
+        raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
     if scoring.protocol == CITATIONS:
         return partial(citations_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == CSFCUBE:
