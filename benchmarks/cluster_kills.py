@@ -52,8 +52,7 @@ def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
     """Kill, and then look at what is left."""
     from qbe.datasets.embedded import copy_sample
     from qbe.index.building.sharding import IndexShards, build_shards
-    from qbe.index.index import Index
-    from qbe.index.opening import build_index
+    from qbe.index.opening import Index, build_index
 
     copy_sample(work / "sample")
     with build_index(work / "one", work / "sample" / "corpus.jsonl"):
@@ -109,7 +108,7 @@ def client(address: str, folder: str, seed: str) -> None:
     """Search without end, and write whether each answer is that of one process over the same commit."""
     from qbe.cluster.calls import Patience
     from qbe.cluster.index import Fleet, open_index
-    from qbe.index.index import Index
+    from qbe.index.opening import Index
     from qbe.query import Query
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense

@@ -24,8 +24,8 @@ from qbe.corpus.reading import Reading
 from qbe.corpus.record import paper_to_record
 from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building.sharding import IndexShards, build_shards
-from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
+from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
