@@ -8,166 +8,89 @@ nothing.
 'method'
 """
 
+# ruff: noqa: I001 (sorted imports would have a line for each name that is exported by `as`)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.adapters.pyterrier import from_transformer
-    from qbe.cite.config import CiteConfig
-    from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.corpus.reading import Reading
+    from qbe.cite.config import CiteConfig as CiteConfig
+    from qbe.cite.recommender import CiteRequest as CiteRequest, Recommender as Recommender
+    from qbe.corpus.reading import Reading as Reading
     from qbe.errors import (
-        CorpusError,
-        DatasetError,
-        EncoderMismatchError,
-        FacetNotFoundError,
-        FileFormatError,
-        IndexBuildError,
-        IndexFormatError,
-        JavaError,
-        MissingDependencyError,
-        ModelError,
-        OutputError,
-        PaperNotFoundError,
-        QbeError,
-        RecordError,
-        RunError,
-        UsageError,
+        CorpusError as CorpusError,
+        DatasetError as DatasetError,
+        EncoderMismatchError as EncoderMismatchError,
+        FacetNotFoundError as FacetNotFoundError,
+        FileFormatError as FileFormatError,
+        IndexBuildError as IndexBuildError,
+        IndexFormatError as IndexFormatError,
+        JavaError as JavaError,
+        MissingDependencyError as MissingDependencyError,
+        ModelError as ModelError,
+        OutputError as OutputError,
+        PaperNotFoundError as PaperNotFoundError,
+        QbeError as QbeError,
+        RecordError as RecordError,
+        RunError as RunError,
+        UsageError as UsageError,
     )
-    from qbe.index.building.settings import BuildSettings
-    from qbe.index.opening import Index, build_index, open_index
-    from qbe.query import Aspect, Query, Topic
-    from qbe.run import Run
-    from qbe.search.filters import PaperFilter
-    from qbe.search.pipeline import Pipeline
-    from qbe.search.request import SearchRequest
-    from qbe.search.session import SearchSession
+    from qbe.index.building.settings import BuildSettings as BuildSettings
+    from qbe.index.opening import Index as Index, build_index as build_index, open_index as open_index
+    from qbe.pyterrier import from_transformer as from_transformer
+    from qbe.query import Aspect as Aspect, Query as Query, Topic as Topic
+    from qbe.run import Run as Run
+    from qbe.search.filters import PaperFilter as PaperFilter
+    from qbe.search.pipeline import Pipeline as Pipeline
+    from qbe.search.request import SearchRequest as SearchRequest
+    from qbe.search.session import SearchSession as SearchSession
     from qbe.search.stages import (
-        BM25,
-        CrossEncoder,
-        Dense,
-        Fused,
-        Grades,
-        Matching,
-        Projections,
-        Stages,
-        default_stages,
+        BM25 as BM25,
+        CrossEncoder as CrossEncoder,
+        Dense as Dense,
+        Fused as Fused,
+        Grades as Grades,
+        Matching as Matching,
+        Projections as Projections,
+        Stages as Stages,
+        default_stages as default_stages,
     )
-    from qbe.shapes import SHAPES
-    from qbe.text.papers import paper_from_text
-    from qbe.topics import read_topics
-    from qbe.trec import read_qrels
-    from qbe.types import Facet, Hit, Match, Paper, Sentence
+    from qbe.shapes import SHAPES as SHAPES
+    from qbe.text.papers import paper_from_text as paper_from_text
+    from qbe.topics import read_topics as read_topics
+    from qbe.trec import read_qrels as read_qrels
+    from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
 
     __version__: str
 
-_HOMES = {
-    "Aspect": "qbe.query",
-    "BM25": "qbe.search.stages",
-    "BuildSettings": "qbe.index.building.settings",
-    "CiteConfig": "qbe.cite.config",
-    "CiteRequest": "qbe.cite.recommender",
-    "CorpusError": "qbe.errors",
-    "CrossEncoder": "qbe.search.stages",
-    "DatasetError": "qbe.errors",
-    "Dense": "qbe.search.stages",
-    "EncoderMismatchError": "qbe.errors",
-    "Facet": "qbe.types",
-    "FacetNotFoundError": "qbe.errors",
-    "FileFormatError": "qbe.errors",
-    "Fused": "qbe.search.stages",
-    "Grades": "qbe.search.stages",
-    "Hit": "qbe.types",
-    "Index": "qbe.index.opening",
-    "IndexBuildError": "qbe.errors",
-    "IndexFormatError": "qbe.errors",
-    "JavaError": "qbe.errors",
-    "Match": "qbe.types",
-    "Matching": "qbe.search.stages",
-    "MissingDependencyError": "qbe.errors",
-    "ModelError": "qbe.errors",
-    "OutputError": "qbe.errors",
-    "Paper": "qbe.types",
-    "PaperFilter": "qbe.search.filters",
-    "PaperNotFoundError": "qbe.errors",
-    "Pipeline": "qbe.search.pipeline",
-    "Projections": "qbe.search.stages",
-    "QbeError": "qbe.errors",
-    "Query": "qbe.query",
-    "Reading": "qbe.corpus.reading",
-    "Recommender": "qbe.cite.recommender",
-    "RecordError": "qbe.errors",
-    "Run": "qbe.run",
-    "RunError": "qbe.errors",
-    "SHAPES": "qbe.shapes",
-    "SearchRequest": "qbe.search.request",
-    "SearchSession": "qbe.search.session",
-    "Sentence": "qbe.types",
-    "Stages": "qbe.search.stages",
-    "Topic": "qbe.query",
-    "UsageError": "qbe.errors",
-    "build_index": "qbe.index.opening",
-    "default_stages": "qbe.search.stages",
-    "from_transformer": "qbe.adapters.pyterrier",
-    "open_index": "qbe.index.opening",
-    "paper_from_text": "qbe.text.papers",
-    "read_qrels": "qbe.trec",
-    "read_topics": "qbe.topics",
+_NAMES = {
+    "qbe.cite.config": "CiteConfig",
+    "qbe.cite.recommender": "CiteRequest Recommender",
+    "qbe.corpus.reading": "Reading",
+    "qbe.errors": (
+        "CorpusError DatasetError EncoderMismatchError FacetNotFoundError FileFormatError IndexBuildError "
+        "IndexFormatError JavaError MissingDependencyError ModelError OutputError "
+        "PaperNotFoundError QbeError RecordError RunError UsageError"
+    ),
+    "qbe.index.building.settings": "BuildSettings",
+    "qbe.index.opening": "Index build_index open_index",
+    "qbe.pyterrier": "from_transformer",
+    "qbe.query": "Aspect Query Topic",
+    "qbe.run": "Run",
+    "qbe.search.filters": "PaperFilter",
+    "qbe.search.pipeline": "Pipeline",
+    "qbe.search.request": "SearchRequest",
+    "qbe.search.session": "SearchSession",
+    "qbe.search.stages": "BM25 CrossEncoder Dense Fused Grades Matching Projections Stages default_stages",
+    "qbe.shapes": "SHAPES",
+    "qbe.text.papers": "paper_from_text",
+    "qbe.topics": "read_topics",
+    "qbe.trec": "read_qrels",
+    "qbe.types": "Facet Hit Match Paper Sentence",
 }
-"""The module of each public name."""
+"""The public names of each module."""
 
-__all__ = [
-    "BM25",
-    "SHAPES",
-    "Aspect",
-    "BuildSettings",
-    "CiteConfig",
-    "CiteRequest",
-    "CorpusError",
-    "CrossEncoder",
-    "DatasetError",
-    "Dense",
-    "EncoderMismatchError",
-    "Facet",
-    "FacetNotFoundError",
-    "FileFormatError",
-    "Fused",
-    "Grades",
-    "Hit",
-    "Index",
-    "IndexBuildError",
-    "IndexFormatError",
-    "JavaError",
-    "Match",
-    "Matching",
-    "MissingDependencyError",
-    "ModelError",
-    "OutputError",
-    "Paper",
-    "PaperFilter",
-    "PaperNotFoundError",
-    "Pipeline",
-    "Projections",
-    "QbeError",
-    "Query",
-    "Reading",
-    "Recommender",
-    "RecordError",
-    "Run",
-    "RunError",
-    "SearchRequest",
-    "SearchSession",
-    "Sentence",
-    "Stages",
-    "Topic",
-    "UsageError",
-    "__version__",
-    "build_index",
-    "default_stages",
-    "from_transformer",
-    "open_index",
-    "paper_from_text",
-    "read_qrels",
-    "read_topics",
-]
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Work spread over threads, results in order.
+"""Work spread over threads, results in order, and what holds threads or files until it is closed.
 
 The heavy parts of qbe (ONNX Runtime, FAISS, Lucene, numpy's products) let go of the interpreter's lock, so
 that Python threads run them side by side.
@@ -10,13 +10,14 @@ import os
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
-from qbe.closing import Closing
 from qbe.errors import UsageError
 
 T = TypeVar("T")
@@ -55,6 +56,31 @@ def thread_count(threads: int | None) -> int:
     if threads is not None and threads < 1:
         raise UsageError(f"expected `threads` of at least 1, found {threads}")
     return threads or available_threads()
+
+
+class Closing(ABC):
+    """What is closed at the end of a ``with`` block, whether it ends well or not.
+
+    >>> class Door(Closing):
+    ...     def close(self) -> None:
+    ...         print("closed")
+    >>> with Door():
+    ...     print("open")
+    open
+    closed
+    """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Workers(Closing):

@@ -9,8 +9,8 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 import qbe
 from qbe import Dense, Facet, Fused, Pipeline, Query, Topic, from_transformer
-from qbe.adapters.scoring import paper_text, query_text, scoring_of
 from qbe.errors import MissingDependencyError, PaperNotFoundError, UsageError
+from qbe.rerank.reranker import paper_text, query_text, scoring_of
 
 pytestmark = pytest.mark.slow
 

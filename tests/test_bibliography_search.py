@@ -110,29 +110,6 @@ def test_an_address_is_not_broken():
     assert table.splitlines()[-1] == f"              {address}"
 
 
-def test_words_in_common_are_bold_only_where_asked_for():
-    plain = to_table(LOOKUP, BY_METHOD, [found(1)], 100)
-    bold = to_table(LOOKUP, BY_METHOD, [found(1)], 100, highlight=True)
-    assert "\x1b" not in plain
-    assert bold.splitlines()[-1] == (
-        "              method: \x1b[1mTails\x1b[22m are what we \x1b[1mcount\x1b[22m."
-    )
-    assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
-
-
-def test_lines_are_as_long_with_bold_words():
-    sentence = "tails of fishes " * 20
-    paper = Paper("long", "Method", (Sentence(sentence, Facet.METHOD),), labelled=True)
-    hit = Hit("long", 1.0, (Match(1, 0, 0.5),))
-    for explain in (False, True):
-        plain, bold = (
-            to_table(Papers(paper).paper, BY_METHOD, [hit], 60, explain=explain, highlight=highlight)
-            for highlight in (False, True)
-        )
-        assert bold.count("\x1b[1m") == bold.count("\x1b[22m") == 40
-        assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
-
-
 # JSON
 
 
@@ -153,7 +130,7 @@ def test_json_tells_of_authors_venue_links_and_abstract():
 
 def written(form: str, *results: Result, papers: Papers | None = None) -> str:
     writer = open_writer(form, "tag", (papers or Papers(FOUND, PLAIN)).paper, 100, explain=False)
-    texts = [writer.text([result], first=number == 0) for number, result in enumerate(results)]
+    texts = [writer.text([result], number == 0) for number, result in enumerate(results)]
     return "".join(texts)
 
 
@@ -278,7 +255,7 @@ def test_ris_has_a_paper_once():
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris", "json", "trec"])
 def test_blocks_joined_are_the_text_of_all(form):
     results = Result("q1", BY_METHOD, [found(1)]), Result("q2", BY_METHOD, [Hit("plain", 2.0), found(1)])
-    whole = open_writer(form, "tag", LOOKUP, 100, explain=False).text(results, first=True)
+    whole = open_writer(form, "tag", LOOKUP, 100, explain=False).text(results, True)
     assert written(form, *results) == whole
 
 
@@ -343,30 +320,10 @@ def test_people_get_ten_hits_and_programs_all(search, form, count):
     assert counts[form] == count
 
 
-def test_words_are_bold_on_a_terminal_only(search, monkeypatch, tmp_path):
-    options = ("--paper", "s024", "--facet", "method", "--rerank", "none", "--hits", 3, "--format", "table")
-    plain = search(*options)
-    assert "\x1b" not in plain
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    bold = search(*options)
-    assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
-    assert "\x1b[1m" in bold
-    search(*options, "--output", tmp_path / "a")
-    assert (tmp_path / "a").read_text() == plain
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert search(*options) == plain
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert search(*options) == plain
-
-
 @pytest.mark.parametrize("form", ["bibtex", "ris"])
 def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, monkeypatch, form):
     """Its finished blocks would be of no use: later ones depend on the papers of earlier ones."""
     from qbe.search import output as outputs
-    from qbe.search.output import BufferedOutput
 
     monkeypatch.setattr(outputs, "BLOCK", 4)
     output = tmp_path / "refs"
@@ -380,7 +337,7 @@ def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, mo
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(BufferedOutput, "publish", interrupt)
+    monkeypatch.setattr(outputs, "write_text", interrupt)
     with pytest.raises(KeyboardInterrupt):
         search(*options, "--format", form, "--output", output)
     assert list(tmp_path.iterdir()) == []

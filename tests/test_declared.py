@@ -19,13 +19,12 @@ EXTRAS = CONFIG["options.extras_require"]
 OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 EXTRA_OF = {
-    "qbe/adapters": "pyterrier",
+    "qbe/pyterrier.py": "pyterrier",
     "qbe/cluster": "cluster",
     "qbe/corpus/huggingface.py": "huggingface",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/plots.py": "plot",
-    "qbe/search/plot.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",
     "qbe/models/large.py": "large",

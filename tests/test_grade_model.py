@@ -9,24 +9,22 @@ import numpy as np
 import pytest
 
 from qbe.errors import ModelError
-from qbe.grade.features import (
-    NAMES,
-    RERANKED,
-    VECTORS,
-    WHOLE,
-    columns,
-    of_best,
-    of_facets,
-    of_reranker,
-    of_sentences,
-)
 from qbe.grade.head import Head, mean_head
 from qbe.grade.model import (
     CARD,
     HIGHEST,
+    NAMES,
+    RERANKED,
+    VECTORS,
     WEIGHTS,
+    WHOLE,
     GradeModel,
+    columns,
     default_model,
+    of_best,
+    of_facets,
+    of_reranker,
+    of_sentences,
     on_scale,
     read_model,
     write_model,

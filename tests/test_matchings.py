@@ -9,7 +9,7 @@ from support.rerankers import over_index, score
 from support.searching import first_stage
 
 from qbe.encode.encoder import PaperVectors
-from qbe.errors import IndexFormatError, UsageError
+from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
@@ -130,20 +130,6 @@ def test_the_temperature_follows_the_query():
         by_hand("transport", temperature=0.5), whole, [A]
     )
     assert scores_by_hand(by_hand("transport"), part, [A]) != scores_by_hand(by_hand("transport"), whole, [A])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("max", {}), "expected a matching of transport, attention, single-match, mean-max, found 'max'"),
-        (("transport", {"temperature": 0.0}), "expected `temperature` above 0, found 0"),
-        (("transport", {"regularization": math.inf}), "expected `regularization` above 0, found inf"),
-    ],
-)
-def test_what_is_refused(arguments, message):
-    name, options = arguments
-    with pytest.raises(UsageError, match=message):
-        by_hand(name, **options)
 
 
 # Over an index.

@@ -12,7 +12,7 @@ from qbe.cite import model as citation
 from qbe.errors import ModelError
 from qbe.grade import model as grade
 from qbe.grade.head import Storage
-from qbe.rerank import projection_model as projection
+from qbe.rerank import projections as projection
 
 
 class Kind(NamedTuple):

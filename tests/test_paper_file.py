@@ -8,7 +8,7 @@ import pytest
 
 from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.search.__main__ import main
-from qbe.search.paper_file import paper_from_file, title_and_abstract
+from qbe.search.paper_files import paper_from_file, title_and_abstract
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}

@@ -7,15 +7,18 @@ from qbe.errors import UsageError
 from qbe.grade.head import MODELS
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.projection_model import (
+from qbe.rerank.projections import (
     SHIPPED,
+    TERMS,
+    FacetProjection,
     ProjectionModel,
+    StoredPapers,
+    compare,
     find_model,
     read_model,
     shipped_model,
     write_model,
 )
-from qbe.rerank.projections import TERMS, FacetProjection, StoredPapers, compare
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused, Projections
 from qbe.types import Facet

@@ -12,8 +12,8 @@ from support.searching import first_stage, reranked
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
-from qbe.search.background import EXPONENTS
 from qbe.search.fusion import penalized, z_normalize
+from qbe.search.matches import EXPONENTS
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense, Fused, Matching
 from qbe.types import Facet, Hit

@@ -10,7 +10,7 @@ from support.citing import index_of, papers_that_cite
 from qbe import BuildSettings, build_index
 from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.search.cited import NamedPapers, not_found, papers_named, papers_of
+from qbe.search.paper_files import NamedPapers, not_found, papers_named, papers_of
 
 BIBTEX = """
 @article{s004, title = {Another title}}

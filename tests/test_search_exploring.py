@@ -14,8 +14,8 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
 from qbe.search.filters import PaperFilter
-from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.fusion import z_normalize
+from qbe.search.output import RunInputs, fingerprint
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES

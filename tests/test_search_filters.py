@@ -36,8 +36,8 @@ from qbe.search import filtering
 from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.filtering import FilterCache, describe
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
-from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
+from qbe.search.output import RunInputs, fingerprint
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense, Matching, Stages
 from qbe.types import Facet, Paper, Sentence

@@ -14,11 +14,10 @@ from qbe.search.__main__ import main
 from qbe.search.filters import PaperFilter
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
 from qbe.search.options import OPTIONS
-from qbe.search.parsing import parse_positions
 from qbe.search.pipeline import Pipeline
 from qbe.search.queries import UNLIKE_WEIGHT, query_by
 from qbe.search.stages import CrossEncoder, Dense
-from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES, parse_positions
 from qbe.types import Facet, Paper, Sentence
 
 BACKGROUND, METHOD, RESULT = Facet

@@ -207,7 +207,7 @@ def test_choices_of_search_are_those_of_its_modules():
     from qbe.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
     from qbe.rerank.transport import REGULARIZATION
     from qbe.search import stages
-    from qbe.search.preparing import LABEL_SOURCES
+    from qbe.search.request import LABEL_SOURCES
     from qbe.tag.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.types import Facet
 

@@ -12,9 +12,8 @@ from support.trainings import grades
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import CorpusError, IndexFormatError
 from qbe.files import sha256
-from qbe.grade.features import NAMES, RERANKED, VECTORS, of_reranker
 from qbe.grade.head import mean_head
-from qbe.grade.model import on_scale, read_model
+from qbe.grade.model import NAMES, RERANKED, VECTORS, of_reranker, on_scale, read_model
 from qbe.graded_pairs import GradedPair, read_graded_pairs
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings

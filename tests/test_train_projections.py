@@ -14,8 +14,7 @@ from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
-from qbe.rerank.projection_model import read_model
-from qbe.rerank.projections import ProjectedMatching, StoredPapers
+from qbe.rerank.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.projections.network import (

@@ -10,12 +10,12 @@ from qbe.cite.options import OPTIONS, PROGRAM, TABLE_HITS, parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from qbe.cite.config import CiteConfig
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.index import Index
-    from qbe.search.output import Inputs, Output
+    from qbe.search.output import Inputs
     from qbe.search.writers import ResultWriter
     from qbe.types import Paper
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index
-    from qbe.search.output import open_output
+    from qbe.search.output import write_blocks
     from qbe.search.writers import open_writer
 
     k = options.hits or default_hits(form, TABLE_HITS)
@@ -49,15 +49,17 @@ def main(arguments: list[str]) -> None:
         writer = open_writer(form, tag, index.paper, width, explain=False)
         destination = destination_of(options, form, options.output)
         topics = Path(options.topics) if options.topics else None
-        with (
-            Recommender.open(index, config) as recommender,
-            open_output(destination, lambda: _inputs(index, config, topics, k, tag, form, width)) as output,
-        ):
+        with Recommender.open(index, config) as recommender:
 
             def requests(block: slice) -> list[CiteRequest]:
                 return [CiteRequest(paper, cited, excluded) for paper in load(block)]
 
-            _recommend(recommender, ids, requests, k, writer, output)
+            write_blocks(
+                destination,
+                lambda: _inputs(index, config, topics, k, tag, form, width),
+                len(ids),
+                lambda blocks: _recommend(recommender, ids, requests, k, writer, blocks),
+            )
 
 
 def _papers(
@@ -66,7 +68,7 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
-    from qbe.search.paper_file import paper_from_file
+    from qbe.search.paper_files import paper_from_file
     from qbe.search.queries import from_topics, note_on_length, papers_by_id, pasted_paper
 
     if options.topics:
@@ -101,7 +103,7 @@ def _named(index: Index, path: str | None) -> list[str]:
         return []
     from pathlib import Path
 
-    from qbe.search.cited import papers_of
+    from qbe.search.paper_files import papers_of
 
     with index.reading() as reader:
         named = papers_of(reader, Path(path))
@@ -116,15 +118,13 @@ def _recommend(
     requests: Callable[[slice], list[CiteRequest]],
     k: int,
     writer: ResultWriter,
-    output: Output,
-) -> None:
-    """Recommend block by block, and write each block that the output does not have yet."""
+    blocks: Sequence[slice],
+) -> Iterator[str]:
+    """The recommendations of blocks of papers, made as they are asked for."""
     from qbe.query import Query
     from qbe.search.filtering import describe
-    from qbe.search.output import BLOCK, missing_blocks
     from qbe.search.writers import Result
 
-    blocks = missing_blocks(output, len(ids))
     if recommender.config.filter is not None:
         selected = [recommender.selected(request.paper) for block in blocks for request in requests(block)]
         if note := describe(selected, None if len(ids) > 1 else k):
@@ -137,9 +137,8 @@ def _recommend(
                 Result(query_id, Query(request.paper), each)
                 for query_id, request, each in zip(ids[block], batch, hits, strict=True)
             ]
-            output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
+            yield writer.text(results, block.start == 0)
             advance(len(batch))
-    output.publish(-(-len(ids) // BLOCK))
 
 
 def _inputs(

@@ -19,13 +19,12 @@ from qbe.cite.config import (
 )
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
-from qbe.closing import Closing
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.parallel import Workers
+from qbe.parallel import Closing, Workers
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of

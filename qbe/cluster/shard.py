@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.closing import Closing
 from qbe.cluster.bm25 import CorpusStatistics, QueryTerm, ShardSearch, statistics_of
 from qbe.cluster.placement import ShardRows, placed
 from qbe.errors import QbeError
@@ -27,7 +26,7 @@ from qbe.index.rows import Rows, starts_of
 from qbe.index.snapshot import Snapshot, open_snapshot
 from qbe.index.text_search import Ranked, open_postings
 from qbe.index.views import PaperStore, open_segments, open_vectors
-from qbe.parallel import Workers
+from qbe.parallel import Closing, Workers
 from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
 
 T = TypeVar("T")

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from qbe.closing import Closing
 from qbe.errors import EncoderMismatchError, UsageError
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder
-from qbe.parallel import thread_count
+from qbe.parallel import Closing, thread_count
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:

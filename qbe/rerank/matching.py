@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import UsageError, check_positive
-from qbe.models.encoder_format import L2, SIMILARITIES
+from qbe.models.encoder_format import L2
 from qbe.parallel import Memo, Workers
 from qbe.query import Aspect
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
@@ -130,7 +129,7 @@ def _over_all(values: Doubles) -> Doubles:
 
 
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-"""Names of the matchings; see `qbe.rerank.matchings`."""
+"""Names of the matchings."""
 
 PART_TEMPERATURE, WHOLE_TEMPERATURE = 0.5, 5000.0
 """Of transport's marginals, for queries that are part of an abstract and for whole ones: ASPIRE's (its
@@ -179,15 +178,8 @@ class VectorMatching:
         ``temperature`` and ``regularization`` (lambda) belong to transport; the temperature is by default
         0.5 for an aspect by facet or sentences, and 5000 for a whole abstract. Scores of vectors in half
         precision, as an index has them, depend neither on the linear algebra library nor on the threads of
-        ``workers``. Raises UsageError for another name or similarity, and for a temperature or regularization
-        not above 0.
+        ``workers``.
         """
-        for what, known, value in (("matching", MATCHINGS, name), ("similarity", SIMILARITIES, similarity)):
-            if value not in known:
-                raise UsageError(f"expected a {what} of {', '.join(known)}, found {value!r}")
-        for parameter, number in (("temperature", temperature), ("regularization", regularization)):
-            if number is not None:
-                check_positive(parameter, number)
         self.name = name
         self._vectors = vectors
         self._temperature, self._regularization = temperature, regularization

@@ -10,18 +10,18 @@ from qbe.search.options import OPTIONS, PROGRAM, parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qbe.index.index import Index
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
-    from qbe.search.fingerprint import RunInputs
     from qbe.search.opening import RerankerOpener
-    from qbe.search.output import Output
+    from qbe.search.output import RunInputs
     from qbe.search.queries import QuerySource
+    from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
-    from qbe.search.writers import Result, ResultWriter
+    from qbe.search.writers import ResultWriter
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -40,23 +40,25 @@ def run(
     open_reranker: RerankerOpener | None = None,
 ) -> None:
     """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
-    another place than this process; their parameters are those of `qbe.index.opening.open_index` and
+    another place than this process; their parameters are those of `qbe.index.index.Index` and
     `qbe.rerank.open.open_reranker`.
     """
-    from qbe.search.options import check, check_labels, default_hits, filter_of, form_of, stages_of
+    from qbe.search.options import check, check_labels, filter_of, form_of, stages_of
+    from qbe.search.stages import FIRST_STAGES, RERANKERS, Fused, Stages, default_stages, describe_stages
 
     if "help" in (options.first_stage, options.rerank):
-        _print_stages(options)
+        print(describe_stages(FIRST_STAGES if options.first_stage == "help" else RERANKERS))
         return
     form, width = form_of(options)
     check(options, form)
-    from qbe.search.stages import Fused, Stages, default_stages
-
     if not options.topics and options.facet is None and options.like is None:
         check_labels(options, has_facet=False)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
     paper_filter = filter_of(options)
-    _check_files(options)
+    if options.output:
+        from qbe.outputs import SEARCH, check_output
+
+        check_output(options.output, SEARCH)
 
     from pathlib import Path
 
@@ -71,28 +73,9 @@ def run(
         source = _source(options, index)
         _check_source(options, source, pools)
         stages = stages_of(options, default_stages(index))
-        inputs = _run_inputs(options, paper_filter, stages, options.hits or default_hits(form), form, width)
+        inputs = _run_inputs(options, paper_filter, stages, form, width)
         with SearchSession(index, stages, open_reranker=open_reranker) as session:
             _write(options, session, source, pools, inputs)
-
-
-def _print_stages(options: argparse.Namespace) -> None:
-    from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
-
-    print(describe_stages(FIRST_STAGES if options.first_stage == "help" else RERANKERS))
-
-
-def _check_files(options: argparse.Namespace) -> None:
-    """Raise OutputError for files that are not to be replaced, and for plots that cannot be drawn."""
-    from qbe.outputs import PLOT, SEARCH, check_output
-
-    if options.output:
-        check_output(options.output, SEARCH)
-    if options.plot:
-        from qbe.plots import check_plot
-
-        check_plot(options.plot)
-        check_output(options.plot, PLOT, "plot")
 
 
 def _check_source(options: argparse.Namespace, source: QuerySource, pools: Pools | None) -> None:
@@ -102,25 +85,26 @@ def _check_source(options: argparse.Namespace, source: QuerySource, pools: Pools
 
     check_labels(options, has_facet=source.has_facet)
     for note in source.notes:
-        print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
+        _say(_cli.with_options(note, OPTIONS))
     absent = [query_id for query_id in source.ids if pools is not None and query_id not in pools]
     if absent:
         raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
+def _say(note: str | None) -> None:
+    """Print what users should know on standard error."""
+    if note:
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+
+
 def _run_inputs(
-    options: argparse.Namespace,
-    paper_filter: PaperFilter | None,
-    stages: Stages,
-    k: int,
-    form: str,
-    width: int,
+    options: argparse.Namespace, paper_filter: PaperFilter | None, stages: Stages, form: str, width: int
 ) -> RunInputs:
     """What a run depends on besides index and stages."""
     from pathlib import Path
 
-    from qbe.search.fingerprint import RunInputs
-    from qbe.search.options import facet_weights_of
+    from qbe.search.options import default_hits, facet_weights_of
+    from qbe.search.output import RunInputs
 
     weights, facets = facet_weights_of(options), options.facet
     if weights is not None:
@@ -131,7 +115,7 @@ def _run_inputs(
         facet=facets,
         filter=paper_filter,
         labels=options.facets,
-        k=k,
+        k=options.hits or default_hits(form),
         run_tag=options.run_tag or stages.run_tag,
         format=form,
         width=width,
@@ -147,28 +131,18 @@ def _write(
     run: RunInputs,
 ) -> None:
     """Search, and write the results to their file, or to standard output."""
-    from qbe.search.fingerprint import fingerprint
     from qbe.search.options import destination_of
-    from qbe.search.output import open_output
+    from qbe.search.output import fingerprint, write_blocks
     from qbe.search.writers import open_writer
 
-    index, path = session.index, options.output
-    highlight = path is None and _shows_bold()
-    writer = open_writer(
-        run.format, run.run_tag, index.paper, run.width, explain=run.explain, highlight=highlight
+    index = session.index
+    writer = open_writer(run.format, run.run_tag, index.paper, run.width, explain=run.explain)
+    write_blocks(
+        destination_of(options, run.format, options.output),
+        lambda: fingerprint(index, session.stages, options.tagger, run),
+        len(source.ids),
+        _Search(session, source, pools, run, writer).texts,
     )
-    destination = destination_of(options, run.format, path)
-    with open_output(destination, lambda: fingerprint(index, session.stages, options.tagger, run)) as output:
-        if options.plot is not None:
-            session.require_grades()
-        _search(session, source, pools, run, writer, output, plot=options.plot)
-
-
-def _shows_bold() -> bool:
-    """Whether standard output is a terminal that knows bold text, and the user has not refused it."""
-    import os
-
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def _source(options: argparse.Namespace, index: Index) -> QuerySource:
@@ -176,8 +150,8 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     from pathlib import Path
 
     from qbe.search.options import facet_weights_of
-    from qbe.search.parsing import parse_positions
     from qbe.search.queries import from_query, from_topics, papers_by_id, query_by
+    from qbe.shapes import parse_positions
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
@@ -201,127 +175,101 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
         return papers_by_id(index, options.paper)
     if options.cited is None:
         if options.text is None:
-            from qbe.search.paper_file import paper_from_file
+            from qbe.search.paper_files import paper_from_file
 
             paper = paper_from_file(options.paper_file)
         else:
             paper = pasted_paper(options.text, options.title or "")
-        if on_length := note_on_length([paper]):
-            print(f"{PROGRAM}: {on_length}", file=sys.stderr)
+        _say(note_on_length([paper]))
         return [paper]
-    from qbe.search.cited import papers_of
+    from qbe.search.paper_files import papers_of
 
     with index.reading() as reader:
         named = papers_of(reader, Path(options.cited))
-    if note := named.missing_in_words(options.cited):
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    _say(named.missing_in_words(options.cited))
     return [index.paper(paper_id) for paper_id in named.paper_ids]
 
 
-def _search(
-    session: SearchSession,
-    source: QuerySource,
-    pools: Pools | None,
-    run: RunInputs,
-    writer: ResultWriter,
-    output: Output,
-    *,
-    plot: str | None,
-) -> None:
-    """Search block by block, and write each block that the output does not have yet; first say on standard
-    error what users should know. ``plot`` names the file for a plot of one query's hits.
-    """
-    from qbe.search.output import BLOCK, missing_blocks
-    from qbe.search.request import SearchRequest
-    from qbe.search.writers import Result
+class _Search:
+    """The queries of a command, and how they are searched."""
 
-    blocks = missing_blocks(output, len(source.ids))
-    places = [place for block in blocks for place in range(len(source.ids))[block]]
-    pairs = _rerank_pairs(session, source, pools, places, _selected(session, source, blocks, run, pools))
-    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
-    with _cli.counter(*bar) as advance:
-        for block in blocks:
-            ids = source.ids[block]
-            requests = [
-                SearchRequest(
-                    query,
-                    run.k,
-                    None if pools is None else pools[query_id],
-                    run.filter,
-                    run.labels,
-                    matches=writer.needs_matches,
-                    explain=run.explain,
-                )
-                for query_id, query in zip(ids, source.load(block), strict=True)
-            ]
-            rankings = session.batch(requests, advance if pairs else None)
-            results = [
-                Result(query_id, ranking.query, ranking.hits)
-                for query_id, ranking in zip(ids, rankings, strict=True)
-            ]
-            if plot is not None:
-                _plot(session, plot, results)
-            output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
-            if not pairs:
-                advance(len(ids))
-    output.publish(-(-len(source.ids) // BLOCK))
+    def __init__(
+        self,
+        session: SearchSession,
+        source: QuerySource,
+        pools: Pools | None,
+        run: RunInputs,
+        writer: ResultWriter,
+    ) -> None:
+        self._session, self._source, self._pools = session, source, pools
+        self._run, self._writer = run, writer
 
+    def texts(self, blocks: Sequence[slice]) -> Iterator[str]:
+        """The results of blocks of queries, searched as they are asked for; first what users should know is
+        said on standard error.
+        """
+        from qbe.search.writers import Result
 
-def _plot(session: SearchSession, path: str, results: Sequence[Result]) -> None:
-    """Draw the hits of one query by their grades."""
-    from qbe.search.plot import MOST, write_plot
+        places = [place for block in blocks for place in range(len(self._source.ids))[block]]
+        pairs = self._rerank_pairs(places, self._selected(blocks))
+        bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
+        with _cli.counter(*bar) as advance:
+            for block in blocks:
+                ids = self._source.ids[block]
+                rankings = self._session.batch(self._requests(block), advance if pairs else None)
+                results = [
+                    Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)
+                ]
+                yield self._writer.text(results, block.start == 0)
+                if not pairs:
+                    advance(len(ids))
 
-    ((_, query, hits),) = results
-    drawn = list(hits[:MOST])
-    if any(hit.grades is None for hit in drawn):
-        drawn = session.grade(query, drawn)
-    write_plot(path, session.index.paper, query, drawn)
+    def _requests(self, block: slice) -> list[SearchRequest]:
+        from qbe.search.request import SearchRequest
 
-
-def _selected(
-    session: SearchSession,
-    source: QuerySource,
-    blocks: Sequence[slice],
-    run: RunInputs,
-    pools: Pools | None,
-) -> list[FilterResult]:
-    """What passes the filter for each query that is to be searched, none where there is no filter; invalid
-    filters raise before the search starts.
-    """
-    if run.filter is None:
-        return []
-    from qbe.search.filtering import describe
-
-    selected = [session.selected(query, run.filter) for block in blocks for query in source.load(block)]
-    if note := describe(selected, run.k if pools is None else None):
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
-    return selected
-
-
-def _rerank_pairs(
-    session: SearchSession,
-    source: QuerySource,
-    pools: Pools | None,
-    places: Sequence[int],
-    selected: Sequence[FilterResult],
-) -> int:
-    """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the reranker
-    does not take are counted on standard error.
-    """
-    from qbe.search.session import not_reranked
-
-    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
-    if selected:
-        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
-    if session.stages.reranker is not None:
-        left = sum(not session.takes(source.aspects[place]) for place in places)
-        if left:
-            print(
-                f"{PROGRAM}: {left} of {len(places)} queries: {not_reranked(session.stages)}", file=sys.stderr
+        run, pools = self._run, self._pools
+        return [
+            SearchRequest(
+                query,
+                run.k,
+                None if pools is None else pools[query_id],
+                run.filter,
+                run.labels,
+                matches=self._writer.needs_matches,
+                explain=run.explain,
             )
-    return sum(
-        session.rerank_pairs(source.aspects[place], size) for place, size in zip(places, sizes, strict=True)
-    )
+            for query_id, query in zip(self._source.ids[block], self._source.load(block), strict=True)
+        ]
+
+    def _selected(self, blocks: Sequence[slice]) -> list[FilterResult]:
+        """What passes the filter for each query, none where there is no filter; invalid filters raise before
+        the search starts.
+        """
+        if self._run.filter is None:
+            return []
+        from qbe.search.filtering import describe
+
+        queries = (query for block in blocks for query in self._source.load(block))
+        selected = [self._session.selected(query, self._run.filter) for query in queries]
+        _say(describe(selected, self._run.k if self._pools is None else None))
+        return selected
+
+    def _rerank_pairs(self, places: Sequence[int], selected: Sequence[FilterResult]) -> int:
+        """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the
+        reranker does not take are counted on standard error.
+        """
+        from qbe.search.session import not_reranked
+
+        session, source, pools = self._session, self._source, self._pools
+        sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
+        if selected:
+            sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
+        if session.stages.reranker is not None:
+            left = sum(not session.takes(source.aspects[place]) for place in places)
+            if left:
+                _say(f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
+        pairs = zip(places, sizes, strict=True)
+        return sum(session.rerank_pairs(source.aspects[place], size) for place, size in pairs)
 
 
 if __name__ == "__main__":

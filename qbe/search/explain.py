@@ -1,12 +1,9 @@
-"""What is said of sentences: their labels in words, the best one of a hit, words in common in bold."""
+"""What is said of sentences: their labels in words, and the best one of a hit."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from qbe.bibliography.keys import FUNCTION_WORDS
 from qbe.query import Aspect, Query
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
@@ -69,18 +66,6 @@ def facet_probability(sentence: Sentence) -> float | None:
     return round(probabilities.of(sentence.facet) if sentence.facet else probabilities.other, 4)
 
 
-def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:
-    """Whether a sentence is its paper's best guess for a facet (see `qbe.types.Paper.facet_positions`).
-
-    >>> from qbe.types import FacetProbabilities
-    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
-    >>> sentence = Sentence("Stone is hard.", Facet.BACKGROUND, probabilities)
-    >>> stands_in(Paper("1", "On stone", (sentence,), labelled=True), 0, Facet.METHOD)
-    True
-    """
-    return facet is not None and paper.facet_positions(facet) == ((position,), True)
-
-
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     """A sentence's label, with its probability or as given: ``method 0.93``, ``method given``, ``no label``;
     where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
@@ -99,7 +84,7 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     if probability is None:
         return f"{name} given"
     described = f"{name} {probability:.2f}"
-    if facet is not None and sentence.probabilities and stands_in(paper, position, facet):
+    if facet is not None and sentence.probabilities and _stands_in(paper, position, facet):
         described += f", best guess for {facet} {sentence.probabilities.of(facet):.2f}"
     return described
 
@@ -158,40 +143,11 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
     sentence_facet = paper.sentences[position].facet
     if facet is None or sentence_facet is facet:
         return str(sentence_facet or "")
-    if stands_in(paper, position, facet):
+    if _stands_in(paper, position, facet):
         return f"{facet}?"
     return f"(labelled {sentence_facet or 'other'})" if paper.labelled else "(not labelled)"
 
 
-BOLD, NORMAL = "\x1b[1m", "\x1b[22m"
-"""What a terminal takes for the begin and the end of bold text."""
-
-_WORD = re.compile(r"[^\W_]+")
-
-
-def common_words(first: str, second: str) -> frozenset[str]:
-    """The words of both texts as `in_bold` compares them: without case and plural, function words left out.
-
-    >>> sorted(common_words("We study graphs of words.", "Words are seen in a graph; it is of use."))
-    ['graph', 'word']
-    """
-    return _words(first) & _words(second)
-
-
-def in_bold(text: str, words: AbstractSet[str]) -> str:
-    r"""A text whose words among those of `common_words` are in bold.
-
-    >>> in_bold("A graph of words.", {"word"})
-    'A graph of \x1b[1mwords\x1b[22m.'
-    """
-    return _WORD.sub(lambda word: f"{BOLD}{word[0]}{NORMAL}" if _stem(word[0]) in words else word[0], text)
-
-
-def _words(text: str) -> frozenset[str]:
-    words = (word.casefold() for word in _WORD.findall(text))
-    return frozenset(_stem(word) for word in words if len(word) > 1 and word not in FUNCTION_WORDS)
-
-
-def _stem(word: str) -> str:
-    word = word.casefold()
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+def _stands_in(paper: Paper, position: int, facet: Facet) -> bool:
+    """Whether a sentence is its paper's best guess for a facet."""
+    return paper.facet_positions(facet) == ((position,), True)

@@ -19,9 +19,9 @@ from qbe.index.rows import PerSelection, Selection
 from qbe.index.text_search import Ranked
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
-from qbe.search.background import BackgroundPenalty
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order
 from qbe.search.fusion import best_hits, weighted_sum
+from qbe.search.matches import penalize_background
 from qbe.search.stages import FUSED_DEPTH
 from qbe.types import Facet, Hit, Pools
 
@@ -257,7 +257,7 @@ class FusedStage:
         background_penalty: float = 0.0,
     ) -> None:
         """``weights`` names scores of the ``sources``; ``depth`` is the number of papers each source brings;
-        ``background_penalty`` is that of `qbe.search.background.BackgroundPenalty`. Raises UsageError for a
+        ``background_penalty`` is that of `qbe.search.matches.penalize_background`. Raises UsageError for a
         name that no source has.
         """
         known = [name for source in sources for name in source.names]
@@ -266,7 +266,7 @@ class FusedStage:
             raise UsageError(f"expected `weights` of {', '.join(known)}, found {', '.join(unknown)}")
         self._papers, self._workers, self._sources = reader.papers, workers, sources
         self._weights, self._depth = weights, depth
-        self._penalty = BackgroundPenalty(reader, background_penalty)
+        self._reader, self._penalty = reader, background_penalty
 
     def batch_search(
         self,
@@ -290,7 +290,8 @@ class FusedStage:
             rows, known = candidates[number]
             query = queries[number]
             components = self._components(query, rows, known)
-            fused, background = self._penalty.apply(query, rows, weighted_sum(components, self._weights))
+            scores = weighted_sum(components, self._weights)
+            fused, background = penalize_background(self._reader, query, rows, scores, self._penalty)
             if background is not None:
                 components["background"] = background
             paper_ids = [self._papers.ids[row] for row in rows.tolist()]

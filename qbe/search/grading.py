@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.grade.features import (
+from qbe.grade.model import (
     RERANKED,
     VECTORS,
     WHOLE,
+    GradeModel,
     of_best,
     of_facets,
     of_reranker,
     of_sentences,
+    on_scale,
 )
-from qbe.grade.model import GradeModel, on_scale
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, single_match
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
@@ -129,43 +130,6 @@ class GradeFeatures:
         return measured
 
 
-class Grader:
-    """Grades candidates by what `GradeFeatures` measures.
-
-    >>> from qbe.grade.model import default_model, read_model
-    >>> from qbe.query import Aspect
-    >>> paper = index.paper("s036")
-    >>> facets = {f: EncodedAspect.of(Aspect(paper, f), index.vectors(paper)) for f in Facet}
-    >>> with index.reading() as reader:
-    ...     grader = Grader(GradeFeatures(reader, Workers()), read_model(default_model()))
-    ...     rows = np.array([reader.papers.row("s036"), reader.papers.row("s051")])
-    ...     grades = grader.by_vectors(GradeRequest(facets, rows))
-    >>> bool((grades[0] > grades[1]).all())
-    True
-    """
-
-    def __init__(self, features: GradeFeatures, model: GradeModel) -> None:
-        self._features, self._model = features, model
-
-    @property
-    def reranks(self) -> bool:
-        """Whether a reranker takes part in `batch_grade`."""
-        return self._features.reranks
-
-    def by_vectors(self, request: GradeRequest) -> Grades:
-        """Grades of candidates by stored vectors alone."""
-        return self._model.grades(self._features.by_vectors(request), VECTORS, len(request.rows))
-
-    def batch_grade(self, requests: Sequence[GradeRequest], progress: Progress | None = None) -> list[Graded]:
-        """Grades of the candidates of each request by all that is known."""
-        known = RERANKED if self.reranks else VECTORS
-        measured = self._features.batch(requests, progress)
-        return [
-            Graded(self._model.grades(features, known, len(request.rows)), reranked)
-            for request, (features, reranked) in zip(requests, measured, strict=True)
-        ]
-
-
 _PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
 
 
@@ -183,8 +147,11 @@ class ExploreStage:
     ``depth`` of them are graded again with the reranker, where there is one, and the others follow below.
     """
 
-    def __init__(self, reader: IndexReader, stage: FirstStage, grader: Grader, depth: int) -> None:
-        self._reader, self._stage, self._grader, self._depth = reader, stage, grader, depth
+    def __init__(
+        self, reader: IndexReader, stage: FirstStage, features: GradeFeatures, model: GradeModel, depth: int
+    ) -> None:
+        self._reader, self._stage, self._depth = reader, stage, depth
+        self._features, self._model = features, model
 
     def first(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
         """For each request its candidates, at least ``k`` of them where there are so many, with their grades
@@ -193,9 +160,7 @@ class ExploreStage:
         ranked = []
         for request in requests:
             rows = self._rows(request.ranking, k)
-            graded = [
-                Graded(self._grader.by_vectors(GradeRequest(facets, rows)), {}) for facets in request.facets
-            ]
+            graded = self._graded([GradeRequest(facets, rows) for facets in request.facets], rerank=False)
             ranked.append(_hits(self._reader, request, rows, graded, explain=explain))
         return ranked
 
@@ -209,16 +174,12 @@ class ExploreStage:
     ) -> list[list[Hit]]:
         """The candidates of `first`, the best of them graded again with the reranker, the others below."""
         best = [self._best_rows(hits) for hits in ranked]
-        again = iter(
-            self._grader.batch_grade(
-                [
-                    GradeRequest(facets, top)
-                    for request, top in zip(requests, best, strict=True)
-                    for facets in request.facets
-                ],
-                progress,
-            )
-        )
+        by_facets = [
+            GradeRequest(facets, top)
+            for request, top in zip(requests, best, strict=True)
+            for facets in request.facets
+        ]
+        again = iter(self._graded(by_facets, progress, rerank=True))
         final = []
         for request, hits, top in zip(requests, ranked, best, strict=True):
             by_paper = [next(again) for _ in request.facets]
@@ -230,11 +191,7 @@ class ExploreStage:
     def grade(self, request: ExploreRequest, hits: Sequence[Hit], *, rerank: bool) -> list[Hit]:
         """Hits of any query, in their order, with grades; without ``rerank`` by stored vectors alone."""
         rows = np.unique(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
-        requests = [GradeRequest(facets, rows) for facets in request.facets]
-        if rerank:
-            graded = self._grader.batch_grade(requests)
-        else:
-            graded = [Graded(self._grader.by_vectors(each), {}) for each in requests]
+        graded = self._graded([GradeRequest(facets, rows) for facets in request.facets], rerank=rerank)
         by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
@@ -245,7 +202,21 @@ class ExploreStage:
     @property
     def reranks(self) -> bool:
         """Whether a reranker takes part in grading."""
-        return self._grader.reranks
+        return self._features.reranks
+
+    def _graded(
+        self, requests: Sequence[GradeRequest], progress: Progress | None = None, *, rerank: bool
+    ) -> list[Graded]:
+        """Grades of the candidates of each request; without ``rerank`` by stored vectors alone."""
+        if rerank:
+            known, measured = RERANKED if self.reranks else VECTORS, self._features.batch(requests, progress)
+        else:
+            known = VECTORS
+            measured = [Measured(self._features.by_vectors(request), {}) for request in requests]
+        return [
+            Graded(self._model.grades(features, known, len(request.rows)), reranked)
+            for request, (features, reranked) in zip(requests, measured, strict=True)
+        ]
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:
         papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)

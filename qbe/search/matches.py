@@ -1,52 +1,47 @@
-"""Aspects of queries compared with papers at once, and the pairs of closest sentences."""
+"""Queries compared with papers by stored vectors: the pairs of closest sentences, the background penalty."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.dense.vectors import Compared, VectorStore
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
-from qbe.search.contracts import Rows
-from qbe.types import Hit, Match
+from qbe.search.contracts import Rows, Scores
+from qbe.search.fusion import penalized
+from qbe.types import Facet, Hit, Match
 
 Floats = NDArray[np.float32]
 
 
-class ComparedAspects(NamedTuple):
-    """Papers compared with the sentences of several aspects: ``together`` with all of them, and the rows of
-    its similarities that each aspect has, ``by_aspect``, each (sentences of the aspect, sentences).
-    """
-
-    together: Compared
-    by_aspect: Sequence[Floats]
-
-
 def compare_aspects(
-    vectors: VectorStore, aspects: Sequence[EncodedAspect], rows: Rows, whole: Floats | None = None
-) -> ComparedAspects:
+    store: VectorStore, aspects: Sequence[EncodedAspect], rows: Rows, whole: Floats | None = None
+) -> tuple[Compared, list[Floats]]:
     """Compare the sentences of at least one aspect, and a ``whole`` paper (dimension,), with the papers at
-    ``rows``, which are in ascending order.
+    ``rows``, which are in ascending order: all together, and the rows of these similarities that each aspect
+    has, (sentences of the aspect, sentences).
 
     >>> from qbe import Facet
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
     >>> aspects = [EncodedAspect.of(Aspect(paper, facet), index.vectors(paper)) for facet in Facet]
     >>> with index.reading() as reader:
-    ...     compared = compare_aspects(reader.vector_store, aspects, np.array([reader.papers.row("s051")]))
-    >>> [len(similarities) for similarities in compared.by_aspect] == [len(a.positions) for a in aspects]
+    ...     rows = np.array([reader.papers.row("s051")])
+    ...     _, by_aspect = compare_aspects(reader.vector_store, aspects, rows)
+    >>> [len(similarities) for similarities in by_aspect] == [len(a.positions) for a in aspects]
     True
     """
-    of_aspects = [aspect.sentence_vectors for aspect in aspects]
-    together = vectors.compare(np.concatenate(of_aspects), rows, whole)
-    ends = np.cumsum([len(each) for each in of_aspects])[:-1]
-    return ComparedAspects(together, np.split(together.similarities, ends))
+    vectors = [aspect.sentence_vectors for aspect in aspects]
+    together = store.compare(np.concatenate(vectors), rows, whole)
+    ends = np.cumsum([len(each) for each in vectors])[:-1]
+    return together, np.split(together.similarities, ends)
 
 
 def add_matches(
@@ -96,3 +91,54 @@ def _matches(
             for i, (position, best) in enumerate(zip(aspect.positions, closest, strict=True))
         ]
     return tuple(sorted(pairs, key=lambda pair: -pair.score))
+
+
+EXPONENTS: Mapping[Facet, int] = {Facet.METHOD: 1, Facet.RESULT: 3}
+"""The power of the penalty that applies to each facet. What was found depends on the problem more than how it
+was found: the default is close to 0 for results, and a penalty of 1 is the same for both."""
+
+
+class Penalized(NamedTuple):
+    """Scores (papers,), and the similarity to the query's ``background`` (papers,) that lowered them; None
+    where nothing did.
+    """
+
+    scores: Scores
+    background: Scores | None
+
+
+def penalize_background(
+    reader: IndexReader, query: EncodedAspect, rows: Rows, scores: Scores, penalty: float
+) -> Penalized:
+    """Subtract the normalized background similarity from the ``scores`` (papers,) of the papers at ``rows``
+    (negative feedback on scores, after Rocchio, 1971); ``penalty`` is from 0 (scores as they are) to 1.
+
+    Papers that are similar in method or result are mostly similar in their problem too, and so are sentence
+    vectors in the context of their abstracts: scores for a method or a result follow the problem where the
+    two disagree. A score becomes ``z(score) - strength * z(background)``, both z-normalized over the papers
+    that are scored, where ``background`` is the mean-max match of the query's background sentences with all
+    sentences of the paper, by stored vectors. ``strength`` is the penalty for a method, and its third power
+    for a result (EXPONENTS). Scores stay as they are for other aspects, and for papers without other
+    background sentences.
+
+    >>> from qbe.query import Aspect
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     rows = np.array([reader.papers.row("s031"), reader.papers.row("s051")])
+    ...     scores, background = penalize_background(reader, query, rows, np.array([0.5, 0.75]), 0.25)
+    >>> background.round(2).tolist()
+    [0.52, 0.27]
+    >>> scores.tolist()
+    [-1.25, 1.25]
+    """
+    exponent = None if query.aspect.facet is None else EXPONENTS.get(query.aspect.facet)
+    strength = 0.0 if exponent is None else float(penalty**exponent)
+    if not strength or query.background is None:
+        return Penalized(scores, None)
+    background = np.zeros(0)
+    if len(rows):
+        compared = reader.vector_store.compare(query.background, rows)
+        best = best_per_paper(compared.similarities, compared.starts)
+        background = mean_max(best).astype(np.float64)
+    return Penalized(penalized(scores, background, strength), background)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qbe.adapters.scoring import scoring_of
-from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
-from qbe.rerank.reranker import FunctionReranker, Reranker
+from qbe.rerank.reranker import FunctionReranker, Reranker, scoring_of
 from qbe.search.contracts import FirstStage
-from qbe.search.reranking import RerankStage
+from qbe.search.ranking import RerankStage
 from qbe.search.stages import (
     BM25,
     EQUAL_WEIGHTS,
@@ -80,8 +78,8 @@ def open_rerank_stage(
 ) -> RerankStage | None:
     """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder.
 
-    Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
-    in the index, UsageError where there are no projections of its encoder's vectors.
+    Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
+    not in the index, UsageError where there are no projections of its encoder's vectors.
 
     >>> stage = open_rerank_stage(Matching("transport"), index, Workers(), open_cross_encoder)
     >>> stage.depth, stage.needs_vectors
@@ -138,8 +136,7 @@ def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
 
 
 def _projected_matching(stage: Projections, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.projection_model import find_model, read_model
-    from qbe.rerank.projections import ProjectedMatching, StoredPapers
+    from qbe.rerank.projections import ProjectedMatching, StoredPapers, find_model, read_model
 
     index.require_vectors()
     assert index.manifest.dense is not None
@@ -181,17 +178,7 @@ def open_explore_stage(
     model = read_model(default_model())
     if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
         return None
-    from qbe.search.grading import ExploreStage, GradeFeatures, Grader
+    from qbe.search.grading import ExploreStage, GradeFeatures
 
     features = GradeFeatures(reader, workers, None if stages.reranker is None else facet_rerankers)
-    return ExploreStage(reader, first_stage, Grader(features, model), stages.grades.depth)
-
-
-def require_grades(explore: ExploreStage | None) -> ExploreStage:
-    """The stage that grades; raises UsageError where the index has none."""
-    if explore is None:
-        raise UsageError(
-            "expected an index with vectors of the default encoder for grades, found one without; build it "
-            "with the default encoder"
-        )
-    return explore
+    return ExploreStage(reader, first_stage, features, model, stages.grades.depth)

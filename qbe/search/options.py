@@ -167,11 +167,6 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
     parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw the hits by their grades, problem by method with the result as size (.svg, .png)",
-    )
-    parser.add_argument(
         "--resume",
         action="store_true",
         help="continue an interrupted run of --topics to --output; it ends in the same bytes",
@@ -293,9 +288,6 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.unlike and not options.like:
         raise UsageError("--unlike says what not to have in common; give --like with what is to be")
-    if options.plot is not None and options.topics:
-        raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
-    _cli.check_plot_is_no_output(options.plot, [options.output])
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:
@@ -380,7 +372,7 @@ def facet_weights_of(options: argparse.Namespace) -> dict[Facet, float] | None:
     """
     if options.like is None:
         return None
-    from qbe.search.parsing import parse_facets
+    from qbe.shapes import parse_facets
 
     return parse_facets(options.like, options.unlike or ())
 

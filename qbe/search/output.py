@@ -8,13 +8,19 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from qbe.errors import RunError
-from qbe.files import atomic_file, lock, resumable_staging, write_text
-from qbe.resume import Unfinished
+from qbe.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
+from qbe.grade.model import WEIGHTS, default_model
+from qbe.index.index import Index
+from qbe.rerank import projections
+from qbe.rerank.open import describe_reranker
+from qbe.search.filters import PaperFilter
+from qbe.search.stages import CrossEncoder, Projections, Stages
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +91,6 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
             yield file
 
 
-def is_unfinished(output: Path) -> bool:
-    """Whether blocks of an unfinished file wait beside its place.
-
-    >>> is_unfinished(Path("no-such-run.trec"))
-    False
-    """
-    return _folder(Path(os.path.realpath(output))).exists()
-
-
 def _folder(output: Path) -> Path:
     return output.parent / f".{output.name}.part"
 
@@ -125,97 +122,107 @@ class Destination(NamedTuple):
     overwrite: bool = False
 
 
-class Output(Protocol):
-    """Takes the text of a search block by block, numbered from 0."""
+def write_blocks(
+    destination: Destination,
+    describe: Callable[[], Inputs],
+    count: int,
+    texts: Callable[[Sequence[slice]], Iterator[str]],
+) -> None:
+    """Write the texts of ``count`` items to a destination, BLOCK of them at a time; errors are those of
+    `block_file`.
 
-    def has(self, number: int) -> bool:
-        """Whether a block is there already."""
+    ``texts`` gives the text of each of some blocks; where finished blocks are kept, it is asked for the
+    missing ones alone, and ``describe`` gives all that they depend on. A KeyboardInterrupt says there how to
+    continue. One query's file, or one that is no regular file, such as a pipe, is written in the end.
 
-    def add(self, number: int, text: str) -> None:
-        """Take a block."""
-
-    def publish(self, blocks: int) -> None:
-        """All blocks are there."""
-
-
-class PrintedOutput:
-    """Standard output; blocks are written as they come.
-
-    >>> PrintedOutput().add(0, "a block of text")
-    a block of text
+    >>> write_blocks(Destination(None), dict, 65, lambda blocks: (f"{block.stop} " for block in blocks))
+    64 128
     """
-
-    def has(self, number: int) -> bool:  # noqa: ARG002
-        """Nothing is kept."""
-        return False
-
-    def add(self, number: int, text: str) -> None:  # noqa: ARG002
-        """Write a block."""
-        sys.stdout.write(text)
-
-    def publish(self, blocks: int) -> None:
-        """Nothing is left to do."""
-
-
-class BufferedOutput:
-    """A file that is written in the end: one query's, or one that is no regular file, such as a pipe.
-
-    >>> output = BufferedOutput(Path("buffered.txt"))
-    >>> for number, text in enumerate(["block 0, ", "block 1"]):
-    ...     output.add(number, text)
-    >>> output.publish(2)
-    >>> Path("buffered.txt").read_text()
-    'block 0, block 1'
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._texts: list[str] = []
-
-    def has(self, number: int) -> bool:
-        """Whether a block was added."""
-        return number < len(self._texts)
-
-    def add(self, number: int, text: str) -> None:  # noqa: ARG002
-        """Keep a block in memory."""
-        self._texts.append(text)
-
-    def publish(self, blocks: int) -> None:  # noqa: ARG002
-        """Write the file, whole or not at all."""
-        write_text(self._path, "".join(self._texts))
-
-
-@contextlib.contextmanager
-def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Iterator[Output]:
-    """The output at a destination; errors are those of `block_file`.
-
-    ``describe`` gives all that the run's results depend on, where finished blocks are kept. A
-    KeyboardInterrupt says there how to continue.
-
-    >>> with open_output(Destination(None), dict) as output:
-    ...     output.add(0, "printed")
-    printed
-    """
+    blocks = [slice(first, first + BLOCK) for first in range(0, count, BLOCK)]
     path = destination.path
     if path is None:
-        yield PrintedOutput()
-    elif not destination.in_blocks or (path.exists() and not path.is_file()):
-        yield BufferedOutput(path)
-    else:
-        inputs = describe()
-        with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
-            try:
-                yield file
-            except KeyboardInterrupt:
-                hint = ("; --resume continues with what is finished",) if file.is_resumable() else ()
-                raise KeyboardInterrupt(*hint) from None
+        for text in texts(blocks):
+            sys.stdout.write(text)
+        return
+    if not destination.in_blocks or (path.exists() and not path.is_file()):
+        write_text(path, "".join(texts(blocks)))
+        return
+    inputs = describe()
+    with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
+        try:
+            missing = [block for number, block in enumerate(blocks) if not file.has(number)]
+            for block, text in zip(missing, texts(missing), strict=True):
+                file.add(block.start // BLOCK, text)
+            file.publish(len(blocks))
+        except KeyboardInterrupt:
+            hint = ("; --resume continues with what is finished",) if file.is_resumable() else ()
+            raise KeyboardInterrupt(*hint) from None
 
 
-def missing_blocks(output: Output, queries: int) -> list[slice]:
-    """The blocks of so many queries that an output does not have yet.
-
-    >>> missing_blocks(PrintedOutput(), 1)
-    [slice(0, 64, None)]
+class RunInputs(NamedTuple):
+    """What a run depends on besides index and stages: the files of topics and pools, the facet that selects
+    topics, or weights of facets by name, the filter, whose labels are used, hits a query, and how results are
+    written (``width`` of tables, in columns).
     """
-    blocks = [slice(first, first + BLOCK) for first in range(0, queries, BLOCK)]
-    return [block for number, block in enumerate(blocks) if not output.has(number)]
+
+    topics: Path
+    pool: Path | None
+    facet: str | Mapping[str, float] | None
+    filter: PaperFilter | None
+    labels: str
+    k: int
+    run_tag: str
+    format: str
+    width: int
+    explain: bool
+
+
+def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs) -> Inputs:
+    """All that a run depends on, as JSON holds it; errors are those of opening the models.
+
+    ``tagger`` is the name or folder of one that was asked for in place of the index's.
+
+    >>> from qbe.search.stages import Fused
+    >>> topics = Path("sample/topics.tsv")
+    >>> run = RunInputs(topics, None, "method", None, "given", 10, "qbe", "trec", 80, explain=False)
+    >>> fingerprint(index, Stages(Fused()), None, run)["options"]["hits"]
+    10
+    """
+    described = {
+        "index": index.manifest.digest,
+        "topics": sha256(run.topics),
+        "pool": sha256(run.pool) if run.pool else None,
+        "options": {
+            **stages.to_json(),
+            "filter": run.filter and run.filter.record(),
+            "labels": run.labels,
+            "facet": run.facet,
+            "hits": run.k,
+            "run_tag": run.run_tag,
+            "explain": run.explain,
+            "format": run.format,
+            "width": run.width if run.format == "table" else None,
+        },
+        "models": _models(index, stages, tagger, predicted=run.labels == "predicted"),
+        "version": [version("qbe"), BLOCK],
+    }
+    inputs: Inputs = json.loads(json.dumps(described))
+    return inputs
+
+
+def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool) -> dict[str, Any]:
+    """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
+    models: dict[str, Any] = {"grades": sha256(default_model() / WEIGHTS)}
+    reranker = stages.reranker
+    if isinstance(reranker, CrossEncoder):
+        models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
+    if isinstance(reranker, Projections):
+        assert index.manifest.dense is not None
+        given = None if reranker.model is None else Path(reranker.model)
+        folder = projections.find_model(index.manifest.dense["encoder"], given)
+        models["projections"] = sha256(folder / projections.WEIGHTS)
+    if tagger is not None or predicted:
+        from qbe.tag.tagger import Tagger
+
+        models["tagger"] = Tagger.open(tagger or index.manifest.settings["tagger"]).identity
+    return models

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qbe.closing import Closing
 from qbe.errors import UsageError
 from qbe.files import StrPath
 from qbe.index.index import Index
+from qbe.parallel import Closing
 from qbe.query import Query, Topic
 from qbe.rerank.reranker import Progress
 from qbe.run import Run
@@ -183,7 +183,7 @@ class Pipeline(Closing):
         return Run(self.stages.run_tag, rankings)
 
     def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
-        """The pipeline as a transformer of PyTerrier (see `qbe.adapters.pyterrier.as_transformer`)."""
-        from qbe.adapters.pyterrier import as_transformer
+        """The pipeline as a transformer of PyTerrier (see `qbe.pyterrier.as_transformer`)."""
+        from qbe.pyterrier import as_transformer
 
         return as_transformer(self, k, facet)

@@ -9,7 +9,7 @@ from typing import Any
 from qbe.bibliography.reference import Reference, reference_of
 from qbe.plain import plain
 from qbe.query import Aspect, Query
-from qbe.search.explain import common_words, describe, explain_query, facet_probability, in_bold, shown
+from qbe.search.explain import describe, explain_query, facet_probability, shown
 from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
@@ -137,15 +137,13 @@ def to_table(
     *,
     first_rank: int = 1,
     explain: bool = False,
-    highlight: bool = False,
 ) -> str:
     """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
     known, grades where papers were graded, and a sentence that matched (see `qbe.search.explain.shown`).
 
     A facet with a question mark is a best guess; how a sentence that does not carry the facet searched for is
     labelled stands in parentheses. ``explain`` shows the query's sentences and all matches, each with its
-    facet and the probability of this, and the component scores of each hit. ``highlight`` sets words that a
-    sentence and the query's have in common in bold, for a terminal.
+    facet and the probability of this, and the component scores of each hit.
 
     >>> from qbe.types import Facet
     >>> query = Query(index.paper("s036"), Facet.METHOD)
@@ -161,9 +159,7 @@ def to_table(
     lines = textwrap.wrap(f"{heading(query)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
-    table = hits_table(
-        lookup, query, hits, width, first_rank=first_rank, explain=explain, highlight=highlight
-    )
+    table = hits_table(lookup, query, hits, width, first_rank=first_rank, explain=explain)
     return "\n".join([*lines, *(["", table] if hits else [table])])
 
 
@@ -175,7 +171,6 @@ def hits_table(
     *,
     first_rank: int = 1,
     explain: bool = False,
-    highlight: bool = False,
 ) -> str:
     """The table of `to_table` without its heading."""
     blocks = []
@@ -189,9 +184,9 @@ def hits_table(
         if hit.grades is not None:
             lines += _wrapped("", grades_in_words(hit.grades), width)
         if explain:
-            lines += _explained_lines(query, paper, hit, width, highlight)
+            lines += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
-            lines += _sentence_lines(query, paper, best.match, ("", best.prefix), width, highlight)
+            lines += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) if hits else "No paper was found."
 
@@ -280,7 +275,7 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     return [*lines, *textwrap.wrap(legend, width)]
 
 
-def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int, highlight: bool) -> list[str]:
+def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
     """The component scores of a hit, the transport plan, the pair that drove it, and all matches."""
     lines = _wrapped("", _in_words(hit.component_scores), width) if hit.component_scores else []
     if hit.plan:
@@ -290,8 +285,8 @@ def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int, highlight
         aspect = "" if query.is_single else f"{match.aspect}."
         first = f"{mark}{aspect}{match.query_position}".rjust(4)
         label = f"{describe(paper, match.position, query.aspects[match.aspect].facet)}: "
-        before = f"{first} {match.score:8.4f} ", label
-        lines += _sentence_lines(query, paper, match, before, width, highlight)
+        text = paper.sentences[match.position].text
+        lines += _wrapped(f"{first} {match.score:8.4f} ", f"{label}{text}", width)
     return lines
 
 
@@ -308,23 +303,6 @@ def _plan_in_words(plan: Sequence[TransportEntry]) -> str:
     """
     entries = [f"{entry.query_position}→{entry.position}{_TIED}{entry.mass:.2f}" for entry in plan]
     return "transport " + ", ".join(entry for entry in entries if not entry.endswith("0.00"))
-
-
-def _sentence_lines(
-    query: Query, paper: Paper, match: Match, before: tuple[str, str], width: int, highlight: bool
-) -> list[str]:
-    """A sentence of a paper, behind what stands in the margin and a label."""
-    margin, label = before
-    sentence = paper.sentences[match.position].text
-    lines = _wrapped(margin, f"{label}{sentence}", width)
-    if not highlight:
-        return lines
-    query_sentence = query.aspects[match.aspect].paper.sentences[match.query_position].text
-    words, begin = common_words(query_sentence, sentence), len(margin.ljust(INDENT)) + len(label)
-    return [
-        lines[0][:begin] + in_bold(lines[0][begin:], words),
-        *(in_bold(each, words) for each in lines[1:]),
-    ]
 
 
 def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:

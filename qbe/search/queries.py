@@ -199,7 +199,7 @@ def papers_by_id(index: Index, paper_ids: Iterable[str]) -> list[Paper]:
 
 
 def _not_found(index: Index, paper_id: str, where: str = "") -> PaperNotFoundError:
-    from qbe.search.cited import not_found  # it loads the readers of all formats
+    from qbe.search.paper_files import not_found  # it loads the readers of all formats
 
     with index.reading() as reader:
         return PaperNotFoundError(where + not_found(reader, paper_id))

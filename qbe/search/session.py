@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from qbe.closing import Closing
+from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.parallel import Workers, one_blas_thread
+from qbe.parallel import Closing, Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
 from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
@@ -24,17 +24,16 @@ from qbe.search.opening import (
     open_explore_stage,
     open_first_stage,
     open_rerank_stage,
-    require_grades,
 )
-from qbe.search.preparing import PreparedQuery, by_every_facet, encode_queries, prepare_queries
 from qbe.search.ranking import RankingRequest, rank
-from qbe.search.request import SearchRequest
+from qbe.search.request import PreparedQuery, SearchRequest, by_every_facet, encode_queries, prepare_queries
 from qbe.search.stages import RERANK_DEPTH, Stages, default_stages
 from qbe.types import Hit
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -90,11 +89,6 @@ Executor = Callable[[str, Batch, Task], list[Hit]]
 """Carries out a stage (FIRST or RERANKED) for a task, perhaps together with tasks that wait for the same."""
 
 
-def at_once(stage: str, batch: Batch, task: Task) -> list[Hit]:  # noqa: ARG001
-    """Carry out a stage for a task alone, now."""
-    return batch([task])[0]
-
-
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP, the shell and Python.
 
@@ -126,7 +120,7 @@ class SearchSession(Closing):
         check_index(index)
         self.index = index
         self.stages = default_stages(index) if stages is None else _checked(stages)
-        self._execute = executor or at_once
+        self._execute = executor
         self._workers = Workers(index.threads)
         self._opening, self._opening_models = threading.Lock(), threading.Lock()
         self._opened: _Opened | None = None
@@ -229,10 +223,6 @@ class SearchSession(Closing):
         """Whether the index's encoder has a grade model."""
         return self.index.read(lambda reader: self._over(reader).explore) is not None
 
-    def require_grades(self) -> None:
-        """Raise UsageError where the index's encoder has no grade model."""
-        require_grades(self.index.read(lambda reader: self._over(reader).explore))
-
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of a query with their grades (`qbe.types.Hit`), however they were found, by the reranker too
         where it takes part; raises what `run` does, and UsageError where the index's encoder has no grade
@@ -241,7 +231,12 @@ class SearchSession(Closing):
 
         def grade(reader: IndexReader) -> list[Hit]:
             opened = self._over(reader)
-            explore = require_grades(opened.explore)
+            explore = opened.explore
+            if explore is None:
+                raise UsageError(
+                    "expected an index with vectors of the default encoder for grades, found one without; "
+                    "build it with the default encoder"
+                )
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
             return explore.grade(_explored(task), hits, rerank=explore.reranks)
 
@@ -280,39 +275,35 @@ class SearchSession(Closing):
         """The first stage for tasks, whatever their depth, filter or pool: for each the best ``depth``
         papers, or all candidates of a query that grades rank.
         """
-        ranked: list[list[Hit]] = [[] for _ in tasks]
-        for places in _alike(
-            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores)
-        ):
-            some = [tasks[place] for place in places]
+
+        def ranked(some: Sequence[Task]) -> list[list[Hit]]:
             opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
             if some[0].explores:
                 assert opened.explore is not None
-                hits = opened.explore.first([_explored(task) for task in some], depth, explain=explain)
-            else:
-                rankings = [task.ranking for task in some]
-                hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
-            for place, query_hits in zip(places, hits, strict=True):
-                ranked[place] = query_hits
-        return ranked
+                return opened.explore.first([_explored(task) for task in some], depth, explain=explain)
+            rankings = [task.ranking for task in some]
+            return rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+
+        return _in_groups(
+            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores), ranked
+        )
 
     def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
         """The second stage for tasks that have the hits of the first one."""
-        ranked: list[list[Hit]] = [[] for _ in tasks]
-        for places in _alike(tasks, lambda task: (id(task.opened), task.request.explain, task.explores)):
-            some = [tasks[place] for place in places]
+
+        def reranked(some: Sequence[Task]) -> list[list[Hit]]:
             opened, explain, hits = some[0].opened, some[0].request.explain, [task.hits for task in some]
             if some[0].explores:
                 assert opened.explore is not None
                 requests = [_explored(task) for task in some]
-                final = opened.explore.rerank(requests, hits, explain=explain, progress=progress)
-            else:
-                assert self._second is not None
-                rankings = [task.ranking for task in some]
-                final = self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
-            for place, query_hits in zip(places, final, strict=True):
-                ranked[place] = query_hits
-        return ranked
+                return opened.explore.rerank(requests, hits, explain=explain, progress=progress)
+            assert self._second is not None
+            rankings = [task.ranking for task in some]
+            return self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
+
+        return _in_groups(
+            tasks, lambda task: (id(task.opened), task.request.explain, task.explores), reranked
+        )
 
     def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
         """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
@@ -345,18 +336,17 @@ class SearchSession(Closing):
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[PreparedQuery]:
         """The queries of requests, their papers labelled as they need."""
-        prepared: dict[int, PreparedQuery] = {}
-        for places in _alike(requests, lambda request: (request.labels, request.explain or request.grades)):
-            some = [requests[place] for place in places]
-            queries = prepare_queries(
-                self.index,
-                [request.query for request in some],
-                self._workers,
-                labels=some[0].labels,
-                label_all=some[0].explain or some[0].grades,
+
+        def prepare(some: Sequence[SearchRequest]) -> list[PreparedQuery]:
+            label_all = some[0].explain or some[0].grades
+            queries = [request.query for request in some]
+            return prepare_queries(
+                self.index, queries, self._workers, labels=some[0].labels, label_all=label_all
             )
-            prepared.update(zip(places, queries, strict=True))
-        return [prepared[place] for place in range(len(requests))]
+
+        return _in_groups(
+            requests, lambda request: (request.labels, request.explain or request.grades), prepare
+        )
 
     def _finished(self, task: Task, stage: str, *, is_final: bool, rerank: bool = True) -> Ranking:
         (ranking,) = self._all_finished([task], [stage], rerank=rerank)
@@ -366,16 +356,14 @@ class SearchSession(Closing):
         """Rankings of the best ``k`` hits, with matches and grades where these are asked for; ``rerank`` says
         whether reranking was.
         """
-        hits = [list(task.hits[: task.request.k]) for task in tasks]
-        matched = [place for place, task in enumerate(tasks) if task.request.matches and hits[place]]
-        for places in _alike(tasks, lambda task: id(task.opened)):
-            reader = tasks[places[0]].opened.reader
-            some = [place for place in places if place in set(matched)]
-            if some and reader.manifest.dense is not None:
-                aspects = [tasks[place].prepared.aspects for place in some]
-                added = add_matches(reader, self._workers, aspects, [hits[place] for place in some])
-                for place, query_hits in zip(some, added, strict=True):
-                    hits[place] = query_hits
+
+        def matched(some: Sequence[Task]) -> list[list[Hit]]:
+            reader, hits = some[0].opened.reader, [list(task.hits[: task.request.k]) for task in some]
+            if not some[0].request.matches or reader.manifest.dense is None:
+                return hits
+            return add_matches(reader, self._workers, [task.prepared.aspects for task in some], hits)
+
+        hits = _in_groups(tasks, lambda task: (id(task.opened), task.request.matches), matched)
         return [
             Ranking(
                 stage,
@@ -440,12 +428,17 @@ def _checked(stages: object) -> Stages:
     return stages
 
 
-def _alike(items: Sequence[T], key: Callable[[T], object]) -> Iterable[list[int]]:
-    """The places of items, those of one key together."""
+def _in_groups(
+    items: Sequence[S], key: Callable[[S], object], function: Callable[[Sequence[S]], Sequence[T]]
+) -> list[T]:
+    """What a function gives for items, called for those of one key together; in the order of the items."""
     places: dict[object, list[int]] = {}
     for place, item in enumerate(items):
         places.setdefault(key(item), []).append(place)
-    return places.values()
+    results: dict[int, T] = {}
+    for group in places.values():
+        results.update(zip(group, function([items[place] for place in group]), strict=True))
+    return [results[place] for place in range(len(items))]
 
 
 def _explored(task: Task) -> ExploreRequest:

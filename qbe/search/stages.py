@@ -127,7 +127,7 @@ class Fused(_FirstStage):
     ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` of bm25, sentences, facet and
     whole (default: all 1; those left out get 0); ``depth`` is how many papers each side brings;
     ``background_penalty``, from 0 to 1, is for queries by method and by result: how much a paper's similarity
-    to the query's background lowers its score (see `qbe.search.background`). Raises TypeError for values of
+    to the query's background lowers its score (see `qbe.search.matches`). Raises TypeError for values of
     another type, UsageError for values out of range.
 
     >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
@@ -425,7 +425,7 @@ def default_stages(index: Index) -> Stages:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.rerank.projection_model import shipped_model
+    from qbe.rerank.projections import shipped_model
 
     first = Dense() if lucene is None else Fused()
     shipped = shipped_model(dense["encoder"]["weights_sha256"])

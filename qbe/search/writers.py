@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from qbe.bibliography.bibtex import comment
 from qbe.bibliography.latex import with_formulas
@@ -115,151 +115,35 @@ class Result(NamedTuple):
     hits: Sequence[Hit]
 
 
-class ResultWriter(Protocol):
-    """Turns results into text; texts of consecutive blocks, joined, are the text of all."""
+class ResultWriter(NamedTuple):
+    """Turns results into text: ``text(results, first)`` is that of a block of consecutive results, ``first``
+    True for the one at the beginning; the texts of all blocks, joined, are the text of all.
 
-    @property
-    def needs_matches(self) -> bool:
-        """Whether hits must carry their matches."""
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:
-        """The text of a block; ``first`` is True for the block at the beginning."""
-
-
-class TrecWriter:
-    """A TREC run.
-
-    >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5), Hit("s001", 1.25)])
-    >>> print(TrecWriter("qbe-bm25").text([result], first=True))
-    s036 Q0 s051 1 1.5 qbe-bm25
-    s036 Q0 s001 2 1.25 qbe-bm25
+    ``needs_matches`` says whether hits must carry their matches.
     """
 
-    needs_matches = False
-
-    def __init__(self, tag: str) -> None:
-        self._tag = tag
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
-        """Lines of ``query_id Q0 paper_id rank score tag``."""
-        return format_run(self._tag, {query_id: hits for query_id, _, hits in results})
+    text: Callable[[Sequence[Result], bool], str]
+    needs_matches: bool = True
 
 
-class JsonWriter:
-    """One JSON object a query and line (see `qbe.search.present.to_record`).
+def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: bool) -> ResultWriter:
+    """The writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
 
-    >>> result = Result("s036", Query(index.paper("s036")), [])
-    >>> print(JsonWriter(index.paper, explain=False).text([result], first=True))
-    {"query_id": "s036", "paper_id": "s036", "facet": null, "hits": []}
-    """
-
-    needs_matches = True
-
-    def __init__(self, lookup: Lookup, *, explain: bool) -> None:
-        self._lookup, self._explain = lookup, explain
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
-        """Lines of JSON."""
-        records = (to_record(self._lookup, *result, explain=self._explain) for result in results)
-        return "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
-
-
-class TableWriter:
-    """Tables for people, with empty lines in between (see `qbe.search.present.to_table`).
-
-    >>> result = Result("s036", Query(index.paper("s036")), [])
-    >>> print(TableWriter(index.paper, 100, explain=False).text([result], first=True))
-    Papers like “Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations”, by its
-    abstract:
-    No paper was found.
-    """
-
-    needs_matches = True
-
-    def __init__(self, lookup: Lookup, width: int, *, explain: bool, highlight: bool = False) -> None:
-        """``width`` is the number of columns; ``highlight`` is for a terminal (see `to_table`)."""
-        self._lookup, self._width = lookup, width
-        self._explain, self._highlight = explain, highlight
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:
-        """Tables."""
-        tables = (
-            to_table(self._lookup, query, hits, self._width, explain=self._explain, highlight=self._highlight)
-            for _, query, hits in results
-        )
-        return ("" if first else "\n") + "\n\n".join(tables) + "\n"
-
-
-class CsvWriter:
-    """CSV, a line a hit, behind a header (COLUMNS).
-
-    ``authors`` are separated by semicolons; ``url`` is the corpus's own, else that of arXiv; ``sentence`` is
-    the one that a table shows (see `qbe.search.explain.shown`), and ``facet`` what it is labelled. The last
-    columns are the grades, where papers were graded. A text that a spreadsheet would take for a formula has
-    an apostrophe before it.
+    ``tag`` is that of a TREC run; ``width`` (in columns) is of tables, and ``explain`` of tables and JSON
+    (see `qbe.search.present.to_record` and `to_table`). CSV has the columns COLUMNS: authors are separated by
+    semicolons, ``url`` is the corpus's own, else that of arXiv, ``sentence`` is the one that a table shows,
+    and ``facet`` what it is labelled. In a bibliography a paper has one entry, under the first query that
+    found it; in BibTeX a comment names each query, and the keys of papers that an earlier one found.
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
-    >>> print(CsvWriter(index.paper).text([result], first=True))
+    >>> for form in ("trec", "csv", "bibtex"):
+    ...     print(open_writer(form, "qbe-bm25", index.paper, 100, explain=False).text([result], True))
+    s036 Q0 s051 1 1.5 qbe-bm25
+    <BLANKLINE>
     query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence,background,method,result
     s036,1,s051,Masking Politicians' Words: ... in Claim Verification,,2020,,,,1.5,,,,,
     <BLANKLINE>
-    """
-
-    needs_matches = True
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:
-        """Lines; the first block begins with the header."""
-        rows = (
-            [query_id, rank, *self._row(query, hit)]
-            for query_id, query, hits in results
-            for rank, hit in enumerate(hits, start=1)
-        )
-        return to_csv([COLUMNS, *rows] if first else rows)
-
-    def _row(self, query: Query, hit: Hit) -> list[object]:
-        paper = self._lookup(hit.paper_id)
-        reference = reference_of(paper)
-        title, *about = reference.title, reference.year, reference.venue, reference.doi, reference.page
-        best = shown(query, paper, hit)
-        sentence = paper.sentences[best.match.position] if best else Sentence("")
-        facet = sentence.facet.value if sentence.facet else ""
-        authors, grades = "; ".join(reference.authors), hit.grades or {}
-        by_facet = [grades.get(facet.value, "") for facet in Facet]
-        return [hit.paper_id, title, authors, *about, hit.score, facet, sentence.text, *by_facet]
-
-
-class MarkdownWriter:
-    """Lists in Markdown, each behind a heading (see `qbe.search.writers.to_markdown`).
-
-    >>> result = Result("s036", Query(index.paper("s036")), [])
-    >>> print(MarkdownWriter(index.paper).text([result], first=True))
-    ## Papers like “Two Crops of a Paragraph: ...”, by its abstract
-    <BLANKLINE>
-    No paper was found.
-    <BLANKLINE>
-    """
-
-    needs_matches = True
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:
-        """Headings and lists."""
-        lists = (to_markdown(self._lookup, query, hits) for _, query, hits in results)
-        return ("" if first else "\n") + "\n\n".join(lists) + "\n"
-
-
-class BibtexWriter:
-    """BibTeX. A comment names each query; a paper has one entry, under the first query that found it, and the
-    comment of a later query has its key.
-
-    >>> results = [Result(name, Query(index.paper("s036")), [Hit("s051", 1.5)]) for name in ("q1", "q2")]
-    >>> print(BibtexWriter(index.paper).text(results, first=True))
-    %% qbe search: q1
+    %% qbe search: s036
     <BLANKLINE>
     @misc{Anonymous2020masking,
       title = {Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification},
@@ -267,75 +151,78 @@ class BibtexWriter:
       abstract = {...},
     }
     <BLANKLINE>
-    %% qbe search: q2
-    %% above: Anonymous2020masking
-    <BLANKLINE>
     """
+    if form == "trec":
+        return ResultWriter(lambda results, _: _trec(tag, results), needs_matches=False)
+    if form == "json":
+        return ResultWriter(lambda results, _: _json(lookup, results, explain=explain))
+    if form == "csv":
+        return ResultWriter(lambda results, first: _csv(lookup, results, first=first))
+    if form in ("bibtex", "ris"):
+        text = (_bibtex if form == "bibtex" else _ris)(lookup, Bibliography(form))
+        return ResultWriter(text, needs_matches=False)
+    if form == "markdown":
+        return _texts_apart(lambda query, hits: to_markdown(lookup, query, hits))
+    return _texts_apart(lambda query, hits: to_table(lookup, query, hits, width, explain=explain))
 
-    needs_matches = False
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-        self._bibliography = Bibliography("bibtex")
+def _texts_apart(text_of: Callable[[Query, Sequence[Hit]], str]) -> ResultWriter:
+    """Writes the texts of queries with empty lines in between."""
 
-    def text(self, results: Sequence[Result], *, first: bool) -> str:
-        """Comments and entries, with empty lines in between."""
+    def text(results: Sequence[Result], first: bool) -> str:
+        texts = (text_of(query, hits) for _, query, hits in results)
+        return ("" if first else "\n") + "\n\n".join(texts) + "\n"
+
+    return ResultWriter(text)
+
+
+def _trec(tag: str, results: Sequence[Result]) -> str:
+    return format_run(tag, {query_id: hits for query_id, _, hits in results})
+
+
+def _json(lookup: Lookup, results: Sequence[Result], *, explain: bool) -> str:
+    """One JSON object a query and line."""
+    records = (to_record(lookup, *result, explain=explain) for result in results)
+    return "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
+
+
+def _csv(lookup: Lookup, results: Sequence[Result], *, first: bool) -> str:
+    rows = (
+        [query_id, rank, *_csv_row(lookup, query, hit)]
+        for query_id, query, hits in results
+        for rank, hit in enumerate(hits, start=1)
+    )
+    return to_csv([COLUMNS, *rows] if first else rows)
+
+
+def _csv_row(lookup: Lookup, query: Query, hit: Hit) -> list[object]:
+    paper = lookup(hit.paper_id)
+    reference = reference_of(paper)
+    title, *about = reference.title, reference.year, reference.venue, reference.doi, reference.page
+    best = shown(query, paper, hit)
+    sentence = paper.sentences[best.match.position] if best else Sentence("")
+    facet = sentence.facet.value if sentence.facet else ""
+    authors, grades = "; ".join(reference.authors), hit.grades or {}
+    by_facet = [grades.get(facet.value, "") for facet in Facet]
+    return [hit.paper_id, title, authors, *about, hit.score, facet, sentence.text, *by_facet]
+
+
+def _bibtex(lookup: Lookup, bibliography: Bibliography) -> Callable[[Sequence[Result], bool], str]:
+    def text(results: Sequence[Result], first: bool) -> str:
         parts = []
         for query_id, _, hits in results:
-            entries = [(hit.paper_id, self._bibliography.add(self._lookup(hit.paper_id))) for hit in hits]
-            above = [self._bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
+            entries = [(hit.paper_id, bibliography.add(lookup(hit.paper_id))) for hit in hits]
+            above = [bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
             about = comment(f"above: {', '.join(above)}") if above else ""
             parts += [comment(f"qbe search: {query_id}") + about, *(entry for _, entry in entries if entry)]
         return ("" if first else "\n") + "\n".join(parts)
 
+    return text
 
-class RisWriter:
-    """RIS: the records of all hits, each paper's once, in the order in which queries found them.
 
-    >>> results = [Result(name, Query(index.paper("s036")), [Hit("s051", 1.5)]) for name in ("q1", "q2")]
-    >>> print(RisWriter(index.paper).text(results, first=True))
-    TY  - GEN
-    DP  - qbe
-    ID  - s051
-    TI  - Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification
-    PY  - 2020
-    AB  - ...
-    ER  -
-    <BLANKLINE>
-    """
-
-    needs_matches = False
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-        self._bibliography = Bibliography("ris")
-
-    def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
-        """Records, each with an empty line behind it."""
-        records = (
-            self._bibliography.add(self._lookup(hit.paper_id)) for _, _, hits in results for hit in hits
-        )
+def _ris(lookup: Lookup, bibliography: Bibliography) -> Callable[[Sequence[Result], bool], str]:
+    def text(results: Sequence[Result], _: bool) -> str:
+        records = (bibliography.add(lookup(hit.paper_id)) for _, _, hits in results for hit in hits)
         return "".join(f"{record}\n" for record in records if record is not None)
 
-
-def open_writer(
-    form: str, tag: str, lookup: Lookup, width: int, *, explain: bool, highlight: bool = False
-) -> ResultWriter:
-    """The writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
-
-    ``tag`` is that of a TREC run; ``width`` (in columns) and ``highlight`` (words in common in bold, for a
-    terminal) are of tables, and ``explain`` of tables and JSON.
-
-    >>> open_writer("json", "qbe", index.paper, 100, explain=False).needs_matches
-    True
-    """
-    writers: dict[str, Callable[[], ResultWriter]] = {
-        "trec": lambda: TrecWriter(tag),
-        "json": lambda: JsonWriter(lookup, explain=explain),
-        "table": lambda: TableWriter(lookup, width, explain=explain, highlight=highlight),
-        "csv": lambda: CsvWriter(lookup),
-        "markdown": lambda: MarkdownWriter(lookup),
-        "bibtex": lambda: BibtexWriter(lookup),
-        "ris": lambda: RisWriter(lookup),
-    }
-    return writers[form]()
+    return text

@@ -12,8 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.closing import Closing
 from qbe.errors import QbeError
+from qbe.parallel import Closing
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

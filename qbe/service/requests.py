@@ -14,10 +14,9 @@ from pydantic.fields import FieldInfo
 from qbe.errors import UsageError, did_you_mean
 from qbe.index.index import Index
 from qbe.search.filters import PaperFilter, parse_where
-from qbe.search.parsing import parse_facets
 from qbe.search.queries import AspectSpec, pasted_paper, query_by
 from qbe.search.request import SearchRequest
-from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_facets
 from qbe.types import Facet, Paper, Sentence
 
 MOST_PAPERS, MOST_SEEN = 50, 1000

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
-from qbe.closing import Closing
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.parallel import Closing
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterResult
 from qbe.search.filters import PaperFilter

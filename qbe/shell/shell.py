@@ -14,11 +14,11 @@ from qbe.files import write_text
 from qbe.plain import plain
 from qbe.query import Query
 from qbe.search.filters import parse_years
-from qbe.search.parsing import parse_positions
 from qbe.search.present import columns, hits_table, to_table
 from qbe.search.session import RERANKED
 from qbe.service.requests import Export, RecommendationBody, SearchBody
 from qbe.service.service import HitPage, Limits, SearchService
+from qbe.shapes import parse_positions
 from qbe.shell.terminal import ALL, FORMATS, SEEDS, Terminal
 from qbe.types import Hit, Paper
 

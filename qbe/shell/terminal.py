@@ -14,9 +14,9 @@ from typing import TextIO, get_args
 
 from pydantic import ValidationError
 
-from qbe.closing import Closing
 from qbe.errors import QbeError, UsageError, did_you_mean
 from qbe.files import cache_folder
+from qbe.parallel import Closing
 from qbe.plain import one_line
 from qbe.service.requests import FacetName, Format, problem_in_words
 from qbe.service.service import SearchService

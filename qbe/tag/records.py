@@ -13,9 +13,8 @@ from typing import IO, Any
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.errors import UsageError, file_error
-from qbe.files import atomic_file, lock, sync, write_text
+from qbe.files import Unfinished, atomic_file, lock, sync, write_text
 from qbe.parallel import ordered_map
-from qbe.resume import Unfinished
 from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper

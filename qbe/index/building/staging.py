@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import lock, resumable_staging, sync_tree, write_text
+from qbe.files import Unfinished, lock, resumable_staging, sync_tree, write_text
 from qbe.index.manifest import MANIFEST, PART, SUPERSEDED, Manifest, read_manifest
 from qbe.index.snapshot import COMMIT, DELETED, SEGMENTS, Commit, read_commit
-from qbe.resume import Unfinished
 
 
 class Place(NamedTuple):

@@ -23,7 +23,7 @@ from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
-from qbe.rerank.projection_model import WEIGHTS, find_model, read_model
+from qbe.rerank.projections import WEIGHTS, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, check_provenance, file_digests, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.distillation.network import Teacher, layout_of, scored

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import CorpusError
-from qbe.grade.features import RERANKED, columns
+from qbe.grade.model import RERANKED, columns
 from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect

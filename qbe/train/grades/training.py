@@ -12,9 +12,8 @@ import torch
 
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.grade.features import NAMES, RERANKED
 from qbe.grade.head import Head, mean_head
-from qbe.grade.model import GradeModel, on_scale, write_model
+from qbe.grade.model import NAMES, RERANKED, GradeModel, on_scale, write_model
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.models.registry import DEFAULT_RERANKER

@@ -12,7 +12,7 @@ import torch
 from qbe.export.staging import staged_folder
 from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
-from qbe.rerank.projection_model import ProjectionModel, write_model
+from qbe.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
 from qbe.train.correlation import check_grades

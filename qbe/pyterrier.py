@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from qbe.adapters.scoring import paper_text, query_text
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import PaperNotFoundError, UsageError, package_error
 from qbe.query import Aspect, Query
+from qbe.rerank.reranker import paper_text, query_text
 from qbe.run import COLUMNS, Run
 from qbe.text.papers import paper_from_text
 from qbe.types import Facet, Hit, Paper, Pools

@@ -1,1 +1,0 @@
-"""Adapters of other libraries: PyTerrier's transformers, and models of sentence-transformers."""
