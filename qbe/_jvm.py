@@ -1,4 +1,5 @@
-"""The only module that uses Java: finds a runtime, starts the virtual machine once, hands out classes.
+"""The only module that uses Java: finds a runtime, starts the virtual machine once, hands out classes, and
+makes the archive of classes by which every later search starts faster.
 
 Importing ``pyserini.search.lucene`` would load torch, transformers and an OpenAI client; this starts
 the machine with jnius and the jar that pyserini ships, then goes through ``pyserini.pyclass`` alone.
@@ -12,14 +13,15 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError, check_package
-from qbe.files import cache_folder
+from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
+from qbe.files import atomic_file, cache_folder
 from qbe.parallel import Workers
 
 JAVA_VERSION = 21
@@ -148,7 +150,7 @@ def class_archive(home: Path, jar: Path) -> Path:
     """Where the archive of classes of this Java and jar is, or would be: another one for each version.
 
     The machine maps the classes out of the archive, checked and linked, where it would read them out of the
-    jar (class data sharing, JEP 310). See `qbe.class_archive`, which makes it.
+    jar (class data sharing, JEP 310). See `make_class_archive`.
 
     >>> class_archive(find_java(), anserini_jar()).suffix
     '.jsa'
@@ -253,3 +255,59 @@ def anserini_jar() -> Path:
     raise MissingDependencyError(
         f"expected the package pyserini with Anserini's jar, found none; run: pip install '{PYSERINI}'"
     )
+
+
+_ARCHIVE_SECONDS = 120
+"""How long each of the two processes may take; they need some two seconds."""
+
+_SEARCHES = """
+import sys
+from pathlib import Path
+
+from qbe import BM25, Pipeline, Query, _jvm, open_index
+
+_jvm.record_classes(Path(sys.argv[2]))
+with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
+    paper = next(paper for paper in index if paper.sentences)
+    pipeline.search(Query(paper), k=10)
+    pipeline.search(Query(paper), k=10, pool=[paper.paper_id])
+"""
+
+
+def make_class_archive(index: Path) -> bool:
+    """Make the archive of the classes that searches of an index load, unless it is there.
+
+    ``index`` is an index with postings; a process of its own searches it. Archives of this environment's
+    former versions are removed. The archive only saves time: where it cannot be made, nothing is raised and
+    nothing is left. Returns whether it was made.
+
+    >>> make_class_archive(Path("no-index"))
+    False
+    """
+    from subprocess import SubprocessError  # which searching does not need
+
+    try:
+        home, jar = find_java(), anserini_jar()
+        archive = class_archive(home, jar)
+        if archive.is_file():
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            classes, made = Path(folder, "classes"), Path(folder, "archive")
+            _run(sys.executable, "-c", _SEARCHES, index, classes)
+            files = (f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}")
+            _run(home / "bin" / "java", "-Xshare:dump", *files, "-Xlog:disable", "-cp", jar)
+            with atomic_file(archive) as stream:
+                stream.write(made.read_bytes())
+        for former in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):
+            if former != archive:
+                former.unlink(missing_ok=True)
+    except (QbeError, OSError, SubprocessError):
+        return False
+    return True
+
+
+def _run(*command: object) -> None:
+    """Run a process; raises SubprocessError where it fails or takes too long."""
+    from qbe import processes
+
+    processes.run(command, _ARCHIVE_SECONDS).check_returncode()

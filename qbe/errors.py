@@ -1,23 +1,5 @@
 """The errors that qbe raises on purpose. Catch `QbeError` for all of them.
 
-    QbeError
-     ├─ UsageError              exit code 2
-     ├─ InputError
-     ├─ CorpusError
-     │   └─ RecordError
-     ├─ FileFormatError
-     ├─ PaperNotFoundError
-     ├─ FacetNotFoundError
-     ├─ IndexFormatError
-     ├─ IndexBuildError
-     ├─ EncoderMismatchError
-     ├─ ModelError
-     ├─ JavaError
-     ├─ DatasetError
-     ├─ OutputError
-     ├─ RunError
-     └─ MissingDependencyError
-
 A message is one line that says what was expected, what was found, and what to do. It names parameters of
 functions in backquotes; the command line turns them into options.
 """

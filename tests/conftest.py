@@ -199,7 +199,7 @@ def tiny_facet_rerankers(shared, tiny_reranker_weights) -> Path:
 @pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
-    from qbe.class_archive import make_class_archive
+    from qbe._jvm import make_class_archive
     from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings
 

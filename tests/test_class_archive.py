@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbe import _jvm
-from qbe.class_archive import make_class_archive
+from qbe._jvm import make_class_archive
 from qbe.index.__main__ import main as index_main
 
 pytestmark = pytest.mark.slow

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
         flush=True,
     )
     if isinstance(built, Manifest) and built.lucene is not None:  # no part, nor vectors alone
-        from qbe.class_archive import make_class_archive
+        from qbe._jvm import make_class_archive
 
         make_class_archive(output)
 
