@@ -27,7 +27,7 @@ install: $(VENV)/installed
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[huggingface,plot,cluster,serve,train,dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[huggingface,cluster,serve,train,dev]'
 	@touch $@
 
 reproduce: install

@@ -16,13 +16,6 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
-PLOT_SOFTWARE = "qbe plots"
-"""What a plot names as its software (PNG) or creator (SVG)."""
-
-_EARLIER_PLOTS = (b"qbe evaluate", b"query by query</text>")
-"""What plots of earlier versions have."""
-
-
 _SEARCH_BEGINS = (
     b'{"query_id": ',
     b"query_id,rank,paper_id,title,",
@@ -97,12 +90,6 @@ def _is_tagged_paper(head: bytes) -> bool:
     return isinstance(record, dict) and {"paper_id", "pred_labels"} <= record.keys()
 
 
-def _is_plot(head: bytes) -> bool:
-    marks = (PLOT_SOFTWARE.encode(), *_EARLIER_PLOTS)
-    return head.startswith((b"\x89PNG", b"<?xml")) and any(mark in head for mark in marks)
-
-
 SEARCH = Result("a result of qbe search", _is_search_result)
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
-PLOT = Result("a plot of qbe", _is_plot)
 TAGGED = Result("papers that have labels", _is_tagged_paper)

@@ -24,7 +24,6 @@ EXTRA_OF = {
     "qbe/corpus/huggingface.py": "huggingface",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
-    "qbe/plots.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",
     "qbe/models/large.py": "large",

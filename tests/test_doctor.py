@@ -46,7 +46,6 @@ NAMES = [
     "transformers",
     "datasets",
     "pyarrow",
-    "matplotlib",
     "processors",
     "instructions",
     "memory",
@@ -57,7 +56,7 @@ NAMES = [
     "this folder",
 ]
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
-HEAVY |= {"datasets", "pyarrow", "matplotlib"}
+HEAVY |= {"datasets", "pyarrow"}
 ADVICE_WITHOUT_VNNI = "int8 models run, but take several instructions where {} takes one"
 
 

@@ -13,7 +13,7 @@ import qbe
 ROOT = Path(qbe.__file__).parent
 
 PLAN = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
-BASE = {"types", "query", "shapes", "errors", "files", "outputs", "plots", "parallel"}
+BASE = {"types", "query", "shapes", "errors", "files", "outputs", "parallel"}
 BASE |= {"plain", "processes"}
 
 
@@ -37,7 +37,6 @@ IMPORTED_IN = {
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},
     "faiss": {"index"},
-    "matplotlib": {"evaluate", "plots"},
     "tqdm": {"_cli"},
     "shtab": {"completion"},
     "ray": {"cluster"},

@@ -10,7 +10,7 @@ import pytest
 
 from qbe.errors import OutputError, UsageError
 from qbe.export.staging import check_model_folder
-from qbe.outputs import PLOT, REPORT, SEARCH, TAGGED, Result, check_output
+from qbe.outputs import REPORT, SEARCH, TAGGED, Result, check_output
 from qbe.search.__main__ import main as search_main
 from qbe.tag.__main__ import main as tag_main
 
@@ -61,8 +61,6 @@ def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
         (TAGGED, "[]\n"),
         (REPORT, RUN),
         (REPORT, '{"protocol": null}'),
-        (PLOT, '<?xml version="1.0"?><svg/>'),
-        (PLOT, "notes"),
     ],
 )
 def test_anything_else_is_refused(tmp_path, kind: Result, text):
@@ -211,17 +209,6 @@ def test_an_evaluation_keeps_a_run_and_replaces_a_report(evaluation, tmp_path, c
     for _ in range(2):
         main([*evaluation, "--output", str(tmp_path / "report.json")])
     assert json.loads((tmp_path / "report.json").read_text())["protocol"] == "csfcube"
-
-
-@pytest.mark.parametrize("name", ["a.svg", "a.png"])
-def test_a_plot_is_recognized(tmp_path, name):
-    figure = pytest.importorskip(
-        "matplotlib.figure", reason="skipped: matplotlib is not installed (extra plot)"
-    )
-    from qbe.plots import save_plot
-
-    save_plot(tmp_path / name, figure.Figure)
-    check_output(tmp_path / name, PLOT, "plot")
 
 
 def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):

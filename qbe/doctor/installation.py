@@ -41,7 +41,6 @@ OPTIONAL = (
     Package("transformers", "transformers", "training and export"),
     Package("datasets", "datasets", "corpora from Hugging Face"),
     Package("pyarrow", "pyarrow", "corpora in Parquet"),
-    Package("matplotlib", "matplotlib", "plots"),
 )
 """What other commands import."""
 
