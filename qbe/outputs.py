@@ -32,10 +32,10 @@ class Result(NamedTuple):
     begins: Callable[[bytes], bool]
 
 
-def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
+def check_output(path: StrPath, kind: Result) -> None:
     r"""Raise OutputError where a file exists that has content and is no result of the kind.
 
-    ``parameter`` is the one that names the file. What is no regular file (a pipe, a folder) passes.
+    What is no regular file (a pipe, a folder) passes.
 
     >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\n")
     >>> check_output("a.trec", SEARCH)
@@ -60,7 +60,7 @@ def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None
             return
     raise OutputError(
         f"{path}: expected no such file, or {kind.name} to replace, found {actual}; choose another "
-        f"`{parameter}`, or remove it"
+        "`output`, or remove it"
     )
 
 
