@@ -19,7 +19,6 @@ from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import RunError
 from qbe.index.index import Index
 from qbe.search import output as outputs
-from qbe.search.filters import PaperFilter
 from qbe.text.papers import paper_from_text
 from qbe.trec import read_run
 
@@ -130,7 +129,7 @@ def test_a_paper_of_the_index(cite, recommender, index):
             QUERY,
             hit.paper_id,
             str(rank),
-            "qbe-cite-citation+rerank",
+            "qbe-cite",
         )
         assert float(score) == pytest.approx(hit.score, abs=1e-5)
 
@@ -226,16 +225,6 @@ def test_each_topic_has_its_own_year(cite, index, tmp_path):
     for query_id, year, count in (("q1", 2002, 10), ("q2", 2005, 22)):
         assert len(found[query_id]) == count
         assert max(index.paper(paper_id).metadata["year"] for paper_id in found[query_id]) == year
-
-
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_stages_are_chosen(cite, index, model, stage):
-    config = CiteConfig(first_stage=stage, rerank="none", filter=PaperFilter(before=2005))
-    with Recommender.open(index, config) as recommender:
-        expected = [hit.paper_id for hit in recommender.recommend(index.paper(QUERY), 1000)]
-    run = cite("--paper", QUERY, "--first-stage", stage, "--rerank", "none", "--before", 2005)
-    assert ranked(run) == {QUERY: expected}
-    assert run.split()[5] == f"qbe-cite-{stage}"
 
 
 # Forms of output
@@ -360,13 +349,6 @@ def test_a_bibliography_of_several_topics_has_each_paper_once(interrupted, tmp_p
     assert message.startswith("expected --resume with another --format, found bibtex")
 
 
-def test_a_run_without_the_model_does_not_ask_for_it(folder, topics, tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.cite.model.default_model", lambda: tmp_path / "nowhere")
-    line = ["--index", folder, "--topics", topics, "--first-stage", "bm25", "--rerank", "none"]
-    main([*map(str, line), "--output", str(tmp_path / "run")])
-    assert list(read_run(tmp_path / "run").rankings) == list(TOPICS)
-
-
 # Errors
 
 
@@ -378,7 +360,6 @@ PAPER = ("--paper", QUERY)
     [
         ((), "one of the arguments --paper --paper-file --text --bibtex --topics is required"),
         ((*PAPER, "--text", "a"), "argument --text: not allowed with argument --paper"),
-        ((*PAPER, "--rerank", "best"), "argument --rerank: invalid choice: 'best'"),
         ((*PAPER, "--references", "a"), "unrecognized argument: --references; did you mean --cited?"),
     ],
 )
@@ -399,10 +380,6 @@ def test_options_that_the_parser_refuses(refused, folder, capsys, arguments, mes
         ((*PAPER, "--run-tag", "a b"), "expected a --run-tag of one word, found 'a b'"),
         ((*PAPER, "--before", "then"), "expected a year or query as --before, found 'then'"),
         ((*PAPER, "--before", "0"), "expected a year from 1 to 9999 in --before, found 0"),
-        (
-            (*PAPER, "--no-links", "--rerank", "none"),
-            "--no-links is not read without reranking; drop it, or choose --rerank citation",
-        ),
         (
             (*PAPER, "--resume"),
             "--resume is about a run of topics in a file; give --topics and --output with it",

@@ -1,19 +1,11 @@
 """Late interaction of projected vectors against both sides projected and compared one by one."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.citing import mean_max
 
-from qbe.cite.projected import (
-    MeasuredPapers,
-    TransformedQuery,
-    lengths,
-    search_vectors,
-    terms,
-    transformed,
-)
+from qbe.cite.projected import MeasuredPapers, TransformedQuery, lengths, terms, transformed
 
 
 @given(
@@ -69,9 +61,3 @@ def test_vectors_that_a_projection_removes_are_like_nothing():
     matrix, row = np.diag([1.0, 0.0]), np.array([[0.0, 1.0]])
     assert lengths(row, matrix).tolist() == [1e-12]
     assert transformed(row, matrix).tolist() == [[0.0, 0.0]]
-
-
-def test_vectors_to_search_by_are_of_unit_length_in_single_precision():
-    found = search_vectors(np.array([[3.0, 4.0], [-2.0, 0.0]]))
-    assert found.dtype == np.float32
-    assert found.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [-1.0, 0.0]]

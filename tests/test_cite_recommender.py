@@ -22,7 +22,6 @@ from support.citing import (
     write_tiny_model,
 )
 from support.live import corpus
-from support.searching import first_stage
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.links import Evidence
@@ -34,7 +33,7 @@ from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageEr
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
 from qbe.parallel import Workers
-from qbe.query import Aspect, Query
+from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.text.papers import paper_from_text
@@ -230,20 +229,11 @@ def test_scores_are_those_of_the_definitions(opened, index, links, seeds, younge
     assert ids(hits) == sorted(expected, key=lambda name: -expected[name])
 
 
-def test_without_reranking_scores_are_those_of_the_first_stage(opened, index):
-    paper = index.paper(QUERY)
-    hits = opened(rerank="none").recommend(paper, 100, cited=SEEDS)
-    found = components(index, paper)
-    bm25, citation = z(found["bm25"]), z(found["citation"])
-    expected = {name: (bm25[name] + 2 * citation[name]) / 3 for name in bm25.keys() - {QUERY, *SEEDS}}
-    assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-4)
-
-
 @pytest.mark.parametrize("seeds", [(), SEEDS])
 def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
     """What the three candidates and the seeds cite; who cites the seeds, and what they cite beside them."""
     paper = index.paper(QUERY)
-    first = ids(opened(depth=3, rerank="none").recommend(paper, 100, cited=seeds))
+    first = ids(opened(depth=3, links=False).recommend(paper, 100, cited=seeds))
     assert len(first) == 3
     cites = {each.paper_id: set(each.metadata.get("cites", ())) for each in index}
     asked = {each.paper_id for each in index if (year_of(each.metadata) or 9999) < year_of(paper.metadata)}
@@ -253,7 +243,6 @@ def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
     found = ids(opened(depth=3).recommend(paper, 100, cited=seeds))
     assert sorted(found) == sorted(expected)
     assert len(found) > 3
-    assert sorted(ids(opened(depth=3, links=False).recommend(paper, 100, cited=seeds))) == sorted(first)
 
 
 def test_links_propose_only_what_passes_the_filter(opened, index):
@@ -269,10 +258,6 @@ def test_links_propose_only_what_passes_the_filter(opened, index):
 
 def test_own_paper_what_it_cited_and_what_is_excluded_are_not_recommended(opened, index):
     everything = {paper.paper_id for paper in index}
-    for parameters in ({}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}):
-        recommender = opened(**parameters)
-        hits = recommender.recommend(index.paper(QUERY), 100, cited=SEEDS, exclude=EXCLUDED)
-        assert {QUERY, *SEEDS, *EXCLUDED}.isdisjoint(ids(hits)), parameters
     hits = opened().recommend(index.paper(QUERY), 100, cited=SEEDS, exclude=EXCLUDED)
     assert set(ids(hits)) == everything - {QUERY, *SEEDS, *EXCLUDED}
 
@@ -300,9 +285,8 @@ def test_younger_papers_and_those_without_a_year_do_not_pass(opened, index, citi
 
 
 def test_where_nothing_passes_nothing_is_recommended(opened, index):
-    for parameters in ({}, {"first_stage": "bm25"}, {"rerank": "none"}):
-        recommender = opened(filter=PaperFilter(before=1900), **parameters)
-        assert recommender.recommend(index.paper(QUERY), cited=SEEDS) == []
+    recommender = opened(filter=PaperFilter(before=1900))
+    assert recommender.recommend(index.paper(QUERY), cited=SEEDS) == []
 
 
 def test_a_query_without_a_year(opened, index, citing):
@@ -337,17 +321,7 @@ def requests_of(index: Index) -> list[CiteRequest]:
     ]
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {},
-        {"depth": 10},
-        {"depth": 10, "rerank": "none"},
-        {"depth": 10, "first_stage": "bm25"},
-        {"depth": 10, "first_stage": "fused", "rerank": "none"},
-        {"depth": 10, "first_stage": "dense", "filter": PaperFilter(before=2008)},
-    ],
-)
+@pytest.mark.parametrize("parameters", [{}, {"depth": 10}, {"depth": 10, "filter": PaperFilter(before=2008)}])
 def test_many_at_a_time_are_each_as_alone(opened, index, parameters):
     recommender, requests = opened(**parameters), requests_of(index)
     alone = [
@@ -366,12 +340,9 @@ def test_filters_by_the_year_of_each_query(opened, index):
     assert [len(hits) for hits in batch] == [18, 30, 18]
 
 
-@pytest.mark.parametrize(
-    "stages", [{}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}], ids=str
-)
-def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index, stages):
+def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index):
     paper = index.paper(QUERY)
-    plain, filtered = opened(**stages), opened(**stages, filter=NOT_YOUNGER)
+    plain, filtered = opened(), opened(filter=NOT_YOUNGER)
     expected = filtered.recommend(paper, 50)
     assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
     assert plain.selected(paper, NOT_YOUNGER)[1:] == filtered.selected(paper)[1:] != plain.selected(paper)[1:]
@@ -417,34 +388,6 @@ def test_matches_are_pairs_of_sentences(opened, index):
     assert best.score == pytest.approx(mean_max(own[[best.query_position]], other[[best.position]]), abs=1e-3)
     (bare,) = opened().recommend(paper, 1, matches=False)
     assert (bare.paper_id, bare.score, bare.matches) == (hit.paper_id, hit.score, ())
-
-
-# Other first stages, and other queries
-
-
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_other_first_stages_are_those_of_search(opened, index, stage):
-    paper = index.paper(QUERY)
-    recommender = opened(first_stage=stage, rerank="none")
-    parameters = {
-        "bm25": {"query": "abstract"},
-        "fused": {"bm25_query": "abstract", "background_penalty": 0},
-    }.get(stage, {})
-    with first_stage(index, stage, **parameters) as pipeline:
-        expected = pipeline.search(Query(paper), 10, matches=False)
-        assert recommender.recommend(paper, 10, matches=False) == expected
-        rest = [hit for hit in pipeline.search(Query(paper), 48) if hit.paper_id not in {*SEEDS, *EXCLUDED}]
-        assert recommender.recommend(paper, 48, cited=SEEDS, exclude=EXCLUDED) == rest
-
-
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_the_model_scores_what_other_stages_find(opened, index, stage):
-    """Without links their best candidates come in another order."""
-    paper = index.paper(QUERY)
-    found = ids(opened(first_stage=stage, rerank="none", depth=8).recommend(paper, 8))
-    scored = ids(opened(first_stage=stage, links=False, depth=8).recommend(paper, 20))
-    assert sorted(scored) == sorted(found)
-    assert scored != found
 
 
 def test_a_paper_without_a_title_is_asked_for_by_its_abstract(opened):
@@ -515,80 +458,60 @@ def test_evidence_is_read_from_metadata(index, citing):
 # What does not fit
 
 
-def test_an_index_without_vectors(tmp_path, model, citing):
-    with Index(index_of(tmp_path / "index", citing[:4], None)) as index:
-        for parameters in ({}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}):
-            with pytest.raises(IndexFormatError) as raised:
-                Recommender.open(index, CiteConfig(model=str(model), **parameters))
-            assert str(raised.value) == (
-                f"{index.folder}: expected an index with vectors, found one built without; choose another "
-                "`first_stage` or `rerank`, or build it with both postings and vectors"
-            )
-        with Recommender.open(index, CiteConfig(first_stage="bm25", rerank="none")) as recommender:
-            (hit,) = recommender.recommend(index.paper("s002"), 1)
-            assert hit.matches == ()
-
-
-def test_an_index_without_postings(tmp_path, model, citing, tiny_encoder):
-    with Index(index_of(tmp_path / "index", citing[:4], tiny_encoder, bm25=False)) as index:
-        for parameters in ({}, {"first_stage": "dense"}, {"first_stage": "fused", "rerank": "none"}):
-            with pytest.raises(IndexFormatError, match="expected an index with postings, found one built"):
-                Recommender.open(index, CiteConfig(model=str(model), **parameters))
-        with Recommender.open(index, CiteConfig(first_stage="dense", rerank="none")) as recommender:
-            assert len(recommender.recommend(index.paper("s002"))) == 3
+@pytest.mark.parametrize(("lacking", "bm25"), [("vectors", True), ("postings", False)])
+def test_an_index_without_a_part(tmp_path, model, citing, tiny_encoder, lacking, bm25):
+    folder = index_of(tmp_path / "index", citing[:4], None if bm25 else tiny_encoder, bm25=bm25)
+    with Index(folder) as index, pytest.raises(IndexFormatError, match=f"found one without {lacking};"):
+        Recommender.open(index, CiteConfig(model=str(model)))
 
 
 def test_vectors_of_another_encoder_than_the_models(tmp_path, index):
     write_model(tmp_path, model_of({"name": "another", "weights_sha256": "9f86d081"}))
-    assert index.manifest.dense is not None
-    name = index.manifest.dense["encoder"]["name"]
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError, match=r"expected vectors of another, .* give it as `model`$"):
         Recommender.open(index, CiteConfig(model=str(tmp_path)))
-    assert str(raised.value) == (
-        f"expected vectors of another, which the citation model reads, found those of {name}; train one for "
-        "them with qbe train citation and give it as `model`, or choose another `first_stage` with `rerank` "
-        "none"
-    )
-    with Recommender.open(index, CiteConfig(first_stage="bm25", rerank="none", model=str(tmp_path))) as one:
-        assert len(one.recommend(index.paper(QUERY))) == 20
 
 
 @pytest.mark.parametrize("name", ["cited", "exclude"])
 def test_ids_that_the_index_lacks(opened, index, name):
-    for parameters in ({}, {"first_stage": "bm25", "rerank": "none"}):
-        with pytest.raises(PaperNotFoundError) as raised:
-            opened(**parameters).recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
-        assert str(raised.value) == (
-            "expected ids of papers of the index as `cited` and `exclude`, found 'absent', which it lacks"
-        )
+    with pytest.raises(PaperNotFoundError, match="`cited` and `exclude`, found 'absent'"):
+        opened().recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "expected"),
     [
-        (lambda one, paper: one.recommend(paper, "5"), "expected an int as `k`, found '5' (str)"),
-        (lambda one, paper: one.recommend(paper, True), "expected an int as `k`, found True (bool)"),
-        (lambda one, paper: one.recommend("s001"), "expected a qbe.Paper, found str"),
-        (lambda one, paper: one.recommend(Query(paper)), "expected a qbe.Paper, found Query"),
-        (
-            lambda one, paper: one.recommend(paper, cited="s001"),
-            "expected a sequence of paper ids as `cited`, found a str; put it into a list",
-        ),
-        (
-            lambda one, paper: one.recommend(paper, exclude="s001"),
-            "expected a sequence of paper ids as `excluded`, found a str; put it into a list",
-        ),
-        (
-            lambda one, paper: one.batch_recommend({paper.paper_id: paper}),
-            "expected a sequence of qbe.CiteRequest, found dict",
-        ),
-        (lambda one, paper: one.batch_recommend([paper]), "expected a qbe.CiteRequest, found Paper"),
+        (lambda one, paper: one.recommend(paper, "5"), "an int as `k`"),
+        (lambda one, paper: one.recommend("s001"), "a qbe.Paper"),
+        (lambda one, paper: one.recommend(paper, cited="s001"), "a sequence of paper ids as `cited`"),
+        (lambda one, paper: one.recommend(paper, exclude="s001"), "a sequence of paper ids as `excluded`"),
+        (lambda one, paper: one.batch_recommend({paper.paper_id: paper}), "a sequence of qbe.CiteRequest"),
+        (lambda one, paper: one.batch_recommend([paper]), "a qbe.CiteRequest"),
     ],
 )
-def test_values_of_another_type(opened, index, call, message):
-    with pytest.raises(TypeError) as raised:
+def test_values_of_another_type(opened, index, call, expected):
+    with pytest.raises(TypeError, match=f"^expected {expected}, found "):
         call(opened(), index.paper(QUERY))
-    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "name"),
+    [
+        ({"depth": "5"}, TypeError, "depth"),
+        ({"depth": True}, TypeError, "depth"),
+        ({"filter": {"before": 2018}}, TypeError, "filter"),
+        ({"links": None}, TypeError, "links"),
+        ({"model": 5}, TypeError, "model"),
+        ({"depth": 0}, UsageError, "depth"),
+    ],
+)
+def test_configurations_that_are_not_possible(parameters, error, name):
+    with pytest.raises(error, match=f"`{name}`"):
+        CiteConfig(**parameters)
+
+
+def test_a_configuration_says_what_was_chosen():
+    config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
+    assert config.record() == {"depth": 20, "links": False, "filter": {"before": "query"}}
 
 
 def test_what_is_opened_must_be_an_index_and_a_configuration(index, folder):

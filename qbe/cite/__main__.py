@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from pathlib import Path
 
+    from qbe.cite.config import RUN_TAG
     from qbe.cite.options import check, config_of
     from qbe.outputs import SEARCH, check_output
     from qbe.search.options import default_hits, destination_of, form_of
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> None:
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
         cited, excluded = (_named(index, path) for path in (options.cited, options.exclude))
-        tag = options.run_tag or config.run_tag
+        tag = options.run_tag or RUN_TAG
         writer = open_writer(form, tag, index.paper, width, explain=False)
         destination = destination_of(options, form, options.output)
         topics = Path(options.topics) if options.topics else None
@@ -148,14 +149,12 @@ def _inputs(
     from importlib.metadata import version
     from pathlib import Path
 
-    from qbe.cite.config import CITATION
     from qbe.cite.model import WEIGHTS, default_model
     from qbe.files import sha256
     from qbe.search.output import BLOCK
 
     assert isinstance(topics, Path)
     model = default_model() if config.model is None else Path(config.model)
-    reads_model = CITATION in (config.first_stage, config.rerank)
     return {
         "index": index.manifest.digest,
         "topics": sha256(topics),
@@ -166,7 +165,7 @@ def _inputs(
             "format": form,
             "width": width if form == "table" else None,
         },
-        "model": sha256(model / WEIGHTS) if reads_model else None,
+        "model": sha256(model / WEIGHTS),
         "version": [version("qbe"), BLOCK],
     }
 

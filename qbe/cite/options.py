@@ -33,8 +33,8 @@ ALIASES = {
 def parser() -> argparse.ArgumentParser:
     """The command's parser.
 
-    >>> parser().parse_args(["--index", "indexes/sample", "--paper", "s036"]).first_stage
-    'citation'
+    >>> parser().parse_args(["--index", "indexes/sample", "--paper", "s036"]).depth
+    1000
     """
     parser = _cli.parser(
         PROGRAM,
@@ -72,12 +72,6 @@ def parser() -> argparse.ArgumentParser:
     given.add_argument(
         "--no-links", action="store_true", help="leave out who cites whom among the papers of the index"
     )
-    _results(parser)
-    _stages(parser.add_argument_group("stages"))
-    return parser
-
-
-def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hits", type=int, metavar="N", help=f"default: {TABLE_HITS} in a table, {RUN_HITS} in a run"
     )
@@ -87,28 +81,15 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="default: by the name of --output; else a table on a terminal, trec elsewhere",
     )
     parser.add_argument("--output", metavar="FILE", help="default: standard output")
-    parser.add_argument("--run-tag", metavar="TAG", help="default: by the stages")
+    parser.add_argument("--run-tag", metavar="TAG", help="default: qbe-cite")
     parser.add_argument("--overwrite", action="store_true", help="with --topics: discard an unfinished run")
     parser.add_argument("--resume", action="store_true", help="with --topics: continue an unfinished run")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-
-
-def _stages(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--first-stage",
-        choices=("citation", "bm25", "dense", "fused"),
-        default="citation",
-        help="what finds the candidates (default: %(default)s: BM25 and projected vectors)",
-    )
+    group = parser.add_argument_group("model")
     group.add_argument("--depth", type=int, default=1000, help="candidates (default: %(default)s)")
-    group.add_argument(
-        "--rerank",
-        choices=("citation", "none"),
-        default="citation",
-        help="what scores the candidates (default: %(default)s)",
-    )
     group.add_argument("--model", metavar="DIR", help="a citation model of your own, by qbe train citation")
     group.add_argument("--encoder", help="of an index whose encoder's folder has moved")
+    return parser
 
 
 def config_of(options: argparse.Namespace) -> CiteConfig:
@@ -118,9 +99,7 @@ def config_of(options: argparse.Namespace) -> CiteConfig:
 
     before = None if options.before is None else parse_before(options.before)
     return CiteConfig(
-        first_stage=options.first_stage,
         depth=options.depth,
-        rerank=options.rerank,
         links=not options.no_links,
         model=options.model,
         filter=None if before is None else PaperFilter(before=before),

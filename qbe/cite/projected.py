@@ -54,7 +54,9 @@ class CitationSource:
         """See `qbe.search.contracts.ScoreSource`."""
         if not queries:
             return []
-        vectors = [search_vectors(self._transformed(query).sentences) for query in queries]
+        # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
+        turned = [self._transformed(query).sentences for query in queries]
+        vectors = [(each / np.linalg.norm(each, axis=1, keepdims=True)).astype(np.float32) for each in turned]
         nearest = list(self._source().nearest(vectors, k, allowed))
 
         def best(number: int) -> Candidates:
@@ -197,16 +199,3 @@ def terms(query: TransformedQuery, papers: MeasuredPapers) -> Doubles:
     forward = np.maximum.reduceat(cosines, papers.starts, axis=1).mean(axis=0)
     backward = np.add.reduceat(cosines.max(axis=0), papers.starts) / counts
     return np.stack([forward, (papers.whole @ query.whole[0]) / papers.whole_lengths, backward])
-
-
-def search_vectors(sentences: Doubles) -> NDArray[np.float32]:
-    """Turned vectors (n, dimension) at unit length, float32: their nearest stored vectors are about those
-    whose projections are nearest; the lengths of these projections are neglected.
-
-    >>> search_vectors(np.array([[3.0, 4.0]])).round(2).tolist()
-    [[0.6..., 0.8...]]
-    """
-    unit: NDArray[np.float32] = (sentences / np.linalg.norm(sentences, axis=1, keepdims=True)).astype(
-        np.float32
-    )
-    return unit

@@ -10,30 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.cite.config import (
-    CITATION,
-    DENSE,
-    FUSED,
-    NO_RERANKING,
-    CiteConfig,
-)
+from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import ModelError, PaperNotFoundError
+from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.index.rows import Selection
 from qbe.parallel import Closing, Workers
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
-from qbe.search.pipeline import Pipeline
 from qbe.search.request import check_filter, check_k
 from qbe.search.session import check_index
-from qbe.search.stages import BM25, Dense, Fused
 from qbe.types import Hit, Paper
 
 Ints = NDArray[np.int64]
@@ -54,49 +45,42 @@ class CiteRequest(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """What reads one commit of the index; ``scorer`` is None where the citation model is not used."""
+    """What reads one commit of the index."""
 
     reader: IndexReader
-    scorer: CitationScorer | None
+    scorer: CitationScorer
     filters: FilterCache
 
 
 class Recommender(Closing):
-    """Recommends which papers of an index a paper should cite, by the stages of a `CiteConfig`.
+    """Recommends which papers of an index a paper should cite, as a `CiteConfig` says.
 
     Models and threads stay open until it is closed; several threads may use it. Closing it leaves the index
     open.
     """
 
-    def __init__(
-        self, index: Index, config: CiteConfig, model: CitationModel | None, pipeline: Pipeline | None
-    ) -> None:
+    def __init__(self, index: Index, config: CiteConfig, model: CitationModel) -> None:
         """`Recommender.open` is the way to make one."""
-        self.index, self.config = index, config
-        self._model, self._pipeline = model, pipeline
+        self.index, self.config, self._model = index, config, model
         self._workers = Workers(index.threads)
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
 
     @classmethod
     def open(cls, index: Index, config: CiteConfig | None = None) -> Recommender:
-        """Open the stages of a configuration over an index.
+        """Open what recommends papers of an index.
 
-        Raises TypeError for values of another type, IndexFormatError where the index was built without what a
-        stage needs, ModelError for a model that cannot be read or is that of another encoder, JavaError where
-        BM25 finds no Java.
+        Raises TypeError for values of another type, IndexFormatError where the index was built without
+        vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
+        JavaError where BM25 finds no Java.
         """
         config = CiteConfig() if config is None else config
         check_index(index)
         if not isinstance(config, CiteConfig):
             raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
-        model = pipeline = None
-        if CITATION in (config.first_stage, config.rerank):
-            model = read_model(default_model() if config.model is None else Path(config.model))
-            _check_encoder(index, model)
-        if config.first_stage != CITATION:
-            pipeline = Pipeline(index, _first_stage(config))
-        recommender = cls(index, config, model, pipeline)
+        model = read_model(default_model() if config.model is None else Path(config.model))
+        _check_parts(index, model)
+        recommender = cls(index, config, model)
         try:
             with index.reading() as reader:
                 recommender._over(reader)
@@ -108,8 +92,6 @@ class Recommender(Closing):
     def close(self) -> None:
         """End the threads; the index stays open."""
         self._workers.close()
-        if self._pipeline is not None:
-            self._pipeline.close()
 
     def recommend(
         self,
@@ -157,12 +139,18 @@ class Recommender(Closing):
         _, scorer, filters = self._over(reader)
         allowed = [self._selected(filters, request.paper, filter).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
-        if scorer is None:
-            hits = self._candidates(requests, queries, k, filter)
-        else:
-            hits = self._scored(reader, scorer, requests, queries, allowed, filter)
-        hits = [query_hits[:k] for query_hits in hits]
-        if not matches or reader.manifest.dense is None:
+        candidates = scorer.first_stage(queries, allowed)
+
+        def best(place: int) -> list[Hit]:
+            """The candidates of a query, and what citations propose, in the order of the model."""
+            scored = scorer.score(queries[place], candidates[place], allowed[place], links=self.config.links)
+            features = columns(scored.features, scored.feature_set.names)
+            scores = self._model.head(scored.feature_set).scores(features)
+            ids = [reader.papers.ids[row] for row in scored.rows.tolist()]
+            return best_hits(ids, scores.astype(np.float32), k)
+
+        hits = list(self._workers.map(best, range(len(queries))))
+        if not matches:
             return hits
         return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
@@ -173,68 +161,10 @@ class Recommender(Closing):
         check_filter(filter)
         return self.index.read(lambda reader: self._selected(self._over(reader).filters, paper, filter))
 
-    def _scored(
-        self,
-        reader: IndexReader,
-        scorer: CitationScorer,
-        requests: Sequence[CiteRequest],
-        queries: Sequence[CiteQuery],
-        allowed: Sequence[Selection | None],
-        filter: PaperFilter | None,
-    ) -> list[list[Hit]]:
-        """All candidates in the order of the citation model, or as they are where nothing is reranked."""
-        if self._pipeline is None:
-            candidates = scorer.first_stage(queries, allowed)
-        else:
-            ranked = self._candidates(requests, queries, self.config.depth, filter)
-            candidates = [
-                scorer.candidates(query, [hit.paper_id for hit in hits])
-                for query, hits in zip(queries, ranked, strict=True)
-            ]
-
-        def hits(place: int) -> list[Hit]:
-            if self.config.rerank == NO_RERANKING:
-                rows, scores = candidates[place].rows, candidates[place].scores
-            else:
-                assert self._model is not None
-                scored = scorer.score(
-                    queries[place], candidates[place], allowed[place], links=self.config.links
-                )
-                rows = scored.rows
-                scores = self._model.head(scored.feature_set).scores(
-                    columns(scored.features, scored.feature_set.names)
-                )
-            ids = [reader.papers.ids[row] for row in rows.tolist()]
-            return best_hits(ids, scores.astype(np.float32), len(ids))
-
-        return list(self._workers.map(hits, range(len(queries))))
-
-    def _candidates(
-        self,
-        requests: Sequence[CiteRequest],
-        queries: Sequence[CiteQuery],
-        k: int,
-        filter: PaperFilter | None,
-    ) -> list[list[Hit]]:
-        """The first stage of `qbe.search`, without what a request leaves out."""
-        assert self._pipeline is not None
-        left_out = [{*request.cited, *request.excluded} for request in requests]
-        candidates: list[list[Hit]] = [[] for _ in requests]
-        for count in dict.fromkeys(map(len, left_out)):
-            places = [place for place, ids in enumerate(left_out) if len(ids) == count]
-            searches = [Query(queries[place].encoded.aspect.paper) for place in places]
-            filter = self.config.filter if filter is None else filter
-            hit_lists = self._pipeline.batch_search(searches, k + count, filter=filter, matches=False)
-            for place, hits in zip(places, hit_lists, strict=True):
-                candidates[place] = [hit for hit in hits if hit.paper_id not in left_out[place]][:k]
-        return candidates
-
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
         paper = request.paper
         row = reader.papers.find(paper.paper_id)
-        vectors = None
-        if reader.manifest.dense is not None:
-            vectors = reader.stored_vectors(paper) or self.index.encoder.encode_paper(paper)
+        vectors = reader.stored_vectors(paper) or self.index.encoder.encode_paper(paper)
         encoded = EncodedAspect.of(Aspect(paper), vectors)
         seeds = np.unique(np.array(_rows(reader, request.cited), np.int64))
         excluded = frozenset(_rows(reader, request.excluded))
@@ -247,22 +177,9 @@ class Recommender(Closing):
         """What reads a commit of the index; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                scorer = None
-                if self._model is not None:
-                    scorer = CitationScorer(reader, self._workers, self._model.projection, self.config.depth)
+                scorer = CitationScorer(reader, self._workers, self._model.projection, self.config.depth)
                 self._opened = _Opened(reader, scorer, FilterCache(reader))
             return self._opened
-
-
-def _first_stage(config: CiteConfig) -> BM25 | Dense | Fused:
-    """The first stage of a search that finds the candidates; without background penalty, which is about
-    facets.
-    """
-    if config.first_stage == DENSE:
-        return Dense()
-    if config.first_stage == FUSED:
-        return Fused(bm25_query="abstract", depth=config.depth, background_penalty=0)
-    return BM25("abstract")
 
 
 def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
@@ -294,15 +211,20 @@ def _check(requests: object) -> None:
                 )
 
 
-def _check_encoder(index: Index, model: CitationModel) -> None:
-    """Raise ModelError where the index has vectors of another encoder than the model reads."""
+def _check_parts(index: Index, model: CitationModel) -> None:
+    """Raise IndexFormatError where the index lacks what a recommendation reads, ModelError where its vectors
+    are those of another encoder than the model reads.
+    """
     dense = index.manifest.dense
-    if dense is None:
-        return  # what is missing is said when the stages open
+    lacking = "vectors" if dense is None else "postings" if index.manifest.lucene is None else ""
+    if dense is None or lacking:
+        raise IndexFormatError(
+            f"{index.folder}: expected an index with vectors and postings, found one without {lacking}; "
+            "build it with both"
+        )
     actual, expected = dense["encoder"], model.encoder
     if not model.reads(actual):
         raise ModelError(
             f"expected vectors of {expected['name']}, which the citation model reads, found those of "
-            f"{actual['name']}; train one for them with qbe train citation and give it as `model`, or choose "
-            "another `first_stage` with `rerank` none"
+            f"{actual['name']}; train one for them with qbe train citation and give it as `model`"
         )

@@ -13,7 +13,6 @@ from qbe.cite.projected import CitationSource, Projection
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.index.views import rows_of
 from qbe.parallel import Workers
 from qbe.search.contracts import ScoreSource
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
@@ -176,7 +175,6 @@ class CitationScorer:
         """``depth`` is the number of candidates of the first stage. Raises IndexFormatError where the index
         lacks vectors or postings.
         """
-        reader.require_vectors()
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
@@ -212,12 +210,6 @@ class CitationScorer:
                 )
                 candidates[place] = all_candidates.without(queries[place].left_out).first(self._depth)
         return candidates
-
-    def candidates(self, query: CiteQuery, paper_ids: Sequence[str]) -> CitationCandidates:
-        """Candidates that something else has found, best first."""
-        rows = rows_of(self._papers, paper_ids)
-        ranks = np.arange(len(rows), dtype=np.float64)
-        return CitationCandidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
 
     def score(
         self,
