@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.huggingface import DatasetName, parse_name
+from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
@@ -59,8 +59,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     renamed = datasets.Dataset.from_list([{"id": 3, "name": "Three", "summary": "It is. It was."}])
     renamed.to_parquet(root / "columns" / "x.parquet")
     names = datasets.ClassLabel(names=["method", "result"])
-    coded = rows.select([0]).remove_columns(["pred_labels", "metadata"]).add_column("labels", [[1, 0]])
-    coded.cast_column("labels", datasets.List(names)).to_parquet(root / "labels" / "x.parquet")
+    coded = rows.select([0]).remove_columns(["pred_labels", "metadata"]).add_column("pred_labels", [[1, 0]])
+    coded.cast_column("pred_labels", datasets.List(names)).to_parquet(root / "labels" / "x.parquet")
     rows.to_parquet(root / "twice" / "x.parquet")
     rows.map(lambda row: {"title": f"Not {row['title']}"}).to_parquet(root / "twice" / "y.parquet")
     (root / "broken").mkdir()
@@ -82,13 +82,13 @@ def test_the_split_that_is_asked_for(saved: Path) -> None:
 
 
 def test_columns_of_other_names(saved: Path) -> None:
-    source = f"hf:{saved}/columns?paper_id=id&title=name&abstract=summary"
-    (paper,) = read_corpus([source], lambda text: text.split(". "))
+    reading = Reading(columns={"title": "name"})
+    (paper,) = read_corpus([f"hf:{saved}/columns"], lambda text: text.split(". "), reading)
     assert paper == Paper("3", "Three", (Sentence("It is"), Sentence("It was.")))
 
 
 def test_labels_kept_as_numbers(saved: Path) -> None:
-    (paper,) = read_corpus([f"hf:{saved}/labels?pred_labels=labels"])
+    (paper,) = read_corpus([f"hf:{saved}/labels"])
     assert [sentence.facet for sentence in paper.sentences] == [Facet.RESULT, Facet.METHOD]
 
 
@@ -98,16 +98,7 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
         ("hf:{}/splits", "expected the name of a split, found train, test; write hf:NAME:CONFIG:SPLIT"),
         ("hf:{}/splits::dev", "expected a split called dev, found train, test"),
         ("hf:{}/one::dev", "expected a split called dev, found a dataset without splits"),
-        (
-            "hf:{}/columns",
-            "expected a column 'title' for title, found id, name, summary; name yours: hf:NAME.title",
-        ),
-        ("hf:{}/one?metadata=meta", "expected a column 'meta' for metadata, found paper_id"),
-        ("hf:{}/columns?paper_id=id&title=name&abstract=summary", "row 1: expected a list of sentences"),
-        (
-            "hf:{}/columns?paper_id=id&title=name&abstract=id",
-            "row 1: expected a list of sentences or a string",
-        ),
+        ("hf:{}/columns", "expected columns for title, found 'id', 'name', 'summary'; name yours"),
         (
             "hf:{}/twice",
             "row 3: expected each paper_id once, found 'a' again with another title .first as paper 1",
@@ -148,32 +139,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         list(read_corpus(["hf:a/b"]))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a/b", DatasetName("a/b", None, None, {})),
-        ("a/b:c", DatasetName("a/b", "c", None, {})),
-        ("a/b:c:d", DatasetName("a/b", "c", "d", {})),
-        (
-            "a/b::d?title=name&abstract=x%20y",
-            DatasetName("a/b", None, "d", {"title": "name", "abstract": "x y"}),
-        ),
-    ],
-)
-def test_names(name: str, expected: DatasetName) -> None:
-    assert parse_name(name) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", r"hf:: expected NAME\[:CONFIG\]\[:SPLIT\]"),
-        ("a:b:c:d", "expected NAME"),
-        ("a?title", "expected NAME"),
-        ("a?title=", "expected NAME"),
-        ("a?name=x", "expected paper_id, title, abstract, pred_labels, metadata before '=', found 'name'"),
-    ],
-)
-def test_malformed_names(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        parse_name(name)
+@pytest.mark.parametrize("name", ["hf:", "hf:a:b:c:d"])
+def test_malformed_names(name: str) -> None:
+    with pytest.raises(UsageError, match=r"^hf:.*: expected NAME\[:CONFIG\]\[:SPLIT\]"):
+        list(read_corpus([name]))

@@ -30,7 +30,7 @@ _ANSWER = re.compile(
 )
 """An object with a list of papers, as databases answer (Lens, Dimensions)."""
 
-_OF_SENTENCES = ("abstract", "pred_labels", OFFSETS)
+_OF_SENTENCES = ("pred_labels", OFFSETS)
 
 
 def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -98,7 +98,7 @@ def _record(
     """Qbe's record of one with other names."""
     values = {field: original[names[position]] for field, position in places.positions.items()}
     made = columns.to_record(places, values, where)
-    if isinstance(values.get("abstract"), list):  # of sentences, perhaps with their labels
+    if isinstance(made["abstract"], list):
         made |= {each: original[each] for each in _OF_SENTENCES if each in original}
     if isinstance(original.get("metadata"), Mapping):
         made["metadata"] |= original["metadata"]

@@ -9,11 +9,9 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qbe.corpus.columns import find_columns, to_record
-from qbe.corpus.decode import plain_record
+from qbe.corpus.columns import TypedRows
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import FIELDS
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
 
 _MAGIC = b"PAR1"
@@ -23,9 +21,6 @@ _BUFFER_BYTES = 1 << 20
 """Of a file with a group of more than _LARGE_BYTES of rows so much is read at once. A small column is
 read whole: its reader believes no sizes that a damaged file states.
 """
-
-_OWN = frozenset(("pred_labels", "metadata"))
-"""Fields of `qbe.corpus.record` that tables of others lack."""
 
 _UNREADABLE = object()
 
@@ -63,18 +58,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         raise _not_seekable(name) from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
-    is_own = not reading.columns and {"paper_id", "title", "abstract"} <= set(names) and _OWN & set(names)
-    columns = find_columns(names, reading.columns, name)
-    needed = {field: names[position] for field, position in columns.positions.items()}
-    if is_own:
-        needed = {field: field for field in FIELDS if field in names}
-    for number, values in enumerate(_rows(file, needed, name), start=1):
+    rows = TypedRows(names, reading, name)
+    for number, values in enumerate(_rows(file, rows.needed, name), start=1):
         where = f"{name}, row {number}"
-        try:
-            values = _readable(values, where)
-            yield Entry(where, plain_record(values) if is_own else to_record(columns, values, where))
-        except RecordError as error:
-            yield Entry(where, error)
+        lost = next((field for field, value in values.items() if value is _UNREADABLE), None)
+        yield Entry(where, _not_utf8(where, lost)) if lost else rows.entry(values, where)
 
 
 def _largest_group(metadata: Any) -> int:
@@ -125,15 +113,11 @@ def _value(scalar: Any, default: object) -> Any:
         return default
 
 
-def _readable(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values themselves; raises RecordError where one could not be read."""
-    for field, value in values.items():
-        if value is _UNREADABLE:
-            raise RecordError(
-                f"{where}: expected UTF-8 text as {field}, found other bytes; mend or remove the row",
-                "text that is not UTF-8",
-            )
-    return values
+def _not_utf8(where: str, field: str) -> RecordError:
+    return RecordError(
+        f"{where}: expected UTF-8 text as {field}, found other bytes; mend or remove the row",
+        "text that is not UTF-8",
+    )
 
 
 def _not_seekable(name: str) -> CorpusError:

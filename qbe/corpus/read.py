@@ -206,7 +206,7 @@ def _records(
     if _is_dataset(source, reading):
         from qbe.corpus.huggingface import read_dataset
 
-        for entry in read_dataset(source.removeprefix(HUGGING_FACE)):
+        for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading):
             yield UNIQUE, entry
         return
     in_folder = is_folder(source)
