@@ -232,7 +232,7 @@ def test_one_object_of_all_papers(tmp_path: Path, indent: int | None) -> None:
 def test_one_object_of_papers_is_read_in_small_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbe.corpus.jsonarray._CHUNK_BYTES", 7)
+    monkeypatch.setattr("qbe.corpus.decode._CHUNK_BYTES", 7)
     papers = {str(i): GOOD | {"paper_id": str(i), "title": "é€😀" * i} for i in range(9)}
     (tmp_path / "x.json").write_text(json.dumps(papers, ensure_ascii=False), encoding="utf-8")
     read = list(read_jsonl(tmp_path / "x.json"))

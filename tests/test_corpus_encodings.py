@@ -5,8 +5,8 @@ import io
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.encodings import from_western
 from qbe.corpus.rejected import RECODED, RejectedRecords
+from qbe.corpus.streams import from_western
 from qbe.errors import CorpusError, RecordError
 
 RIS = (

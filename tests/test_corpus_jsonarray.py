@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.corpus import jsonarray
+from qbe.corpus import decode
+from qbe.corpus.decode import json_objects
 from qbe.corpus.fields import Fields
-from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.reading import Entry
 from qbe.errors import CorpusError, RecordError
 
@@ -144,7 +144,7 @@ def test_a_malformed_text_ends_the_reading(data: bytes, message: str) -> None:
 def test_a_broken_item_concerns_itself_alone(
     monkeypatch: pytest.MonkeyPatch, item: bytes, reason: str, chunk: int
 ) -> None:
-    monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(decode, "_CHUNK_BYTES", chunk)
     first, second, third = read(b'[{"a": 1}, %s, {"a": 2}]' % item)
     assert (first.record, second.where, third.record) == ({"a": 1}, "a.json, item 2", {"a": 2})
     assert isinstance(second.record, RecordError) and second.record.reason == reason
@@ -162,8 +162,8 @@ def test_commas_between_items_may_lack_or_be_too_many(text: bytes) -> None:
     "data", [b'[{"a": "' + b"x" * 300, b'{"a": [' + b"1, " * 100, b'{"a": 1.' + b"1" * 300]
 )
 def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(jsonarray, "MAX_LINE_BYTES", 100)
-    monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", 10)
+    monkeypatch.setattr(decode, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(decode, "_CHUNK_BYTES", 10)
     source = stream(data)
     with pytest.raises(
         CorpusError, match="expected at most 0 MiB an item, found more; write one paper an item"
@@ -179,13 +179,13 @@ def test_any_array_is_read_as_it_was_written(
 ) -> None:
     text = json.dumps({"n": -1.5e300, "items": items, "z": 7}, ensure_ascii=escaped, indent=indent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+        patch.setattr(decode, "_CHUNK_BYTES", chunk)
         assert [entry.record for entry in read(text.encode(), "items")] == items
 
 
 def test_numbers_are_whole_wherever_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in range(1, 20):
-        monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+        monkeypatch.setattr(decode, "_CHUNK_BYTES", chunk)
         assert [entry.record for entry in read(b'{"a": -12.5e+10, "items": [{"b": 2}]}', "items")] == [
             {"b": 2}
         ]

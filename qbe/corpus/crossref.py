@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus.authors import person_name
+from qbe.corpus.decode import json_objects
 from qbe.corpus.fields import Fields, date_of_parts, dated, doi, no_title, record
 from qbe.corpus.head import Head, head_of
-from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import CorpusError

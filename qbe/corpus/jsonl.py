@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from qbe.corpus import columns
+from qbe.corpus.decode import json_objects, object_items
 from qbe.corpus.head import Head, head_of
-from qbe.corpus.jsonarray import json_objects, object_items
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.record import FIELDS, OFFSETS, Splitter, paper_to_record, parse_paper
 from qbe.corpus.streams import display_name, open_source

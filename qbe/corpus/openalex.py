@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from qbe.corpus.decode import json_objects
 from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, doi, no_title, record, wrong_type, year
 from qbe.corpus.head import Head, head_of
-from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.record import MAX_ABSTRACT_CHARS

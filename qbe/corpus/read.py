@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
-from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import NOT_RECOGNIZED, head_of
 from qbe.corpus.markup import is_placeholder
@@ -19,7 +18,16 @@ from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Entry, Reading, Revisions
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, lacking_abstract, parse_paper
 from qbe.corpus.rejected import RECODED, RENAMED, RejectedRecords
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
-from qbe.corpus.streams import BytesRead, display_name, is_address, is_folder, is_read_once, open_source
+from qbe.corpus.streams import (
+    WESTERN,
+    BytesRead,
+    display_name,
+    from_western,
+    is_address,
+    is_folder,
+    is_read_once,
+    open_source,
+)
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 

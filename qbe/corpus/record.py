@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from qbe.corpus.decode import check_unicode
 from qbe.errors import RecordError
 from qbe.types import Facet, Paper, Sentence
 
@@ -174,6 +173,23 @@ def is_id(text: str) -> bool:
     """
     # isprintable() refuses white space other than the space, control characters and surrogates.
     return 0 < len(text) <= MAX_ID_CHARS and " " not in text and text.isprintable()
+
+
+def check_unicode(text: str, where: str) -> None:
+    """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold.
+
+    >>> check_unicode(chr(0xD800), "papers.jsonl, line 3")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.RecordError: papers.jsonl, line 3: expected Unicode text, found a lone surrogate ...
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RecordError(
+            f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
+            "a lone surrogate",
+        ) from None
 
 
 def lacking_abstract(where: str, actual: str) -> RecordError:

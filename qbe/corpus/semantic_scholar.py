@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qbe.corpus.decode import json_objects
 from qbe.corpus.fields import Fields, doi, no_title, record, wrong_type, year
 from qbe.corpus.head import Head, head_of
-from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import OutputError, RecordError, output_error

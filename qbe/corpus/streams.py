@@ -1,11 +1,13 @@
-"""Bytes of a source: a file, plain or compressed, standard input, or an address that fsspec opens.
+"""Bytes of a source: a file, plain or compressed, standard input, or an address that fsspec opens; as UTF-8.
 
 The compression follows from the file's suffix (.gz, .xz, .zst, .zip), else from its first bytes, so
-that standard input may be compressed too. A zip archive must hold a single file. UTF-16 becomes UTF-8.
+that standard input may be compressed too. A zip archive must hold a single file. Text in another encoding
+becomes UTF-8 where its encoding can be told.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import lzma
@@ -19,47 +21,59 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from qbe.corpus.encodings import BUFFER_BYTES, as_utf8, stream_of
 from qbe.corpus.head import kind_of_archive, not_recognized
 from qbe.errors import CorpusError, MissingDependencyError
-
-_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
-_COMPRESSIONS = frozenset(_MAGIC.values())
-_PIECE_BYTES = 1 << 13
-_ZSTANDARD_BYTES = 1 << 10
-"""A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
-
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
 """A longer line ends in an error instead of filling the memory; real records are far shorter."""
 
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
+_PIECE_BYTES = 1 << 13
+_ZSTANDARD_BYTES = 1 << 10
+"""A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
+
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_BUFFER_BYTES = 1 << 20
+
+WESTERN = "cp1252"
+"""The encoding of Windows, with Latin-1 the only one of 8 bits that is read."""
+
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_XML_ENCODING = re.compile(rb"(<\?xml[^>]{0,100}?)\s+encoding\s*=\s*[\"'][^\"']*[\"']")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+_FOREIGN = re.compile(
+    r"(?<=[^\W\d_])[À-ÖØ-ÞŒŠŽŸ](?=[a-z])|\b(?![àèéóôåæøµ¹²³ªºÅ])[^\W\d_a-zA-Z]\b"
+    r"|(?<=[a-zß-öø-ÿ])(?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-Þ])|[¹²³](?=[a-z]))|[^\W\d_a-zA-Z]{3}|[þðýÞÐÝ]|[øì]\w{0,8}[áíìòù]"
+    r"|(?<=[^\W\d_])[^\w\s\x00-\x7f\u00ad\u00b7\u2013\u2014\u2019](?=[^\W\d_])|[\u0192\u02c6\u02dc\u2020\u2021]"
+    r"|(?<=[a-z])(?<!\b[a-z])(?<!\b[Qq]u)\u2019(?=[a-z])(?!(?:s|t|re|ve|ll|d|m)\b)"
+)
+"""What texts in WESTERN hardly have, and texts in other encodings often when they are read so: capitals or
+signs within words, three letters with accents in a row, rare letters and signs.
+"""
 
 
 class _DamagedError(Exception):
     """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
 
 
-def _compression(source: str | Path, raw: io.BufferedReader) -> str:
-    """The suffix of the compression of a source, by its name, else by its first bytes; '' for none."""
-    suffix = Path(source).suffix.lower()
-    if suffix in _COMPRESSIONS:
-        return suffix
-    start = raw.peek(8)[:8]
-    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
-
-
 def _decompressed(
-    raw: io.BufferedReader, suffix: str, name: str, stack: contextlib.ExitStack
+    raw: io.BufferedReader, source: str | Path, name: str, stack: contextlib.ExitStack
 ) -> io.BufferedReader:
-    """The bytes that are compressed as ``suffix`` says.
+    """The bytes of a source, decompressed by its suffix, else by its first bytes.
 
-    Raises _DamagedError, and what the decompressors raise, also while the stream is read; CorpusError for an
-    archive of several files, MissingDependencyError for .zst without ``zstandard``.
+    Raises _DamagedError, and what the decompressors raise, also while the stream is read.
     """
     stream: Any
+    suffix, start = Path(source).suffix.lower(), raw.peek(8)[:8]
+    if suffix not in _MAGIC.values():
+        suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
     match suffix:
         case ".gz":
             import gzip
@@ -68,13 +82,13 @@ def _decompressed(
         case ".xz":
             stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
         case ".zst":
-            return stack.enter_context(stream_of(_of_zstandard(raw, name)))
+            return stack.enter_context(_stream_of(_of_zstandard(raw, name)))
         case ".zip":
             stream = _zip_member(raw, name)
         case _:
             return raw
     # The buffer turns the decompressors' slow readline into a fast one.
-    return stack.enter_context(io.BufferedReader(stream, BUFFER_BYTES))
+    return stack.enter_context(io.BufferedReader(stream, _BUFFER_BYTES))
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
@@ -145,12 +159,8 @@ class BytesRead:
         """The share of all bytes that has been read; None where it is not known."""
         if not self._total:
             return None
-        return min(1.0, (self._before + self._position()) / self._total)
-
-    def _position(self) -> int:
-        if self._stream is None or self._stream.closed:
-            return self._size
-        return self._stream.tell()
+        here = self._size if self._stream is None or self._stream.closed else self._stream.tell()
+        return min(1.0, (self._before + here) / self._total)
 
 
 def display_name(source: str | Path) -> str:
@@ -191,7 +201,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
         if bytes_read is not None and Path(source).is_file():
             bytes_read.follow(raw)
         try:
-            yield as_utf8(_decompressed(raw, _compression(source, raw), name, stack), name)
+            yield _as_utf8(_decompressed(raw, source, name, stack), name)
         except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise _damaged(name, error) from error
         except OSError as error:
@@ -206,9 +216,9 @@ def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
     if str(source) == STDIN:
         return cast(io.BufferedReader, sys.stdin.buffer)
     if is_address(source):
-        return stack.enter_context(_open_address(str(source)))
+        return stack.enter_context(_stream_of(_of_address(str(source))))
     try:
-        file = Path(source).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
+        file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
     except OSError as error:
         raise _unreadable(display_name(source), error) from error
     return stack.enter_context(cast(io.BufferedReader, file))
@@ -233,62 +243,24 @@ def is_read_once(source: str) -> bool:
     return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
 
 
-def _open_address(address: str) -> io.BufferedReader:
+def _of_address(address: str) -> Iterator[bytes]:
     """The bytes at an address, by fsspec and the package that it needs for the protocol."""
     try:
         import fsspec
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{address}: an address needs the package fsspec; run: pip install 'qbe[huggingface]'"
-        ) from error
-    try:
-        file = fsspec.open(address, "rb").open()
-    except ImportError as error:  # its message says which package the protocol needs
+
+        with fsspec.open(address, "rb") as file:
+            while data := file.read(_BUFFER_BYTES):
+                yield data
+    except ImportError as error:  # of fsspec, or its message says which package the protocol needs
         lacking = " ".join(str(error).split())
         raise MissingDependencyError(
-            f"{address}: {lacking}; install that with pip, or download the file and give it"
+            f"{address}: {lacking}; install it with pip (fsspec: 'qbe[huggingface]'), or download the file"
         ) from error
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(
             f"cannot read {address}: {reason[:200]}; check the address, or download it and give the file"
         ) from error
-    return io.BufferedReader(_Remote(file, address), BUFFER_BYTES)
-
-
-class _Remote(io.RawIOBase):
-    """A file of fsspec as a raw stream, whose errors are OSErrors without the name of another file."""
-
-    def __init__(self, file: Any, address: str) -> None:
-        self._file, self._address = file, address
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(self._file.seekable())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._file.read(len(buffer))
-        except Exception as error:
-            raise CorpusError(
-                f"cannot read {self._address}: {' '.join(str(error).split())[:200]}; try again, or download "
-                "it and give the file"
-            ) from error
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
 
 
 def _unreadable(name: str, error: OSError) -> CorpusError:
@@ -332,3 +304,98 @@ def _damaged(name: str, error: Exception) -> CorpusError:
         f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
         "fetch the file again"
     )
+
+
+def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
+    """A stream of UTF-16 or UTF-32 as UTF-8; any other as it is, without the byte order mark of UTF-8."""
+    sample = stream.peek(4096)[:4096]
+    if sample.startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+        return stream
+    encoding = next((each for mark, each in _MARKS.items() if sample.startswith(mark)), "")
+    encoding = encoding or _utf16_without_mark(sample)
+    if not encoding:
+        return stream
+    decoder = codecs.getincrementaldecoder(encoding)()
+
+    def utf8() -> Iterator[bytes]:
+        data = sample
+        while data:
+            data = stream.read1(1 << 16)
+            try:
+                text = decoder.decode(data, final=not data).removeprefix("\ufeff").encode()
+            except UnicodeDecodeError as error:
+                raise CorpusError(
+                    f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
+                    "the file to UTF-8"
+                ) from None
+            yield _XML_ENCODING.sub(rb"\1", text)
+
+    return _stream_of(utf8())
+
+
+def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
+    r"""A stream of text as UTF-8, and whether lines of it are in WESTERN; others stay as they are.
+
+    >>> stream, is_western = from_western(io.BufferedReader(io.BytesIO(b"Kurt G\xf6del\n")))
+    >>> stream.read().decode(), is_western
+    ('Kurt Gödel\n', True)
+    """
+    sample = stream.peek(_BUFFER_BYTES)[:_BUFFER_BYTES]
+    lines = sample.splitlines()
+    if len(sample) == _BUFFER_BYTES:
+        lines.pop()  # it may be cut
+    try:
+        text = b"\n".join(line for line in lines if not _is_utf8(line)).decode(WESTERN)
+    except UnicodeDecodeError:
+        return stream, False
+    if not text or _FOREIGN.search(text):
+        return stream, False
+    others = iter(lambda: stream.readline(1 << 20), b"")
+    utf8 = (line if _is_utf8(line) else line.decode(WESTERN, "replace").encode() for line in others)
+    return _stream_of(utf8), True
+
+
+def _utf16_without_mark(sample: bytes) -> str:
+    """The encoding of bytes in which every other one is often zero; '' for others."""
+    zeros = sample[0::2].count(0), sample[1::2].count(0)
+    if max(zeros) <= 8 * min(zeros) or max(zeros) < max(3, len(sample) / 10):
+        return ""
+    encoding = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return ""
+    return "" if _CONTROL.search(text) else encoding
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """A stream of bytes that are given piece by piece."""
+    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

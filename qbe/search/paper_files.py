@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from qbe.corpus import fields
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
-from qbe.corpus.encodings import from_western
 from qbe.corpus.formats import FORMATS, JSON_LINES
 from qbe.corpus.head import HEAD_BYTES, Head, head_of, kind_of
 from qbe.corpus.read import entries, id_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
-from qbe.corpus.streams import MAX_LINE_BYTES, display_name, open_source
+from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_source
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
