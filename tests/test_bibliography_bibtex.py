@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
 
-from qbe.bibliography import Bibliography, entries, reference_of
-from qbe.bibliography.bibtex import comment, to_bibtex
 from qbe.bibliography.latex import to_latex, to_latex_title, with_formulas
+from qbe.bibliography.reference import reference_of
+from qbe.bibliography.writing import Bibliography, comment, entries, to_bibtex
 from qbe.corpus.bibtex import read
 from qbe.corpus.reading import Reading
 from qbe.errors import UsageError

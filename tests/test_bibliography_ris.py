@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
 from support.formats import buffered
 
-from qbe.bibliography import Bibliography, entries, reference_of
-from qbe.bibliography.writing import to_ris
+from qbe.bibliography.reference import reference_of
+from qbe.bibliography.writing import Bibliography, entries, to_ris
 from qbe.corpus.reading import Reading
 from qbe.corpus.tagged import RIS
 

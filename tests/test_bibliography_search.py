@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from support.bibliographies import CHIPS, TEXTS, paper_of, read_bibtex
 from support.papers import Papers
 
-from qbe.bibliography import reference_of
+from qbe.bibliography.reference import reference_of
 from qbe.errors import UsageError
 from qbe.query import Aspect, Query
 from qbe.search.explain import label_of, shown

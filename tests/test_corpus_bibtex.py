@@ -9,7 +9,7 @@ from support.formats import FORMATS, buffered
 
 from qbe.corpus import bibtex, bibtex_syntax
 from qbe.corpus.head import Head
-from qbe.corpus.latex import clean_bibtex, without_latex
+from qbe.corpus.markup import clean_bibtex, without_latex
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper

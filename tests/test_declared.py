@@ -21,7 +21,6 @@ OWN = {"qbe", "support", "benchmarks", "scripts"}
 EXTRA_OF = {
     "qbe/pyterrier.py": "pyterrier",
     "qbe/cluster": "cluster",
-    "qbe/corpus/huggingface.py": "huggingface",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/export": "train",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from qbe.corpus.latex import symbol_of
+from qbe.corpus.markup import symbol_of
 
 _FORMULA = re.compile(
     r"(?<![\\$])(?:\$\$(?:[^$\\]|\\[^$])+\$\$(?!\$)|\$(?=[^\s$])(?:[^$\\]|\\[^$])*(?<=\S)\$(?![\d$]))"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from qbe.corpus import fields
 from qbe.corpus.authors import given_first, person_name, read_name, split_authors
-from qbe.corpus.latex import without_latex
+from qbe.corpus.markup import without_latex
 from qbe.plain import one_line
 from qbe.types import Paper
 

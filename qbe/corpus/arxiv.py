@@ -16,8 +16,7 @@ from qbe.corpus.authors import person_name
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.fields import NOT_THIS_FORMAT, doi, record
 from qbe.corpus.head import Head
-from qbe.corpus.latex import without_latex
-from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.markup import clean_abstract, clean_title, without_latex
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError

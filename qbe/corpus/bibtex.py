@@ -15,8 +15,7 @@ from qbe.corpus.authors import has_others, person_name, read_name, split_authors
 from qbe.corpus.bibtex_syntax import BibtexEntry, Original, read_entries
 from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, present, record
 from qbe.corpus.head import Head
-from qbe.corpus.latex import clean_address, clean_bibtex
-from qbe.corpus.markup import clean_abstract, plain
+from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import RecordError
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qbe.corpus import fields, record
+from qbe.corpus import fields
 from qbe.corpus.authors import credits
-from qbe.corpus.decode import decode_text, plain_record
+from qbe.corpus.decode import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
-from qbe.corpus.reading import FIELDS, Entry, Reading
-from qbe.errors import CorpusError, RecordError
+from qbe.corpus.reading import FIELDS
+from qbe.errors import CorpusError
 
 _USUAL = {
     name: columns.split()
@@ -58,9 +58,6 @@ _NAMES = [
 
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
-_OWN = frozenset(("pred_labels", "metadata"))
-"""Fields of `qbe.corpus.record` that tables of others lack."""
-
 _MOST_COLUMNS, _MOST_CHARS = 20, 40
 """What a message names."""
 
@@ -152,28 +149,6 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     abstract = cells.get("abstract")
     made = fields.record(None, title, clean_abstract(_text(cells, "abstract", where)), metadata)
     return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
-
-
-class TypedRows:
-    """Makes records of the rows of a typed table, by its columns, or of `qbe.corpus.record`'s own fields.
-
-    ``needed`` maps each field to its column. Raises CorpusError where title or abstract are not found.
-    """
-
-    def __init__(self, names: Sequence[str], reading: Reading, name: str) -> None:
-        self._columns = find_columns(names, reading.columns, name)
-        own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
-        self._is_own = own and not reading.columns
-        self.needed = {field: names[position] for field, position in self._columns.positions.items()}
-        if self._is_own:
-            self.needed = {field: field for field in record.FIELDS if field in names}
-
-    def entry(self, row: dict[str, Any], where: str) -> Entry:
-        """The entry of a row: the values of the ``needed`` fields."""
-        try:
-            return Entry(where, plain_record(row) if self._is_own else to_record(self._columns, row, where))
-        except RecordError as error:
-            return Entry(where, error)
 
 
 def _normal(column: str) -> str:

@@ -1,18 +1,23 @@
-"""Parquet files of papers, by their fields or the columns that `qbe.corpus.columns` finds.
+"""Typed tables of papers: Parquet files, read by the package pyarrow, and data sets of Hugging Face.
 
-The package pyarrow reads them.
+Columns are the fields of `qbe.corpus.record`, or those that `qbe.corpus.columns` finds.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from qbe.corpus.columns import TypedRows
+from qbe.corpus.columns import find_columns, to_record
+from qbe.corpus.decode import plain_record
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.errors import CorpusError, MissingDependencyError, RecordError
+from qbe.corpus.record import FIELDS
+from qbe.corpus.streams import is_folder
+from qbe.errors import CorpusError, MissingDependencyError, RecordError, UsageError
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 1000
@@ -21,6 +26,12 @@ _BUFFER_BYTES = 1 << 20
 """Of a file with a group of more than _LARGE_BYTES of rows so much is read at once. A small column is
 read whole: its reader believes no sizes that a damaged file states.
 """
+
+_NO_DATA = ("EmptyDatasetError", "DataFilesNotFoundError")
+"""Errors of ``datasets`` for a folder or repository without data files."""
+
+_OWN = frozenset(("pred_labels", "metadata"))
+"""Fields of `qbe.corpus.record` that tables of others lack."""
 
 _UNREADABLE = object()
 
@@ -58,7 +69,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         raise _not_seekable(name) from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
-    rows = TypedRows(names, reading, name)
+    rows = _TypedRows(names, reading, name)
     for number, values in enumerate(_rows(file, rows.needed, name), start=1):
         where = f"{name}, row {number}"
         lost = next((field for field, value in values.items() if value is _UNREADABLE), None)
@@ -133,3 +144,106 @@ def _damaged(place: str, error: Exception) -> CorpusError:
     return CorpusError(
         f"{place}: expected a whole Parquet file, found it damaged ({reason}); fetch the file again"
     )
+
+
+def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
+    """Records of a Hugging Face dataset with their places (``hf:{name}, row {number}``), as a stream.
+
+    ``name`` is ``NAME[:CONFIG][:SPLIT]``: a name of the hub or a folder (saved with ``save_to_disk``, or of
+    data files); the split may be left out where there is only one.
+
+    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded or has no columns
+    for title and abstract, MissingDependencyError without the package ``datasets``.
+    """
+    path, *rest = [name] if is_folder(name) else name.split(":")
+    if not path or len(rest) > 2:
+        raise UsageError(
+            f"hf:{name}: expected NAME[:CONFIG][:SPLIT]; write it so, CONFIG may be empty (NAME::SPLIT)"
+        )
+    config, split = (part or None for part in (*rest, "", "")[:2])
+    place = path if is_folder(path) else f"hf:{path}"
+    dataset = _open(path, config, split, place)
+    rows = None
+    if dataset.column_names is not None:  # do not read columns that are not needed
+        rows = _TypedRows(dataset.column_names, reading, place)
+        dataset = dataset.select_columns(sorted(set(rows.needed.values())))
+    label = (dataset.features or {}).get("pred_labels")
+    label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
+    number = 0
+    for batch in _batches(dataset, place):
+        rows = rows or _TypedRows(list(batch), reading, place)
+        for values in zip(*(batch[column] for column in rows.needed.values()), strict=True):
+            number += 1
+            row = dict(zip(rows.needed, values, strict=True))
+            if label_name is not None and row.get("pred_labels"):
+                row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
+            yield rows.entry(row, f"{place}, row {number}")
+
+
+def _open(path: str, config: str | None, split: str | None, place: str) -> Any:
+    """The split of that name, or the only one."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{place} needs the package datasets; run: pip install 'qbe[huggingface]'"
+        ) from error
+    datasets.disable_progress_bars()
+    # The hub's client logs each of its retries; the exception has all that matters.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    saved = any(Path(path, marker).is_file() for marker in ("dataset_dict.json", "state.json"))
+    try:
+        loaded = (
+            datasets.load_from_disk(path) if saved else datasets.load_dataset(path, config, streaming=True)
+        )
+    except Exception as error:
+        if type(error).__name__ in _NO_DATA:
+            raise CorpusError(
+                f"{path}: expected a data set, found a folder or repository without data files; give "
+                "another name, or a file of papers"
+            ) from error
+        raise _unreadable(place, error) from error
+    splits = loaded if isinstance(loaded, dict) else {} if split else {"": loaded}
+    chosen = [splits[key] for key in splits if split in (None, key)]
+    if len(chosen) != 1:
+        available = ", ".join(loaded) if isinstance(loaded, dict) else "a dataset without splits"
+        expected = f"a split called {split}" if split else "the name of a split"
+        raise CorpusError(f"{place}: expected {expected}, found {available}; write hf:NAME:CONFIG:SPLIT")
+    return chosen[0].with_format(None)
+
+
+def _batches(dataset: Any, place: str) -> Iterator[dict[str, list[Any]]]:
+    try:
+        yield from dataset.iter(batch_size=_BATCH_ROWS)
+    except Exception as error:
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: str, error: Exception) -> CorpusError:
+    reason = " ".join(str(error).split())[:200]
+    return CorpusError(
+        f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save the "
+        "dataset to a folder and give its name"
+    )
+
+
+class _TypedRows:
+    """Makes records of the rows of a typed table, by its columns, or of `qbe.corpus.record`'s own fields.
+
+    ``needed`` maps each field to its column. Raises CorpusError where title or abstract are not found.
+    """
+
+    def __init__(self, names: Sequence[str], reading: Reading, name: str) -> None:
+        self._columns = find_columns(names, reading.columns, name)
+        own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
+        self._is_own = own and not reading.columns
+        self.needed = {field: names[position] for field, position in self._columns.positions.items()}
+        if self._is_own:
+            self.needed = {field: field for field in FIELDS if field in names}
+
+    def entry(self, row: dict[str, Any], where: str) -> Entry:
+        """The entry of a row: the values of the ``needed`` fields."""
+        try:
+            return Entry(where, plain_record(row) if self._is_own else to_record(self._columns, row, where))
+        except RecordError as error:
+            return Entry(where, error)

@@ -88,10 +88,10 @@ def read_corpus(
     joined with the papers of the others.
 
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
-    files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
-    `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
-    are kept, and what is done with records that cannot be used; they are counted in ``rejected``, and
-    the bytes of files in ``bytes_read``.
+    files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (`qbe.corpus.parquet`).
+    ``split`` splits abstracts that are one string; ``reading`` says which papers are kept, and what is done
+    with records that cannot be used; they are counted in ``rejected``, and the bytes of files in
+    ``bytes_read``.
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
     MissingDependencyError for a dataset without the package ``datasets``.
@@ -212,7 +212,7 @@ def _records(
 ) -> Iterator[tuple[str, Entry]]:
     """The records of a source as a stream, each with whose ids they have (`qbe.corpus.dedupe`)."""
     if _is_dataset(source, reading):
-        from qbe.corpus.huggingface import read_dataset
+        from qbe.corpus.parquet import read_dataset
 
         for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading):
             yield UNIQUE, entry

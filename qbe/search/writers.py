@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from qbe.bibliography.bibtex import comment
 from qbe.bibliography.latex import with_formulas
 from qbe.bibliography.reference import reference_of
-from qbe.bibliography.writing import Bibliography
+from qbe.bibliography.writing import Bibliography, comment
 from qbe.plain import plain
 from qbe.query import Query
 from qbe.search.explain import shown
