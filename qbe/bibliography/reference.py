@@ -37,24 +37,13 @@ _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 """An acronym with a year, such as "ACL 2020"."""
 
 
-def clean(value: Any) -> str:
-    r"""A text in one line, with characters in place of LaTeX's accents and escapes; formulas stay.
-
-    '' for what is no text.
-
-    >>> print(clean("Kekul\\'e  cells\nat 5\\%, $O(n^2)$")), clean(None)
-    Kekulé cells at 5%, $O(n^2)$
-    (None, '')
-    """
-    return " ".join(without_latex(in_one_line(value)).split())
+def _clean(value: Any) -> str:
+    """A text in one line, with characters in place of LaTeX's accents and escapes; '' for what is no text."""
+    return " ".join(without_latex(_in_one_line(value)).split())
 
 
-def in_one_line(value: Any) -> str:
-    r"""A text as it is, but in single spaces and without control characters; '' for what is no text.
-
-    >>> in_one_line("10.1145/7_9 \t(b)"), in_one_line(7)
-    ('10.1145/7_9 (b)', '')
-    """
+def _in_one_line(value: Any) -> str:
+    """A text in single spaces and without control characters; '' for what is no text."""
     return one_line(value) if isinstance(value, str) else ""
 
 
@@ -72,20 +61,22 @@ def author_names(value: Any) -> list[str]:
     ['Ann B. Lee', 'Cy Doe']
     """
     if isinstance(value, str):
-        return split_authors(clean(value))
+        return split_authors(_clean(value))
     return [name for name in map(_name, value) if name] if isinstance(value, list | tuple) else []
 
 
 def _name(value: Any) -> str:
     if isinstance(value, str):
-        name = clean(value)
+        name = _clean(value)
         return read_name(name) if "," in name else name
     if not isinstance(value, Mapping):
         return ""
     middle = value.get("middle")
     given = [value.get("first"), *(middle if isinstance(middle, list) else [middle])]
-    family, suffix = clean(value.get("last")), clean(value.get("suffix"))
-    return clean(value.get("name")) or person_name(family, " ".join(filter(None, map(clean, given))), suffix)
+    family, suffix = _clean(value.get("last")), _clean(value.get("suffix"))
+    return _clean(value.get("name")) or person_name(
+        family, " ".join(filter(None, map(_clean, given))), suffix
+    )
 
 
 class Reference(NamedTuple):
@@ -167,15 +158,15 @@ def reference_of(paper: Paper) -> Reference:
     metadata = paper.metadata
     ids = metadata.get("ids")
     url = _address(metadata.get("url"))
-    doi = fields.doi(in_one_line(metadata.get("doi")))
-    arxiv_id = in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
+    doi = fields.doi(_in_one_line(metadata.get("doi")))
+    arxiv_id = _in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
     arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
     categories, tags = metadata.get("categories"), metadata.get("tags")
     year = fields.year(paper.year)
-    venue, key = clean(metadata.get("venue")), in_one_line(metadata.get("key"))
+    venue, key = _clean(metadata.get("venue")), _in_one_line(metadata.get("key"))
     return Reference(
-        in_one_line(paper.paper_id),
-        clean(paper.title),
+        _in_one_line(paper.paper_id),
+        _clean(paper.title),
         tuple(author_names(metadata.get("authors"))),
         metadata.get("et_al") is True,
         "" if year is None else f"{year:04}",
@@ -184,15 +175,15 @@ def reference_of(paper: Paper) -> Reference:
         arxiv,
         _arxiv_class(categories) if arxiv else "",
         url,
-        clean(paper.abstract) if paper.abstract != paper.title else "",
+        _clean(paper.abstract) if paper.abstract != paper.title else "",
         key if _KEY.fullmatch(key) and key.isprintable() else "",
-        tuple(tag for each in tags if (tag := clean(each))) if isinstance(tags, list | tuple) else (),
+        tuple(tag for each in tags if (tag := _clean(each))) if isinstance(tags, list | tuple) else (),
     )
 
 
 def _address(value: object) -> str:
     """A link to the web; '' for other addresses, which a reader should not follow, and for other texts."""
-    text = in_one_line(value)
+    text = _in_one_line(value)
     is_whole = isinstance(value, str) and text == value.strip()  # a control character may hide an address
     return text if is_whole and _ADDRESS.fullmatch(text) and text.isprintable() else ""
 

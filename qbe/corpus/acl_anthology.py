@@ -46,7 +46,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             volume, about = parent, _about(parent)
         around = [each.get("id", "") for each in paper.iterancestors()] or [""]
         paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
-        return to_record(paper, paper_id, about, where)
+        return _record(paper, paper_id, about, where)
 
     return converted(elements(stream, name, _TAGS), to_paper)
 
@@ -76,11 +76,8 @@ def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
     return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"
 
 
-def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a paper, with metadata of its volume; raises RecordError where there is no title.
-
-    ``paper`` is changed: its formulas get their dollars.
-    """
+def _record(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a paper, whose formulas get their dollars, with metadata of its volume."""
     for formula in paper.iter("tex-math"):
         formula.text = f"${formula.text or ''}"
         formula.tail = f"${formula.tail or ''}"

@@ -86,7 +86,7 @@ def split_authors(text: str) -> list[str]:
     parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
     for part in parts:
-        if (usual := _USUAL.fullmatch(part)) and not is_organization(part):
+        if (usual := _USUAL.fullmatch(part)) and not _is_organization(part):
             names.append(f"{usual[2]} {usual[1]}")  # as below, in a fifth of the time
             continue
         several = _between_and(_IDENTIFIER.sub("", part))
@@ -116,7 +116,7 @@ def read_name(text: str) -> str:
     ('Ann Lee Jr.', 'R. Liu', 'Department of Fish, Lake Institute')
     """
     parts = [part for each in text.split(",") if (part := each.strip())]
-    if not parts or len(parts) > 3 or is_organization(text):
+    if not parts or len(parts) > 3 or _is_organization(text):
         return ", ".join(parts)
     suffix = next((part for part in parts[1:] if _is_suffix(part)), "")
     words = [part.split() for part in parts if part is not suffix]
@@ -150,7 +150,7 @@ def given_first(name: str) -> str:
     >>> given_first("van der Berg, Jan, Jr."), given_first("Department of Fish, Lake Institute")
     ('Jan van der Berg Jr.', 'Department of Fish, Lake Institute')
     """
-    if name.count(",") not in (1, 2) or is_organization(name):
+    if name.count(",") not in (1, 2) or _is_organization(name):
         return name
     family, _, rest = name.partition(",")
     given, _, suffix = rest.partition(",")
@@ -172,7 +172,7 @@ def split_name(name: str) -> Name | None:
     parts = [part.split() for part in name.split(",")]
     words = [word for part in parts for word in part]
     suffix = words.pop() if len(words) > 2 and _is_suffix(words[-1]) else ""
-    if len(words) < 2 or len(parts) > 3 or not all(map(_is_plain, words)) or is_organization(name):
+    if len(words) < 2 or len(parts) > 3 or not all(map(_is_plain, words)) or _is_organization(name):
         return None
     if len(parts) > 1 and parts[0] and parts[1]:
         return Name(" ".join(parts[0]), " ".join(parts[1]), suffix)
@@ -180,12 +180,8 @@ def split_name(name: str) -> Name | None:
     return Name(" ".join(last), " ".join(words[: -len(last)]), suffix)
 
 
-def is_organization(name: str) -> bool:
-    """Whether a word of a name belongs to no person's.
-
-    >>> is_organization("Victoria and Albert Museum"), is_organization("Ann Lee")
-    (True, False)
-    """
+def _is_organization(name: str) -> bool:
+    """Whether a word of a name belongs to no person's."""
     return not _ORGANIZATIONS.isdisjoint(_WORDS.findall(name.lower()))
 
 
@@ -219,8 +215,8 @@ def _between_and(text: str) -> list[str]:
     for separator, part in zip(rest[::2], rest[1::2], strict=True):
         before, after = parts[-1].rpartition(",")[2].strip(), part.partition(",")[0].strip()
         is_short = any(" " not in each and not each.isupper() for each in (before, after))
-        goes_on = is_short or (re.search(r"\b(?:of|for)\b", before) and not is_organization(after))
-        if before and "," not in separator and goes_on and is_organization(f"{before} {after}"):
+        goes_on = is_short or (re.search(r"\b(?:of|for)\b", before) and not _is_organization(after))
+        if before and "," not in separator and goes_on and _is_organization(f"{before} {after}"):
             parts[-1] += separator + part
         else:
             parts.append(part)

@@ -78,14 +78,8 @@ _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", 
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 
-def bibtex_credits(text: str) -> dict[str, Any]:
-    r"""The metadata ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others".
-
-    >>> bibtex_credits(r"{Fish and Sons, Inc.} and Ludwig van Beethoven and family=G{\"o}del, given=K.")
-    {'authors': ['Fish and Sons, Inc.', 'Ludwig van Beethoven', 'K. Gödel'], 'et_al': None}
-    >>> bibtex_credits(r"Hern{\'a}ndez N{\'u}{\~n}ez, Jos{\'e} and Doe, and others")
-    {'authors': ['Hernández Núñez, José', 'Doe'], 'et_al': True}
-    """
+def _credits(text: str) -> dict[str, Any]:
+    """The metadata ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others"."""
     names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
     others = bool(names) and has_others(names[-1])
     if others:
@@ -223,7 +217,7 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     acl = _ANTHOLOGY.search(url) if "acl" in url else None
     metadata = {
         "key": key,
-        **bibtex_credits(fields.get("author", "")),
+        **_credits(fields.get("author", "")),
         **dated(published),
         "venue": _venue(fields),
         "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],

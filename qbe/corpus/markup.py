@@ -66,14 +66,8 @@ _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformatio
 _MOST_ESCAPES = 4
 
 
-def without_rights(text: str) -> str:
-    """An abstract without a statement of rights at its beginning and its end.
-
-    >>> without_rights("\u00a9 2019 Elsevier B.V.We count (c) 2019 fish. Copyright 2019 The Authors.")
-    'We count (c) 2019 fish.'
-    >>> without_rights("Fish swim. (PsycINFO Database Record (c) 2019 APA, all rights reserved)")
-    'Fish swim.'
-    """
+def _without_rights(text: str) -> str:
+    """An abstract without a statement of rights at its beginning and its end."""
     end = text[-_END_CHARS:].lower()
     if "right" in end or "\u00a9" in end or "(c)" in end or "abstract from" in end or "published by" in end:
         for pattern in (_OF_EBSCO, _AT_END):
@@ -174,9 +168,9 @@ def clean_abstract(text: str) -> str:
     >>> clean_abstract("<p>Abstract: Fish swim.</p> (c) 2019 Elsevier B.V. All rights reserved.")
     'Fish swim.'
     """
-    text = without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
+    text = _without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
     label = _LABEL.match(text)
-    return without_rights(text[label.end() :]) if label else text
+    return _without_rights(text[label.end() :]) if label else text
 
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)

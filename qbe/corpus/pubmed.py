@@ -75,7 +75,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
     def article(source: Element, where: str) -> dict[str, Any] | None:
         if source.tag != _DELETION:
-            return to_record(source, where, revisions)
+            return _record(source, where, revisions)
         if revisions is None and len(source):
             raise RecordError(
                 f"{where}: expected deletions in a file, found some in a stream, which cannot be read twice; "
@@ -87,11 +87,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), article)
 
 
-def to_record(source: Element, where: str, revisions: Revisions | None = None) -> dict[str, Any]:
-    """The record of an article or book.
-
-    Raises RecordError without PMID or title, and where another record of the paper counts.
-    """
+def _record(source: Element, where: str, revisions: Revisions | None) -> dict[str, Any]:
+    """The record of an article or book, if no newer one of ``revisions`` counts."""
     is_article = source.tag == _ARTICLE
     citation = _parts(_first(_parts(source), "MedlineCitation" if is_article else "BookDocument"))
     paper_id = text_of(_first(citation, "PMID"))

@@ -62,7 +62,9 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     for text in first[:before]:
         next(lines)
         if text.strip() and not _SEPARATOR.fullmatch(text):
-            yield Entry(f"{name}, line {lines.number}", _before_header(name, lines.number, text))
+            where = f"{name}, line {lines.number}"
+            message = f"{where}: expected the header, found {text.strip()[:_MOST_CHARS]!a}; left it out"
+            yield Entry(where, RecordError(message, "not a paper", is_fault=False))
     rows = _rows(lines, name, delimiter)
     _, header = next(rows, (name, []))
     if isinstance(header, RecordError):
@@ -74,7 +76,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         if len(row) == len(header) - 1 > needed:
             row.append("")  # as of programs that leave out an empty field at the end
         elif len(row) != len(header):
-            raise _other_width(where, len(header), len(row))
+            raise RecordError(
+                f"{where}: expected {len(header)} fields, found {len(row)}; put fields with commas or line "
+                "breaks in quotation marks",
+                "a row with another number of fields",
+            )
         values = {field: row[position] for field, position in columns.positions.items()}
         return to_record(columns, values, where)
 
@@ -82,14 +88,10 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 
 class _Lines:
-    """The lines of a stream as text.
-
-    ``text`` is the last one and ``number`` its number; ``error`` says what is wrong where one was not UTF-8.
-    """
+    """The lines of a stream as text; ``error`` says what is wrong where one was not UTF-8."""
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        self.text = ""
-        self.number = 0
+        self.number = 0  # of the last one
         self.error: RecordError | None = None
         self.row: list[tuple[int, bytes]] = []
         """The lines since it was emptied."""
@@ -106,14 +108,10 @@ class _Lines:
         self.row.append(numbered)
         self.number, line = numbered
         try:
-            self.text = line.decode()
-        except UnicodeDecodeError:
-            self.text = line.decode(errors="replace")
-            try:
-                decode_text(line, f"{self._name}, line {self.number}")
-            except RecordError as error:
-                self.error = self.error or error
-        return self.text
+            return decode_text(line, f"{self._name}, line {self.number}")
+        except RecordError as error:
+            self.error = self.error or error
+            return line.decode(errors="replace")
 
     def back(self, first: int) -> None:
         """Go back to a line of the row."""
@@ -128,10 +126,7 @@ class _Lines:
 
 
 def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[str] | RecordError]]:
-    """The rows with their places, the header first; blank ones are left out, and blanks beyond its width.
-
-    A row over several lines that is none ends with the first of them, so that the others are not lost.
-    """
+    """The rows with their places, the header first; blank ones are left out, and blanks beyond its width."""
     options: Any = {"delimiter": delimiter, "skipinitialspace": True, "strict": True}
     reader, width = csv.reader(lines, **options), 0
     while True:
@@ -143,9 +138,15 @@ def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[
         except StopIteration:
             return
         except csv.Error as error:
-            reader, row = csv.reader(lines, **options), _malformed(where, error)
+            reader, problem = csv.reader(lines, **options), " ".join(str(error).split())
+            row = RecordError(
+                f"{where}: expected quotation marks in pairs around fields, and doubled within them, found "
+                f"malformed text ({problem}); mend or remove the row",
+                "a malformed row",
+            )
         if width and isinstance(row, list) and len(row) > width and not any(row[width:]):
             del row[width:]
+        # Of a row over several lines that is none the first is one, so that the others are not lost.
         if len(lines.row) > 1 and width and (isinstance(row, RecordError) or abs(len(row) - width) > 1):
             lines.back(1)
         if lines.error is not None:
@@ -204,27 +205,3 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
         return next(reader)
     finally:
         csv.field_size_limit(before)
-
-
-def _before_header(name: str, number: int, line: str) -> RecordError:
-    return RecordError(
-        f"{name}, line {number}: expected the header, found {line.strip()[:_MOST_CHARS]!a}; left it out",
-        "not a paper",
-        is_fault=False,
-    )
-
-
-def _malformed(where: str, error: csv.Error) -> RecordError:
-    return RecordError(
-        f"{where}: expected quotation marks in pairs around fields, and doubled within them, found malformed "
-        f"text ({' '.join(str(error).split())}); mend or remove the row",
-        "a malformed row",
-    )
-
-
-def _other_width(where: str, expected: int, actual: int) -> RecordError:
-    return RecordError(
-        f"{where}: expected {expected} fields, found {actual}; put fields with commas or line breaks in "
-        "quotation marks",
-        "a row with another number of fields",
-    )

@@ -101,7 +101,9 @@ class Tagged:
         """
         places = [f"{name}, line {number}" for number in numbers]
         if size > MAX_RECORD_BYTES:
-            yield places[0], _too_long(places[0])
+            expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
+            message = f"{places[0]}: expected {expected}, found a longer one; mend or remove it"
+            yield places[0], RecordError(message, "a broken entry")
             return
         before, after = (
             {found[1] for line in part if (found := self.inner.match(line)) and found[1]}
@@ -167,14 +169,6 @@ class Tagged:
             if value := " ".join(filter(None, parts)):
                 values.setdefault(tag, []).append(value)
         return values
-
-
-def _too_long(where: str) -> RecordError:
-    return RecordError(
-        f"{where}: expected a record of at most {MAX_RECORD_BYTES >> 20} MiB, found a longer one; mend or "
-        "remove it",
-        "a broken entry",
-    )
 
 
 _BEGIN = r"(?:\xef\xbb\xbf|\s)*"

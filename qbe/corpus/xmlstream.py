@@ -28,6 +28,7 @@ twice that length libxml2 ends the reading by itself, and where elements are nes
 """
 MAX_DEPTH = 256
 
+_TOO_LARGE = f"at most {MAX_RECORD_BYTES >> 20} MiB a record", "more", "mend or remove it"
 _CHUNK_BYTES, _PROLOG_BYTES = 1 << 16, 1 << 10
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _START = re.compile(r"<([^\s/>!?]+)")
@@ -93,13 +94,13 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
             yield f"{name}, record {number}", element
             _forget_before(element)
         if errors := parser.feed_error_log.filter_from_errors():
-            raise _malformed(errors[0], f"{name}, line {line}", name, is_end=not data)
-        if not data and prolog is not None:
-            raise _cut(f"{name}, line {line}")
+            raise _malformed(errors[0], name, line, is_end=not data)
         if not data:
+            if prolog is not None:
+                raise _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
             return
         if size > MAX_RECORD_BYTES:
-            raise _too_large(f"{name}, line {line}")
+            raise _error(f"{name}, line {line}", *_TOO_LARGE)
 
 
 def _forget_before(element: Element) -> None:
@@ -120,46 +121,25 @@ def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
         for _, root in parser.read_events():
             declared = root.getroottree().docinfo.internalDTD
             if declared is not None and (any(declared.iterentities()) or any(declared.iterelements())):
-                raise CorpusError(
-                    f"{name}: expected a DOCTYPE without declarations, found some in brackets; remove them "
-                    "with the brackets"
-                )
+                expected, found = "a DOCTYPE without declarations", "some in brackets"
+                raise _error(name, expected, found, "remove them with the brackets")
             return True
     return False
 
 
-def _malformed(problem: Any, where: str, name: str, *, is_end: bool) -> CorpusError:
-    """The error for a document of which no more can be read; of a size or end the line ``where`` is known."""
-    match problem.type_name:
-        case "ERR_DOCUMENT_END":
-            return CorpusError(
-                f"{name}, line {problem.line}: expected one XML document, found more after its end; "
-                "give each a file of its own"
-            )
-        case "ERR_RESOURCE_LIMIT" if "depth" not in problem.message:
-            return _too_large(where)
-        case "ERR_RESOURCE_LIMIT":
-            return CorpusError(
-                f"{where}: expected elements nested at most {MAX_DEPTH} deep, found more; mend or remove them"
-            )
+def _malformed(problem: Any, name: str, line: int, *, is_end: bool) -> CorpusError:
+    """The error for a document of which no more can be read; for a size or an end ``line`` is known."""
+    where = f"{name}, line {problem.line}"
+    if problem.type_name == "ERR_DOCUMENT_END":
+        return _error(where, "one XML document", "more after its end", "give each a file of its own")
+    if problem.type_name == "ERR_RESOURCE_LIMIT":
+        nested = f"elements nested at most {MAX_DEPTH} deep", "more", "mend or remove them"
+        return _error(f"{name}, line {line}", *(nested if "depth" in problem.message else _TOO_LARGE))
     if is_end:
-        return _cut(where)
-    return _not_xml(f"{name}, line {problem.line}", problem.message)
+        return _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
+    message = ascii(" ".join(problem.message.split())[:100].rstrip("."))[1:-1]
+    return _error(where, "well-formed XML", f"an error ({message})", "mend it or fetch the file again")
 
 
-def _too_large(where: str) -> CorpusError:
-    return CorpusError(
-        f"{where}: expected at most {MAX_RECORD_BYTES >> 20} MiB a record, found more; mend or remove it"
-    )
-
-
-def _cut(where: str) -> CorpusError:
-    return CorpusError(f"{where}: expected the rest of the XML, found its end; fetch the file again")
-
-
-def _not_xml(where: str, problem: str) -> CorpusError:
-    problem = " ".join(problem.split())[:100].rstrip(".")
-    return CorpusError(
-        f"{where}: expected well-formed XML, found an error ({ascii(problem)[1:-1]}); "
-        "mend it or fetch the file again"
-    )
+def _error(where: str, expected: str, found: str, advice: str) -> CorpusError:
+    return CorpusError(f"{where}: expected {expected}, found {found}; {advice}")
