@@ -5,20 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus import bibtex, bibtex_syntax
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_bibtex, without_latex
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
 from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
-SAMPLE = FORMATS / "references.bib"
-DATA = SAMPLE.read_bytes()
 BROKEN = "a broken entry"
 
 
@@ -29,102 +25,6 @@ def read(data: bytes | str) -> list[Entry]:
 def only(fields: str) -> Any:
     [entry] = read(f"@article{{, title = {{On fish}}, {fields}}}")
     return entry.record
-
-
-def sample(key: str) -> Any:
-    return next(record for _, record in read(DATA) if record["paper_id"] == key)
-
-
-def test_an_entry_becomes_a_paper() -> None:
-    where, record = read(DATA)[0]
-    assert where == "refs.bib, line 7"
-    assert isinstance(record, dict)
-    first = "Ladders help salmon — or so we thought."
-    second = "We count 5% more of them with nets, $n_{i} < 7$, and a camera."
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="oneill_counting_2019",
-        title="Counting Salmon in Gödel Ladders: A $x_{i}$ Story",
-        sentences=(Sentence(first), Sentence(second)),
-        labelled=False,
-        metadata={
-            "key": "oneill_counting_2019",
-            "authors": [
-                "Siobhán O'Neill",
-                "Jan van der Berg Jr.",
-                "Eví Łukáš",
-                "Institute for Rivers and Lakes",
-            ],
-            "year": 2019,
-            "date": "2019-05-07",
-            "venue": "Fish Letters B",
-            "doi": "10.1234/fish.2019_07",
-            "url": "https://doi.org/10.1234/FISH.2019_07",
-        },
-        offsets=((0, 39), (40, 102)),
-    )
-
-
-def test_an_entry_of_mendeley() -> None:
-    assert sample("Hoek2018") == {
-        "paper_id": "Hoek2018",
-        "title": "SWIM: Learning to Swim",
-        "abstract": "We cut $\u03b1$ by ~5% & more. The SWIM tool is at http://example.org/~swim.",
-        "metadata": {
-            "key": "Hoek2018",
-            "authors": ["Ann Hoek", "Luis Ramírez"],
-            "et_al": True,
-            "year": 2018,
-            "date": "2018-01",
-            "categories": ["cs.LG"],
-            "url": "http://arxiv.org/abs/1801.01234",
-            "ids": {"arxiv": "1801.01234"},
-            "collections": ["fish"],
-        },
-    }
-
-
-def test_an_entry_of_the_acl_anthology() -> None:
-    assert sample("lee-ito-2020-fins") == {
-        "paper_id": "lee-ito-2020-fins",
-        "title": "Fins & Tails: A “Deep” Look",
-        "abstract": "Fins differ. Mail us @ FINS, or see “Tails”.",
-        "metadata": {
-            "key": "lee-ito-2020-fins",
-            "authors": ["Min Lee", "Ken Ito"],
-            "year": 2020,
-            "date": "2020-07-09",
-            "venue": "Proceedings of the 3rd Workshop on Fins",
-            "doi": "10.18653/v1/2020.fins-1.7",
-            "url": "https://aclanthology.org/2020.fins-1.7/",
-            "ids": {"acl": "2020.fins-1.7"},
-        },
-    }
-
-
-def test_an_entry_of_biblatex() -> None:
-    assert sample("ray2021") == {
-        "paper_id": "ray2021",
-        "title": "Rivers: A Survey",
-        "abstract": "Rivers flow.",
-        "metadata": {
-            "key": "ray2021",
-            "authors": ["Sam Ray", "Ludwig van Beethoven"],
-            "year": 2021,
-            "date": "2021-03",
-            "categories": ["q-bio.PE"],
-            "ids": {"arxiv": "2103.01234"},
-        },
-    }
-
-
-def test_every_entry_is_read_and_nothing_else() -> None:
-    assert [(where.rpartition(" ")[2], record["paper_id"]) for where, record in read(DATA)] == [
-        ("7", "oneill_counting_2019"),
-        ("26", "Hoek2018"),
-        ("40", "lee-ito-2020-fins"),
-        ("56", "fins-2020"),
-        ("62", "ray2021"),
-    ]
 
 
 def test_an_unknown_type_of_entry_is_recognized_by_the_suffix() -> None:
@@ -468,9 +368,10 @@ def test_ends_of_lines(end: str) -> None:
 def test_entries_do_not_depend_on_how_much_is_read_at_a_time(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = read(DATA)
+    data = (FORMATS / "references.bib").read_bytes()
+    whole = read(data)
     monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", size)
-    assert read(DATA) == whole
+    assert read(data) == whole
 
 
 @pytest.mark.parametrize(

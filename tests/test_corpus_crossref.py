@@ -10,13 +10,7 @@ from support.formats import FORMATS, buffered
 from qbe.corpus import crossref
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
-from qbe.errors import RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
-SAMPLES = ["crossref.jsonl", "crossref-items.json", "crossref-answer.json"]
-CONTENTS = [(FORMATS / name).read_bytes() for name in SAMPLES]
 WORK = {"DOI": "10.5555/7", "title": ["On fish"]}
 ODD_DOI = "10.5555/(sici)1097-0258(2021)40:1<16::aid-net9>3.0.co;2-2"
 
@@ -28,45 +22,6 @@ def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
 def only(work: dict[str, Any]) -> Any:
     [entry] = read(json.dumps(work).encode())
     return entry.record
-
-
-def test_a_work_of_json_lines() -> None:
-    with (FORMATS / "crossref.jsonl").open("rb") as stream:
-        where, record = next(crossref.read(stream, "crossref.jsonl", Reading()))
-    assert where == "crossref.jsonl, line 1"
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id=ODD_DOI,
-        title="Counting cod in the Øresund & beyond",
-        sentences=(
-            Sentence("Background: Counting cod is slow & costly."),
-            Sentence("Methods: We take $n^{2}$ nets, p < 0.05."),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Åsa Sjöström Jr.", "José Núñez", "The Cod Group", "Müller"],
-            "year": 2021,
-            "date": "2021-04",
-            "venue": "Journal of Nets & Lines",
-            "categories": ["Aquatic Science", "Statistics and Probability"],
-            "doi": ODD_DOI,
-            "url": "http://dx.doi.org/10.5555/(sici)1097-0258(2021)40:1%3C16::aid-net9%3E3.0.co;2-2",
-            "cites": ["10.5555/herring.1987", "10.5555/eels"],
-        },
-        offsets=((0, 42), (43, 83)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("sample", "rows"), [("crossref-items.json", (0, 1)), ("crossref-answer.json", (1, 2))]
-)
-def test_lists_have_the_same_works(sample: str, rows: tuple[int, int]) -> None:
-    lines = read((FORMATS / "crossref.jsonl").read_bytes())
-    entries = read((FORMATS / sample).read_bytes())
-    for entry, row in zip(entries, rows, strict=True):
-        expected = lines[row].record
-        same = isinstance(entry.record, RecordError) and isinstance(expected, RecordError)
-        assert same or entry.record == expected
-    assert [entry.where for entry in entries] == ["garbage, item 1", "garbage, item 2"]
 
 
 @pytest.mark.parametrize("indent", [None, 2])

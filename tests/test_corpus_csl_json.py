@@ -4,17 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus import csl_json
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
-DATA = (FORMATS / "zotero.json").read_bytes()
 ITEM = {"id": "a", "type": "article", "title": "On fish"}
 
 
@@ -25,31 +21,6 @@ def read(data: bytes) -> list[Entry]:
 def only(**fields: Any) -> Any:
     [entry] = read(json.dumps([{**ITEM, **fields}]).encode())
     return entry.record
-
-
-def test_an_item_becomes_a_paper() -> None:
-    where, record = read(DATA)[0]
-    assert where == "library.json, item 1"
-    assert isinstance(record, dict)
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="AB12CD34",
-        title="Counting Salmon in Gödel Ladders",
-        sentences=(
-            Sentence("Ladders help salmon, or so we thought."),
-            Sentence("We count 5 % more of them."),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Siobhán O'Neill", "Jan van der Berg Jr.", "Institute for Rivers"],
-            "year": 2019,
-            "date": "2019-05-07",
-            "venue": "Fish Letters",
-            "doi": "10.1234/fish.2019_07",
-            "url": "https://example.org/fish",
-            "ids": {"pmid": "30000001", "pmcid": "PMC6000001"},
-        },
-        offsets=((0, 38), (39, 65)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,8 @@ from support.formats import FORMATS, buffered
 
 from qbe.corpus import openalex
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
-SAMPLES = ["openalex.jsonl", "openalex-answer.json"]
-CONTENTS = [(FORMATS / name).read_bytes() for name in SAMPLES]
 WORK = {"id": "https://openalex.org/W7", "title": "On fish"}
 
 
@@ -26,49 +21,6 @@ def error_of(work: dict[str, Any]) -> RecordError:
     [entry] = read(json.dumps(work).encode())
     assert isinstance(entry.record, RecordError)
     return entry.record
-
-
-def test_a_work_of_the_snapshot() -> None:
-    with (FORMATS / "openalex.jsonl").open("rb") as stream:
-        where, record = next(openalex.read(stream, "openalex.jsonl", Reading()))
-    assert where == "openalex.jsonl, line 1"
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="W4100000001",
-        title="Counting Gadus morhua with Müller\u2019s nets & drones",
-        sentences=(
-            Sentence("Counting fish is slow."),
-            Sentence("We count cod with drones, and the drones count 5% more cod than nets do."),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Åsa Sjöström", "José Núñez"],
-            "year": 2021,
-            "date": "2021-03-14",
-            "venue": "Journal of Nets & Lines",
-            "categories": ["Agricultural and Biological Sciences", "Computer Science"],
-            "doi": "10.5555/fish.2021.001",
-            "url": "https://doi.org/10.5555/fish.2021.001",
-            "cites": ["W2100000002", "W2100000003"],
-            "ids": {"pmid": "33000001", "pmc": "PMC8000001", "mag": "3100000001"},
-        },
-        offsets=((0, 22), (23, 95)),
-    )
-
-
-def test_a_work_before_there_were_topics_has_concepts_of_the_highest_level() -> None:
-    record = read((FORMATS / "openalex.jsonl").read_bytes())[1].record
-    assert record == {
-        "paper_id": "W2100000002",
-        "title": "An older work on herring",
-        "abstract": None,
-        "metadata": {
-            "year": 1987,
-            "date": "1987-01-01",
-            "categories": ["Biology"],
-            "url": "https://openalex.org/W2100000002",
-            "ids": {"mag": "2100000002"},
-        },
-    }
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus import pubmed
 from qbe.corpus.pubmed import note_pubmed
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Entry, Reading, Revisions
-from qbe.corpus.record import parse_paper
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import RecordError
-from qbe.types import Paper, Sentence
 
-SAMPLE = (FORMATS / "pubmed.xml").read_bytes()
 PAGE = "https://pubmed.ncbi.nlm.nih.gov"
 
 
@@ -34,67 +31,6 @@ def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:
 def published(content: str) -> tuple[int | None, str | None]:
     metadata = article(f"<ArticleTitle>A</ArticleTitle>{content}")["metadata"]
     return metadata.get("year"), metadata.get("date")
-
-
-def by_period(text: str) -> list[str]:
-    return [part + "." for part in text.split(". ")[:-1]] + [text.split(". ")[-1]]
-
-
-def test_an_article_with_everything() -> None:
-    entry = read(SAMPLE)[0]
-    assert entry.where == "pubmed.xml, record 1"
-    assert parse_paper(entry.record, entry.where, by_period) == Paper(
-        paper_id="90000001",
-        title="CO2 tolerance of Salmo trutta in acid rivers",
-        sentences=(
-            Sentence("Trout live in rivers that turn acid."),
-            Sentence("We kept 40 trout at 10-3 mol of CO2."),
-            Sentence("Survival fell (p<0.05)."),
-            Sentence("Growth did not."),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Zoë A Müller-Ng", "J Łuk Jr", "Trout Study Group"],
-            "year": 2021,
-            "date": "2021-03-05",
-            "venue": "Annals of river biology & chemistry",
-            "doi": "10.1000/arb.2021.0001",
-            "ids": {"pmc": "PMC9000001"},
-            "cites": ["90000003", "90000002"],
-            "tags": ["trout"],
-            "url": f"{PAGE}/90000001/",
-        },
-        offsets=((0, 36), (37, 73), (74, 97), (98, 113)),
-    )
-
-
-def test_a_translated_title_a_range_of_dates_and_a_truncated_abstract() -> None:
-    assert read(SAMPLE)[1].record == {
-        "paper_id": "90000002",
-        "title": "Fishing with lamps [a survey] in the U.S.",
-        "abstract": "Lamps attract fish. We count lamps.",
-        "metadata": {
-            "year": 1998,
-            "venue": "Rev Pesca",
-            "doi": "10.1000/pesca.7",
-            "url": f"{PAGE}/90000002/",
-        },
-    }
-
-
-def test_a_chapter_of_a_book() -> None:
-    assert read(SAMPLE)[3].record == {
-        "paper_id": "90000004",
-        "title": "Gills",
-        "abstract": "Gills take oxygen from water.",
-        "metadata": {
-            "authors": ["Per Dahl"],
-            "year": 2007,
-            "date": "2007-05-08",
-            "venue": "Handbook of Trout",
-            "url": f"{PAGE}/90000004/",
-        },
-    }
 
 
 def version(pmid: str, number: str, title: str) -> str:

@@ -12,17 +12,11 @@ from support.formats import FORMATS, buffered
 from qbe.corpus import semantic_scholar
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
 from qbe.errors import CorpusError, OutputError, RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
 PAPERS, ABSTRACTS = "semantic-scholar-papers.jsonl", "semantic-scholar-abstracts.jsonl"
 SAMPLES = [PAPERS, ABSTRACTS, "semantic-scholar-answer.json", "s2orc.jsonl"]
-CONTENTS = [(FORMATS / name).read_bytes() for name in SAMPLES]
-PAGE = "https://www.semanticscholar.org/paper/00000000000000000000000000000000000000"
-IDS = {"arxiv": "2103.00001", "pmid": "33000001"}
 
 
 def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
@@ -31,62 +25,6 @@ def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
 
 def sample(name: str, reading: Reading | None = None) -> list[Entry]:
     return read((FORMATS / name).read_bytes(), reading)
-
-
-def test_a_paper_of_the_bulk_data_with_its_abstract(tmp_path: Path) -> None:
-    entries = join_abstracts(iter(sample(PAPERS)), iter(sample(ABSTRACTS)), tmp_path)
-    where, record = next(entries)
-    assert where == "garbage, line 1"
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="70000001",
-        title="Counting cod with Gödel's nets",
-        sentences=(Sentence("Counting fish is slow."), Sentence("We use nets.")),
-        labelled=False,
-        metadata={
-            "authors": ["Åsa Sjöström", "José Núñez"],
-            "year": 2021,
-            "date": "2021-03-14",
-            "venue": "Journal of Nets",
-            "categories": ["Biology", "Environmental Science"],
-            "doi": "10.5555/fish.2021.001",
-            "url": f"{PAGE}a1",
-            "ids": IDS | {"pmc": "PMC8000001", "dblp": "journals/nets/Sjostrom21", "mag": "3100000001"},
-        },
-        offsets=((0, 22), (23, 35)),
-    )
-
-
-def test_a_paper_of_the_bulk_data_without_what_may_be_absent() -> None:
-    assert sample(PAPERS)[1].record == {
-        "paper_id": "70000002",
-        "title": "Herring",
-        "abstract": None,
-        "metadata": {"venue": "Nets Conference", "url": f"{PAGE}a2"},
-    }
-
-
-def test_papers_of_an_answer() -> None:
-    first, second = sample("semantic-scholar-answer.json")
-    assert first.where == "garbage, item 1"
-    assert parse_paper(first.record, first.where, split_sentences) == Paper(
-        paper_id="00000000000000000000000000000000000000a1",
-        title="Counting cod with nets",
-        sentences=(Sentence("Counting fish is slow."), Sentence("We use nets.")),
-        labelled=False,
-        metadata={
-            "authors": ["Åsa Sjöström"],
-            "year": 2021,
-            "date": "2021-03-14",
-            "venue": "Nets Conference",
-            "categories": ["Biology"],
-            "doi": "10.5555/fish.2021.001",
-            "url": f"{PAGE}a1",
-            "cites": ["00000000000000000000000000000000000000a2"],
-            "ids": IDS | {"acl": "2021.nets-1.1"},
-        },
-        offsets=((0, 22), (23, 35)),
-    )
-    assert second.record["metadata"] == {"categories": ["Biology"], "url": f"{PAGE}a2"}
 
 
 A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}
@@ -120,27 +58,6 @@ def test_answers_of_the_api(content: Any, expected: list[Any], indent: int | Non
     ] == expected
 
 
-def test_a_paper_of_s2orc() -> None:
-    where, record = sample("s2orc.jsonl")[0]
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="70000001",
-        title="Counting cod with nets",
-        sentences=(Sentence("BACKGROUND: Counting fish is slow."), Sentence("METHODS: We use nets.")),
-        labelled=False,
-        metadata={
-            "authors": ["Åsa M. N. Sjöström Jr.", "Müller"],
-            "year": 2021,
-            "venue": "Journal of Nets",
-            "categories": ["Biology"],
-            "doi": "10.5555/fish.2021.001",
-            "url": "https://api.semanticscholar.org/CorpusID:70000001",
-            "cites": ["70000002"],
-            "ids": IDS | {"acl": "2021.nets-1.1", "pmc": "PMC8000001", "mag": "3100000001"},
-        },
-        offsets=((0, 34), (35, 56)),
-    )
-
-
 def test_papers_of_other_fields_are_left_out() -> None:
     entries = sample(PAPERS, Reading(categories=("Bio*",)))
     assert [entry.record["paper_id"] for entry in entries] == ["70000001"]
@@ -148,11 +65,6 @@ def test_papers_of_other_fields_are_left_out() -> None:
 
 def test_abstracts_are_of_no_field_and_all_kept() -> None:
     assert len(sample(ABSTRACTS, Reading(categories=("Bio*",)))) == 2
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_samples_are_recognized(name: str) -> None:
-    assert semantic_scholar.recognizes(Head(name, (FORMATS / name).read_bytes()))
 
 
 def test_only_the_data_set_of_abstracts_has_only_abstracts() -> None:

@@ -5,18 +5,13 @@ import time
 from typing import Any
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus import table
-from qbe.corpus.formats import recognized
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.errors import CorpusError, RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
 
-SAMPLES = {name: (FORMATS / name).read_bytes() for name in ("zotero.csv", "papers.tsv")}
 MALFORMED = "expected quotation marks in pairs around fields, and doubled within them, found malformed text"
 
 
@@ -27,63 +22,6 @@ def read(data: bytes | str, name: str = "papers.csv", **columns: str) -> list[En
 def only(columns: str, cells: str) -> Any:
     [entry] = read(f"title\tabstract\t{columns}\nOn fish\tFish swim.\t{cells}\n", "papers.tsv")
     return entry.record
-
-
-def test_a_row_of_zotero_becomes_a_paper() -> None:
-    where, record = read(SAMPLES["zotero.csv"])[0]
-    assert where == "papers.csv, line 2"
-    assert isinstance(record, dict)
-    assert parse_paper(record, where, split_sentences) == Paper(
-        paper_id="AB12CD34",
-        title="Counting Salmon in Gödel Ladders",
-        sentences=(
-            Sentence("Ladders help salmon, or so we thought."),
-            Sentence('We count 5 % more "of them".'),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Siobhán O'Neill", "Jan van der Berg", "Institute for Rivers"],
-            "year": 2019,
-            "date": "2019-05-07",
-            "venue": "Fish Letters",
-            "doi": "10.1234/fish.2019_07",
-            "url": "https://example.org/fish",
-            "tags": ["fish", "ladders"],
-        },
-        offsets=((0, 38), (39, 67)),
-    )
-
-
-def test_a_table_with_tabs_and_without_quoted_fields() -> None:
-    assert read(SAMPLES["papers.tsv"], "papers.tsv") == [
-        Entry(
-            "papers.tsv, line 2",
-            {
-                "paper_id": "fish.1",
-                "title": "Counting Salmon in Gödel Ladders",
-                "abstract": "We count 5% more of them.",
-                "metadata": {
-                    "authors": ["Siobhán O'Neill", "Jan Berg"],
-                    "year": 2019,
-                    "categories": ["q-bio.PE", "stat.AP"],
-                    "cites": ["fish.2", "fish.3"],
-                },
-            },
-        ),
-        Entry(
-            "papers.tsv, line 3",
-            {
-                "paper_id": "fish.2",
-                "title": '"Why do they jump?" On Ladders',
-                "abstract": "Salmon jump.",
-                "metadata": {
-                    "authors": ["Ann Lee", "Bob Ray", "Cy Dee"],
-                    "year": 2020,
-                    "categories": ["Computer Science", "Ecology"],
-                },
-            },
-        ),
-    ]
 
 
 def test_a_table_with_unusual_columns_is_recognized_by_its_suffix() -> None:
@@ -186,123 +124,6 @@ def test_authors_may_be_written_in_several_ways(cell: str, authors: list[str]) -
 )
 def test_metadata_have_usual_names(columns: str, cells: str, metadata: dict[str, Any]) -> None:
     assert only(columns, cells)["metadata"] == metadata
-
-
-FISH = {"title": "On fish", "abstract": "Fish swim."}
-BOTH = {"authors": ["Ann Lee", "Bob Ray"], "year": 2019, "venue": "Fish Letters", "doi": "10.1000/a"}
-
-
-@pytest.mark.parametrize(
-    ("data", "paper_id", "others"),
-    [
-        pytest.param(
-            "PT\tAU\tAF\tTI\tSO\tDE\tID\tAB\tPY\tDI\tUT\nJ\tLee, A; Ray, B\tLee, Ann; Ray, Bob\tOn fish\t"
-            "Fish Letters\tnets\tLAKE\tFish swim.\t2019\t10.1000/A\tWOS:7\t\n",
-            "WOS:7",
-            {"tags": ["nets", "LAKE"]},
-            id="Web of Science",
-        ),
-        pytest.param(
-            "Publication Type\tAuthors\tAuthor Full Names\tArticle Title\tSource Title\tAbstract\tPublica"
-            "tion Year\t"
-            "DOI\tUT (Unique WOS ID)\nJ\tLee, A\tLee, Ann; Ray, Bob\tOn fish\tFish Letters\tFish swim.\t2"
-            "019\t"
-            "10.1000/A\tWOS:7\n",
-            "WOS:7",
-            {},
-            id="Web of Science, as of spreadsheets",
-        ),
-        pytest.param(
-            "Authors,Author full names,Title,Year,Source title,DOI,Link,Abstract,Author Keywords,EID\nLee"
-            " A.; Ray B.,"
-            '"Lee, Ann (571); Ray, Bob (5)",On fish,2019,Fish Letters,10.1000/a,https://a.org,Fish swim.,'
-            "x; y,2-s2.0-1\n",
-            "2-s2.0-1",
-            {"url": "https://a.org", "tags": ["x", "y"]},
-            id="Scopus",
-        ),
-        pytest.param(
-            '"About the data: Exported on Nov 25, 2026"\nRank,Publication ID,DOI,Title,Abstract,Source ti'
-            "tle/Anthology "
-            'title,PubYear,Authors\n1,pub.7,10.1000/a,On fish,Fish swim.,Fish Letters,2019,"Lee, Ann; Ray'
-            ', Bob"\n',
-            "pub.7",
-            {},
-            id="Dimensions",
-        ),
-        pytest.param(
-            "Lens ID,Title,Date Published,Source Title,Author/s,Abstract,DOI,PMID,External URL,MeSH Terms"
-            ",Keywords\n001-2,"
-            "On fish,2019-05-07,Fish Letters,Ann Lee;;Bob Ray,Fish swim.,10.1000/a,77,https://a.org,Fish;"
-            ";Nets,k\n",
-            "001-2",
-            {"date": "2019-05-07", "url": "https://a.org", "tags": ["k", "Fish", "Nets"]},
-            id="Lens",
-        ),
-        pytest.param(
-            '"Document Title",Authors,"Publication Title","Publication Year","Abstract","DOI","Author Key'
-            'words"\n'
-            '"On fish","Ann Lee; Bob Ray","Fish Letters","2019","Fish swim.","10.1000/a","nets;rods"\n',
-            "10.1000/a",
-            {"tags": ["nets", "rods"]},
-            id="IEEE Xplore",
-        ),
-        pytest.param(
-            "key,title,year,month,journal,authors,url,abstract,doi,keywords,pubmed_id\nrayyan-1,On fish,2"
-            "019,5,Fish "
-            'Letters,"Lee, Ann and Ray, Bob",https://a.org,Fish swim.,10.1000/a,nets,\n',
-            "rayyan-1",
-            {"url": "https://a.org", "tags": ["nets"]},
-            id="Rayyan",
-        ),
-        pytest.param(
-            'Title,Authors,Abstract,Published Year,Journal,DOI,Covidence #\nOn fish,"Lee, Ann; Ray, Bob",'
-            "Fish swim.,2019,"
-            "Fish Letters,10.1000/a,#7\n",
-            "10.1000/a",
-            {},
-            id="Covidence",
-        ),
-        pytest.param(
-            'Identifier,BibliographyType,Author,Title,Journal,Year,Abstract,DOI\nlee2019,7,"Lee, Ann and '
-            'Ray, Bob",On fish,'
-            "Fish Letters,2019,Fish swim.,10.1000/a\n",
-            "lee2019",
-            {"key": "lee2019"},
-            id="JabRef",
-        ),
-        pytest.param(
-            "doi,title,abstract,openalex_id,authors,publication_year,source\nhttps://doi.org/10.1000/A,On"
-            " fish,Fish swim.,"
-            "https://openalex.org/W7,Ann Lee|Bob Ray,2019,Fish Letters\n",
-            "W7",
-            {},
-            id="SYNERGY",
-        ),
-        pytest.param(
-            "sep=;\nPMID;Title;Abstract;Authors;Journal/Book;Publication Year;DOI;\n77.0;On fish;Fish swi"
-            "m.;Lee Ann, Ray Bob;"
-            "Fish Letters;2019;10.1000/a;\n",
-            "77",
-            {"authors": ["Lee Ann", "Ray Bob"]},
-            id="a spreadsheet",
-        ),
-        pytest.param(
-            "title|authors|abstract|year|venue|doi\nOn fish|Ann Lee and Bob Ray|Fish swim.|2019|Fish Lett"
-            "ers|10.1000/a\n",
-            "10.1000/a",
-            {},
-            id="bars",
-        ),
-    ],
-)
-def test_tables_of_databases(data: str, paper_id: str, others: dict[str, Any]) -> None:
-    assert recognized(buffered(data), "export").name == "table"
-    *before, entry = read(data, "export")
-    assert entry.record == {"paper_id": paper_id, **FISH, "metadata": {**BOTH, **others}}
-    assert [each.record.reason for each in before if isinstance(each.record, RecordError)] == (
-        ["not a paper"] if data.startswith('"About') else []
-    )
 
 
 @pytest.mark.parametrize(

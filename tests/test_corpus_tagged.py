@@ -4,17 +4,11 @@ import time
 from typing import Any
 
 import pytest
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
 from qbe.corpus.formats import FORMATS as READERS
-from qbe.corpus.formats import recognized
 from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
-from qbe.text.split import split_sentences
-from qbe.types import Paper, Sentence
-
-DATA = (FORMATS / "references.ris").read_bytes()
 
 
 def read(data: bytes | str, name: str = "ris") -> list[Entry]:
@@ -24,50 +18,6 @@ def read(data: bytes | str, name: str = "ris") -> list[Entry]:
 def only(lines: str) -> Any:
     [entry] = read(f"TY  - JOUR\nTI  - On fish\n{lines}\nER  - \n")
     return entry.record
-
-
-def test_a_record_becomes_a_paper() -> None:
-    where, record = read(DATA)[0]
-    assert where == "refs.ris, line 1"
-    assert isinstance(record, dict)
-    assert record["paper_id"] is None
-    assert parse_paper(record, where, split_sentences, default_id="") == Paper(
-        paper_id="",
-        title="Counting Salmon in Gödel Ladders",
-        sentences=(
-            Sentence("Ladders help salmon, or so we thought."),
-            Sentence("We count 5 % more of them with nets & cameras."),
-            Sentence("Nobody had counted before."),
-        ),
-        labelled=False,
-        metadata={
-            "authors": ["Siobhán O'Neill", "Jan van der Berg Jr.", "Institute for Rivers"],
-            "year": 2019,
-            "date": "2019-05-07",
-            "venue": "Fish Letters",
-            "doi": "10.1234/fish.2019_07",
-            "url": "https://example.org/fish?a=1;b=2",
-            "tags": ["salmon"],
-        },
-        offsets=((0, 38), (39, 85), (86, 112)),
-    )
-
-
-def test_a_chapter_with_the_tags_of_the_first_specification() -> None:
-    assert read(DATA)[1] == Entry(
-        "refs.ris, line 22",
-        {
-            "paper_id": "lee2020",
-            "title": "Fins and Tails",
-            "abstract": "Fins differ.",
-            "metadata": {
-                "authors": ["Min Lee"],
-                "year": 2020,
-                "date": "2020-07",
-                "venue": "Handbook of Fins",
-            },
-        },
-    )
 
 
 @pytest.mark.parametrize(
@@ -163,78 +113,6 @@ def test_a_line_with_the_words_of_the_end_is_of_the_abstract() -> None:
 )
 def test_metadata_of_ris(lines: str, metadata: dict[str, Any]) -> None:
     assert only(lines)["metadata"] == metadata
-
-
-@pytest.mark.parametrize(
-    ("name", "sample", "first", "second"),
-    [
-        (
-            "nbib",
-            "pubmed.nbib",
-            {
-                "paper_id": "7",
-                "title": "On fish in lakes",
-                "abstract": "Fish swim.",
-                "metadata": {
-                    "authors": ["Ann B Lee", "Fish Group"],
-                    "year": 2019,
-                    "date": "2019-05",
-                    "venue": "Fish letters",
-                    "doi": "10.1000/a",
-                    "ids": {"pmc": "PMC9"},
-                    "tags": ["nets", "Fishes/physiology"],
-                },
-            },
-            ("8", "On stone", ["J van der Berg 3rd"]),
-        ),
-        (
-            "wos",
-            "web-of-science.ciw",
-            {
-                "paper_id": "WOS:7",
-                "title": "On fish in lakes",
-                "abstract": "Fish swim.",
-                "metadata": {
-                    "authors": ["Ann Lee", "Bob Ray"],
-                    "year": 2019,
-                    "venue": "FISH LETTERS",
-                    "doi": "10.1000/a",
-                    "ids": {"pmid": "77"},
-                    "tags": ["nets", "rods", "LAKE"],
-                },
-            },
-            ("WOS:8", "On stone", ["A Lee"]),
-        ),
-        (
-            "endnote",
-            "references.enw",
-            {
-                "paper_id": None,
-                "title": "On fish",
-                "abstract": "Fish swim.",
-                "metadata": {
-                    "authors": ["Ann Lee"],
-                    "year": 2019,
-                    "date": "2019-05-07",
-                    "venue": "Fish letters",
-                    "doi": "10.1000/a",
-                    "url": "https://a.org/1",
-                    "tags": ["nets", "lakes"],
-                },
-            },
-            ("Ray2019", "On stone", ["B. Ray"]),
-        ),
-    ],
-)
-def test_records_of_databases(
-    name: str, sample: str, first: dict[str, Any], second: tuple[str, str, list[str]]
-) -> None:
-    data = (FORMATS / sample).read_bytes()
-    assert recognized(buffered(data), "export.txt").name == name
-    fish, stone = (entry.record for entry in read(data, name))
-    assert fish == first
-    assert isinstance(stone, dict)
-    assert (stone["paper_id"], stone["title"], stone["metadata"]["authors"]) == second
 
 
 @pytest.mark.parametrize(

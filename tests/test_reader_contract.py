@@ -20,9 +20,9 @@ from support.samples import PAPERS, Sample, mutated, samples
 from qbe.corpus import read_corpus
 from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Reading, Revisions
 from qbe.corpus.rejected import RECODED, RejectedRecords
-from qbe.errors import CorpusError
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
 MUTATIONS = int(os.environ.get("QBE_MUTATIONS", "40"))
@@ -223,6 +223,31 @@ def test_any_bytes_are_records_and_errors_in_one_line(name, data):
     kinds = [damaged(sample, pieces=PIECES), random_bytes(sample[:20], sample[-20:])]
     kinds += [mistyped(sample)] if "json" in name else [misplaced(sample)] if name.endswith(".xml") else []
     check_reading(form.read, data.draw(st.one_of(kinds)), name, same_line=False)
+
+
+RECORDS = json.loads((FILES.parent / "records.json").read_text())
+"""The format of each file of ``tests/data/formats`` and ``exports``, and the record or error of its entries."""
+
+
+def test_all_files_of_programs_have_their_records():
+    assert set(RECORDS) == {
+        path.name for name in ("formats", "exports") for path in FILES.with_name(name).iterdir()
+    }
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_file_of_a_program_has_these_records(name):
+    is_export = not (FILES / name).exists()  # of a database, recognized by its header
+    data = (FILES.with_name("exports") if is_export else FILES).joinpath(name).read_bytes()
+    called = "export" if is_export else name
+    form = recognized(io.BufferedReader(io.BytesIO(data)), called)
+    reading = Reading().with_revisions(Revisions())
+    entries = list(form.read(io.BufferedReader(io.BytesIO(data)), called, reading))
+    records = [[entry.where, entry.record] for entry in entries]
+    actual = [
+        [where, str(record) if isinstance(record, RecordError) else record] for where, record in records
+    ]
+    assert {"format": form.name, "records": actual} == RECORDS[name]
 
 
 OTHER = "not a record of this format"
