@@ -242,13 +242,12 @@ def test_a_comment_begins_no_entry():
     assert not library.failed_blocks
 
 
-def test_a_paper_has_one_entry():
-    bibliography = Bibliography("bibtex")
-    assert bibliography.add(CHIPS) is not None
-    assert bibliography.add(CHIPS) is None
+@pytest.mark.parametrize("form", ["bibtex", "ris"])
+def test_a_paper_has_one_entry(form):
+    bibliography = Bibliography(form)
+    assert [bibliography.add(CHIPS) is None for _ in range(2)] == [False, True]
     assert bibliography.key("1905.01234") == "Muller2019fish"
-    with pytest.raises(KeyError):
-        bibliography.key("7")
+    assert len(list(entries([CHIPS, CHIPS], form))) == 1
 
 
 def test_an_unknown_format_is_refused():

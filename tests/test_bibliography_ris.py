@@ -10,7 +10,7 @@ from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
 from support.formats import buffered
 
 from qbe.bibliography.reference import reference_of
-from qbe.bibliography.writing import Bibliography, entries, to_ris
+from qbe.bibliography.writing import entries, to_ris
 from qbe.corpus.reading import Reading
 from qbe.corpus.tagged import RIS
 
@@ -97,10 +97,3 @@ def test_the_id_is_the_library_s_own_key():
     ]
     assert [record.split("\n")[2] for record in entries(papers, "ris")] == ["ID  - Lee2019", "ID  - Lee2019a"]
     assert "\nID  - 8 TY - JOUR\n" in to_ris(reference_of(papers[1]))
-
-
-def test_a_paper_has_one_record():
-    bibliography = Bibliography("ris")
-    assert bibliography.add(CHIPS) is not None
-    assert bibliography.add(CHIPS) is None
-    assert list(entries([CHIPS, CHIPS], "ris")) == [to_ris(reference_of(CHIPS))]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.formats import buffered
+from support.formats import FORMATS, buffered
 
 from qbe.corpus import bibtex, bibtex_syntax
 from qbe.corpus.head import Head

@@ -31,13 +31,6 @@ def read(data: bytes, *keys: str) -> list[Entry]:
     return list(json_objects(stream(data), "a.json", keys))
 
 
-def test_places_count_items_from_one() -> None:
-    assert read(b'{"items": [{"a": 1}, {"b": [2]}]}', "items") == [
-        Entry("a.json, item 1", {"a": 1}),
-        Entry("a.json, item 2", {"b": [2]}),
-    ]
-
-
 def test_a_path_of_keys_leads_through_objects() -> None:
     data = (
         b'{"status": "ok", "n": 12.5, "message": {"facets": {}, "items": [{"a": 1}], "z": [{}]}, "y": null}'
@@ -47,10 +40,6 @@ def test_a_path_of_keys_leads_through_objects() -> None:
 
 def test_without_keys_the_text_is_the_array() -> None:
     assert [entry.record for entry in read(b'\xef\xbb\xbf [ {"a": 1} , {} ] \n')] == [{"a": 1}, {}]
-
-
-def test_an_empty_array_has_no_items() -> None:
-    assert read(b"[]") == read(b'{"items": []}', "items") == []
 
 
 def test_pages_may_follow_each_other() -> None:
@@ -84,13 +73,6 @@ def test_bytes_that_are_not_utf8_concern_their_item() -> None:
         == "a.json, item 2: expected UTF-8 text, found byte 0xfc at position 9; convert the file to UTF-8"
     )
     assert second.record.reason == "text that is not UTF-8"
-
-
-def test_a_lone_surrogate_is_an_error_of_its_item() -> None:
-    first, second = read(rb'[{"a": "\ud800"}, {}]')
-    assert isinstance(first.record, RecordError)
-    assert first.record.reason == "a lone surrogate"
-    assert second.record == {}
 
 
 @pytest.mark.parametrize(
@@ -229,12 +211,6 @@ def test_memory_does_not_grow_with_the_array() -> None:
 )
 def test_objects_may_be_lines_an_array_or_spread_over_lines(data: bytes) -> None:
     assert [entry.record for entry in json_objects(stream(data), "a.json")] == [{"a": 1}, {"a": 2}]
-
-
-def test_a_broken_line_is_an_error_of_its_own() -> None:
-    entries = list(json_objects(stream(b'{"a": 1}\n{"a"\n{"a": 2}'), "a.json"))
-    assert [entry.where for entry in entries] == ["a.json, line 1", "a.json, line 2", "a.json, line 3"]
-    assert isinstance(entries[1].record, RecordError)
 
 
 @settings(max_examples=1000)
