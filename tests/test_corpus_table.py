@@ -157,7 +157,7 @@ def test_a_table_may_lack_abstracts_where_papers_may() -> None:
         (
             "nr,Titel,Text\n1,A,B\n",
             {},
-            "columns for title, found 'nr', 'Titel', 'Text'; name yours: `columns` ",
+            "columns for title, found 'nr', 'Titel', 'Text'; name yours: ",
         ),
         ("id,title\n1,A\n", {}, "columns for abstract, found 'id', 'title'; "),
         ("title,abstract\nA,B\n", {"id": "nr"}, "a column 'nr' for id, found 'title', 'abstract'; "),
