@@ -226,7 +226,7 @@ def test_any_bytes_are_records_and_errors_in_one_line(name, data):
 
 
 RECORDS = json.loads((FILES.parent / "records.json").read_text())
-"""The format of each file of ``formats`` and ``exports`` in ``tests/data``, and what each of its entries is."""
+"""The format of each file of ``formats`` and ``exports`` in ``tests/data``, and what its entries are."""
 
 
 def test_all_files_of_programs_have_their_records():
