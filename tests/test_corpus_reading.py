@@ -11,7 +11,6 @@ import pytest
 
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
@@ -112,41 +111,6 @@ def test_large_files_are_read_without_stopping(tmp_path):
     with pytest.raises(CorpusError, match="64 MiB"):
         ids(source, Reading(), left_out)
     assert left_out.counts() == {"no title": 1}  # skipped, where a small file had stopped
-
-
-SAMPLES = {
-    "acl_anthology.xml": "acl-anthology",
-    "acl_anthology_2018.xml": "acl-anthology",
-    "arxiv.json": "arxiv",
-    "crossref-answer.json": "crossref",
-    "crossref-items.json": "crossref",
-    "crossref.jsonl": "crossref",
-    "openalex-answer.json": "openalex",
-    "openalex.jsonl": "openalex",
-    "papers.csv": "table",
-    "papers.parquet": "parquet",
-    "papers.tsv": "table",
-    "pubmed.nbib": "nbib",
-    "pubmed.xml": "pubmed",
-    "references.bib": "bibtex",
-    "references.enw": "endnote",
-    "references.ris": "ris",
-    "s2orc.jsonl": "semantic-scholar",
-    "semantic-scholar-abstracts.jsonl": "semantic-scholar",
-    "semantic-scholar-answer.json": "semantic-scholar",
-    "semantic-scholar-papers.jsonl": "semantic-scholar",
-    "web-of-science.ciw": "wos",
-    "zotero.csv": "table",
-    "zotero.json": "csl-json",
-}
-
-
-@pytest.mark.parametrize("name", [path.name for path in sorted(DATA.iterdir())])
-def test_a_sample_is_recognized_as_its_format_and_as_no_other(name):
-    head = Head(name, (DATA / name).read_bytes()[:HEAD_BYTES])
-    claimed = [each.name for each in FORMATS.values() if each.recognizes(head)]
-    assert claimed[:1] == [SAMPLES[name]]
-    assert set(claimed) - {"jsonl"} == {SAMPLES[name]}  # S2ORC's records have the fields of qbe's own
 
 
 def test_abstracts_in_other_files_are_joined_with_their_papers():

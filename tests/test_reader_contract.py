@@ -20,6 +20,7 @@ from support.samples import PAPERS, Sample, mutated, samples
 from qbe.corpus import read_corpus
 from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
+from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading, Revisions
 from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.errors import CorpusError, RecordError
@@ -248,6 +249,8 @@ def test_a_file_of_a_program_has_these_records(name):
         [where, str(record) if isinstance(record, RecordError) else record] for where, record in records
     ]
     assert {"format": form.name, "records": actual} == RECORDS[name]
+    others = {each.name for each in FORMATS.values() if each.recognizes(Head(called, data))} - {form.name}
+    assert others <= {"jsonl"}  # S2ORC's records have the fields of qbe's own
 
 
 OTHER = "not a record of this format"

@@ -69,14 +69,19 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
+    from qbe.corpus.read import read_corpus
+    from qbe.corpus.reading import Reading
     from qbe.search.paper_files import paper_from_file
     from qbe.search.queries import from_topics, note_on_length, papers_by_id, pasted_paper
+    from qbe.text.split import split_sentences
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
         return source.ids, lambda block: [query.papers[0] for query in source.load(block)]
     if options.bibtex:
-        papers = _drafts(options.bibtex)
+        # Entries without an abstract go by their titles alone.
+        reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
+        papers = list(read_corpus([options.bibtex], split_sentences, reading))
     elif options.paper is not None:
         papers = papers_by_id(index, [options.paper])
     elif options.paper_file is not None:
@@ -86,16 +91,6 @@ def _papers(
     if options.paper is None and (note := note_on_length(papers)):
         print(f"{PROGRAM}: {note}", file=sys.stderr)
     return [paper.paper_id for paper in papers], lambda block: papers[block]
-
-
-def _drafts(path: str) -> list[Paper]:
-    """The entries of a BibTeX file; those without an abstract by their titles alone."""
-    from qbe.corpus import read_corpus
-    from qbe.corpus.reading import Reading
-    from qbe.text.split import split_sentences
-
-    reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
-    return list(read_corpus([path], split_sentences, reading))
 
 
 def _named(index: Index, path: str | None) -> list[str]:

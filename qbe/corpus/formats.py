@@ -84,15 +84,11 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
     """
     head = head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
-    if form is None and not _may_be_json_lines(head):
+    is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE) is not None
+    may_be_papers = not head.text or (is_json and any(f'"{each}"' in head.text for each in FIELDS))
+    if form is None and not may_be_papers:
         raise not_recognized(name, kind_of(head))
     return form or JSON_LINES
-
-
-def _may_be_json_lines(head: Head) -> bool:
-    """Whether there is nothing at all, or one of the first lines is an object with a field of papers."""
-    is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE)
-    return not head.text or (is_json is not None and any(f'"{name}"' in head.text for name in FIELDS))
 
 
 def format_of(name: str) -> Format:

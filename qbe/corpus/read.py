@@ -262,7 +262,10 @@ def _papers(
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
                 if stops and error.is_fault:
-                    raise _with_remedy(error) from None
+                    remedy = "leave such records out with `on_error` skip"
+                    if error.reason == NO_ABSTRACT:
+                        remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
+                    raise RecordError(f"{error} ({remedy})", error.reason) from None
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
@@ -331,11 +334,3 @@ def id_of(record: Mapping[str, Any] | RecordError) -> str | None:
     texts = [abstract] if isinstance(abstract, str) else abstract if isinstance(abstract, list) else []
     sentences = tuple(Sentence(" ".join(text.split())) for text in texts if isinstance(text, str))
     return content_id(Paper("", title, sentences, metadata=metadata if isinstance(metadata, Mapping) else {}))
-
-
-def _with_remedy(error: RecordError) -> RecordError:
-    """An error that ends the reading, with how to go on."""
-    remedy = "leave such records out with `on_error` skip"
-    if error.reason == NO_ABSTRACT:
-        remedy = "keep such papers by their titles with `keep_without_abstract`, or " + remedy
-    return RecordError(f"{error} ({remedy})", error.reason)

@@ -35,9 +35,6 @@ _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "p
 
 _PUBMED_CENTRAL = "PMC"
 
-_CREATE = "CREATE TABLE abstracts (paper_id TEXT, abstract TEXT)"
-_INSERT = "INSERT INTO abstracts VALUES (?, ?)"
-_INDEX = "CREATE INDEX by_id ON abstracts (paper_id)"
 _FIND = "SELECT abstract FROM abstracts WHERE paper_id = ? ORDER BY rowid LIMIT 1"
 
 
@@ -85,10 +82,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 
 def _record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a paper; raises RecordError for other types than those of its schema.
-
-    The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
-    """
+    """The record of a paper; raises RecordError for other types than those of its schema."""
+    # The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
     names = {name.lower(): value for name, value in source.items()}
     paper = Fields(names, where)
     title, abstract = clean_title(paper.text("title")), paper.text("abstract")
@@ -135,13 +130,13 @@ def join_abstracts(papers: Iterator[Entry], abstracts: Iterator[Entry], folder: 
     ('On fish', 'Fish swim.')
     """
     with _store(folder) as store:
-        store.execute(_CREATE)
+        store.execute("CREATE TABLE abstracts (paper_id TEXT, abstract TEXT)")
         for where, each in abstracts:
             if isinstance(each, RecordError):
                 yield Entry(where, each)
             elif each["abstract"]:
-                store.execute(_INSERT, (each["paper_id"], each["abstract"]))
-        store.execute(_INDEX)
+                store.execute("INSERT INTO abstracts VALUES (?, ?)", (each["paper_id"], each["abstract"]))
+        store.execute("CREATE INDEX by_id ON abstracts (paper_id)")
         for where, paper in papers:
             if not isinstance(paper, RecordError) and not paper["abstract"]:
                 row = store.execute(_FIND, (paper["paper_id"],)).fetchone()
