@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bibliographies import NAMES, TEXTS, paper_of
 
-from qbe.bibliography.keys import Keys, key_of
 from qbe.bibliography.reference import author_names, reference_of
+from qbe.bibliography.writing import Keys, key_of
 from qbe.corpus.authors import split_name
 
 # Fields

@@ -264,12 +264,8 @@ def _of_address(address: str) -> Iterator[bytes]:
 
 
 def _unreadable(name: str, error: OSError) -> CorpusError:
-    hint = "check the path"
-    if isinstance(error, IsADirectoryError):
-        hint = "give a file"
-    elif isinstance(error, PermissionError):
-        hint = "give a file that you may read"
-    return CorpusError(f"cannot read {name}: {error.strerror}; {hint}")
+    hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}
+    return CorpusError(f"cannot read {name}: {error.strerror}; {hints.get(type(error), 'check the path')}")
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
