@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.cite.links import Doubles, Ints
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.vectors import CandidateSource
 from qbe.index.reader import IndexReader
@@ -25,8 +26,6 @@ from qbe.search.contracts import Candidates, Rows, Scores, in_order
 NAME = "citation"
 
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
 TERMS = ("forward", "whole", "backward")
 """The similarities that a score is made of, in the order of their weights."""
 

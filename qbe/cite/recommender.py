@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
@@ -26,8 +25,6 @@ from qbe.search.matches import add_matches
 from qbe.search.request import check_filter, check_k
 from qbe.search.session import check_index
 from qbe.types import Hit, Paper
-
-Ints = NDArray[np.int64]
 
 
 class CiteRequest(NamedTuple):

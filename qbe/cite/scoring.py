@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.cite.links import Evidence, Neighbours
+from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
@@ -17,9 +17,6 @@ from qbe.parallel import Workers
 from qbe.search.contracts import ScoreSource
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
-
-Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 
 SCORES = ("bm25", "sentences", "whole", "citation")
 """Scores of the first stage, z-normalized over the candidates."""
