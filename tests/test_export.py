@@ -17,7 +17,7 @@ from qbe.export import encoder as export
 from qbe.export.__main__ import main
 from qbe.export.attention import fuse_attention
 from qbe.export.cross_encoder import export_cross_encoder
-from qbe.export.onnx_files import to_onnx
+from qbe.export.pytorch import to_onnx
 from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
 from qbe.models.kinds import ENCODER

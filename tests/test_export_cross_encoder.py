@@ -109,14 +109,11 @@ def test_parity_check_refuses_what_is_too_far(
     assert not any(tmp_path.iterdir())
 
 
-def test_parity_check_refuses_what_is_no_number():
-    figures = {"max_abs_difference": float("nan"), "share_of_spread": float("nan")}
-    with pytest.raises(ModelError, match="expected fp32 within"):
-        export._check(dict.fromkeys(PRECISIONS, figures))
-    fine = {"max_abs_difference": 0.0, "share_of_spread": 0.0}
-    with pytest.raises(ModelError, match="expected int8 within"):
-        export._check({"fp32": fine, "int8": figures})
-    export._check(dict.fromkeys(PRECISIONS, fine))
+@pytest.mark.parametrize("constant", ["FP32_MAX_DIFFERENCE", "INT8_MAX_SHARE_OF_SPREAD"])
+def test_parity_check_refuses_what_is_no_number(tmp_path, tiny_classifier, monkeypatch, constant):
+    monkeypatch.setattr(export, constant, float("nan"))
+    with pytest.raises(ModelError, match="parity check: expected "):
+        export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "out")
 
 
 def test_a_classifier_that_tells_no_pairs_apart_is_refused(tmp_path, classifier):

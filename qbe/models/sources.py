@@ -15,14 +15,13 @@ from qbe.models.encoder_format import DECLARING_FILES, DEFAULT_FORMAT, EncoderFo
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind, verify_digest
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.registry import (
+    DEFAULT_ENCODER,
+    DEFAULT_RERANKER,
+    DEFAULT_TAGGER,
     ENCODERS,
     LARGE_ENCODER,
     PUBLISHED,
-    RERANKERS,
-    SHIPPED,
-    TAGGERS,
     EncoderEntry,
-    PublishedEncoder,
 )
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -30,12 +29,6 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
 
 _PACKAGE = Path(__file__).parent
-
-
-class Exported(NamedTuple):
-    """A folder of finished files: one that comes with qbe, or one that was exported or trained before."""
-
-    folder: Path
 
 
 class Weights(NamedTuple):
@@ -55,27 +48,24 @@ class Weights(NamedTuple):
     adapter: Path | None = None
 
 
-def find_encoder(name: str) -> Exported | Weights:
-    """The encoder of a folder, a name in `qbe.models.registry`, or a hub name (then downloaded).
+def find_encoder(name: str) -> Path | Weights:
+    """The encoder of a folder, a name in `qbe.models.registry`, or a hub name (then downloaded): the folder
+    of finished files, or weights.
 
     A folder goes before a registered name. Raises ModelError where nothing has that name, files are missing
     or cannot be downloaded, or a folder declares something that qbe does not support.
 
-    >>> find_encoder("facet-encoder").folder.name
+    >>> find_encoder("facet-encoder").name
     'facet-encoder'
     """
     folder = Path(name)
     if (folder / ENCODER.metadata_file).is_file():
-        return Exported(folder)
-    if name in SHIPPED and not folder.is_dir():
-        return Exported(_PACKAGE / SHIPPED[name])
+        return folder
+    if name == DEFAULT_ENCODER and not folder.is_dir():
+        return _PACKAGE / name
     weights = find_encoder_weights(name)
     if weights is None:
-        names = (*SHIPPED, LARGE_ENCODER, *ENCODERS, *PUBLISHED)
-        raise ModelError(
-            f"expected an encoder known by name ({', '.join(names)}), a folder, or a hub name such as "
-            f"owner/model, found {name!r}; {did_you_mean(name, names, 'check `encoder`')}"
-        )
+        raise _unknown(ENCODER, name, (DEFAULT_ENCODER, LARGE_ENCODER, *ENCODERS, *PUBLISHED))
     return weights
 
 
@@ -95,55 +85,63 @@ def find_encoder_weights(name: str) -> Weights | None:
     if name in ENCODERS:
         entry = ENCODERS[name]
         digest = entry.digests["model.safetensors"]
-        locate = partial(packaged_weights, entry)
-        return Weights(entry.name, entry.source, digest, locate, entry.encoder_format)
+        return Weights(name, entry.source, digest, partial(packaged_weights, entry), entry.encoder_format)
     if name == LARGE_ENCODER:
         locate = partial(weights_folder, LARGE)
         return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT)
     if name in PUBLISHED:
-        return _published(PUBLISHED[name], name)
+        published = PUBLISHED[name]
+        folder, adapter = _download_encoder(published.weights), None
+        if published.adapter is not None:
+            adapter = download("adapter", published.adapter, [ADAPTER_CONFIG, *ADAPTER_WEIGHTS])
+        return _weights_in(ENCODER, folder, _short(name), name, published.encoder_format, adapter)
     if HUB_NAME.fullmatch(name):
         return _encoder_in(_download_encoder(name), _short(name), name)
     return None
 
 
-def find_reranker(name: str) -> Exported | Weights:
-    """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded).
+def find_reranker(name: str) -> Path | Weights:
+    """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded): the folder
+    of finished files, or weights.
 
     Raises ModelError where nothing has that name, or files are missing or cannot be downloaded.
 
-    >>> find_reranker("facet-rerankers").folder.name
+    >>> find_reranker("facet-rerankers").name
     'facet-rerankers'
     """
     folder = Path(name)
-    if name in RERANKERS:
-        return Exported(_PACKAGE / RERANKERS[name])
+    if name == DEFAULT_RERANKER:
+        return _PACKAGE / name
+    if (folder / CROSS_ENCODER.metadata_file).is_file():
+        return folder
     if folder.is_dir():
-        if (folder / CROSS_ENCODER.metadata_file).is_file():
-            return Exported(folder)
         return _weights_in(CROSS_ENCODER, folder, folder.resolve().name, name)
     if HUB_NAME.fullmatch(name):
         files = [preferred for preferred, *_ in CROSS_ENCODER.required]
         return _weights_in(CROSS_ENCODER, download(CROSS_ENCODER.noun, name, files), _short(name), name)
-    raise ModelError(
-        f"expected a reranker known by name ({', '.join(RERANKERS)}), a folder, or a hub name such as "
-        f"owner/model, found {name!r}; {did_you_mean(name, RERANKERS, 'check `reranker`')}"
-    )
+    raise _unknown(CROSS_ENCODER, name, (DEFAULT_RERANKER,))
 
 
-def find_tagger(name: str) -> Exported:
+def find_tagger(name: str) -> Path:
     """The tagger of a name in `qbe.models.registry`, or a folder; raises ModelError where there is none.
 
-    >>> find_tagger("facet-tagger").folder.name
+    >>> find_tagger("facet-tagger").name
     'facet-tagger'
     """
-    if name in TAGGERS:
-        return Exported(_PACKAGE / TAGGERS[name])
+    if name == DEFAULT_TAGGER:
+        return _PACKAGE / name
     if (Path(name) / TAGGER.metadata_file).is_file():
-        return Exported(Path(name))
-    raise ModelError(
-        f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER.metadata_file}, "
-        f"found {name!r}; {did_you_mean(name, TAGGERS, 'check `tagger`')}"
+        return Path(name)
+    raise _unknown(TAGGER, name, (DEFAULT_TAGGER,))
+
+
+def _unknown(kind: ModelKind, name: str, known: Sequence[str]) -> ModelError:
+    others = f" or a folder with a {kind.metadata_file}"
+    if kind.required:
+        others = ", a folder, or a hub name such as owner/model"
+    article, remedy = "an" if kind is ENCODER else "a", did_you_mean(name, known, f"check `{kind.noun}`")
+    return ModelError(
+        f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}; {remedy}"
     )
 
 
@@ -217,13 +215,6 @@ def download(noun: str, name: str, files: Sequence[str]) -> Path:
             f"cannot load the {noun} {name} from the hub: {str(error).splitlines()[0]}; "
             "check the name and the network, or give a folder"
         ) from error
-
-
-def _published(entry: PublishedEncoder, name: str) -> Weights:
-    folder, adapter = _download_encoder(entry.weights), None
-    if entry.adapter is not None:
-        adapter = download("adapter", entry.adapter, [ADAPTER_CONFIG, *ADAPTER_WEIGHTS])
-    return _weights_in(ENCODER, folder, _short(name), name, entry.encoder_format, adapter)
 
 
 def _encoder_in(folder: Path, name: str, origin: str) -> Weights:

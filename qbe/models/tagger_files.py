@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.models.exports import exported
 from qbe.models.kinds import TAGGER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.sources import find_tagger
@@ -76,7 +75,7 @@ def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
     >>> resolve_tagger("facet-tagger").head.name
     'head.int8.onnx'
     """
-    folder = exported(TAGGER, find_tagger(name))
+    folder = find_tagger(name)
 
     def parse(record: Any) -> TaggerMetadata:
         return TaggerMetadata(**record)
