@@ -14,15 +14,12 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.graded_pairs import GradedPair
 from qbe.models.encoder_files import resolve_encoder
-from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.correlation import Figures, measure, significance
-from qbe.train.facet_encoder import Sources, make_facet_encoder
+from qbe.train.artifacts import Folders, RunOptions, Sources
+from qbe.train.facet_encoder import make, measure
 from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.weights import copied, trainable
 
 pytestmark = pytest.mark.slow
-
-SEEDS = (0, 1)
 
 
 def learned(folder, seed):
@@ -82,20 +79,18 @@ def test_rerankers_of_another_encoder_are_refused(tiny_reranker_weights):
 
 @pytest.fixture(scope="module")
 def made(tiny_reranker_weights, sample, tmp_path_factory):
-    """The encoder of two seeds, its folder, and the data that it was measured on."""
+    """The encoder and its folder."""
     work = tmp_path_factory.mktemp("work")
-    for seed in SEEDS:
-        torch.save({"best": copied(learned(tiny_reranker_weights, seed))}, work / f"seed-{seed}.pt")
+    torch.save({"best": copied(learned(tiny_reranker_weights, 1))}, work / "published.pt")
     (work / "made-from.json").write_text(json.dumps({"data": {"pairs.tsv": "ab12"}}))
     dev = write_lists(work / "dev.tsv", graded_lists(8))
-    output = tmp_path_factory.mktemp("made") / "facet-encoder"
-    sources = Sources(dev, sample / "corpus.jsonl")
-    result = make_facet_encoder(sources, tiny_reranker_weights, Folders(output, work), RunOptions(SEEDS, 2))
-    return result, output, sources, work
+    folders = Folders(tmp_path_factory.mktemp("made") / "facet-encoder", work)
+    sources = Sources(dev=(dev,), corpus=sample / "corpus.jsonl")
+    return make(sources, folders, RunOptions(threads=2), weights=tiny_reranker_weights), folders.output
 
 
 def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
-    result, output, _, _ = made
+    metadata, output = made
     assert sorted(path.name for path in output.iterdir()) == [
         "README.md",
         "encoder.json",
@@ -104,45 +99,26 @@ def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
     ]
     vectors = Encoder.open(str(output)).encode_paper(papers[0]).sentences
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
-    assert result.metadata == resolve_encoder(str(output)).metadata
+    assert metadata == resolve_encoder(str(output)).metadata
     with pytest.raises(ModelError, match="in fp32, found it only in int8; give `precision` int8"):
         resolve_encoder(str(output), "fp32")
 
 
-def test_the_card_has_every_matching_seed_and_source(made):
-    result, output, _, _ = made
-    text = (output / "README.md").read_text()
+def test_the_card_has_every_matching_and_source(made):
+    text = (made[1] / "README.md").read_text()
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    both, every = ["all-MiniLM-L6-v2", "mean"], ["all-MiniLM-L6-v2", "seed 0", "seed 1", "mean"]
-    named = {"attention": both, "mean-max": every, "single-match": both, "transport": both}
-    assert [[row[0].removeprefix("| "), row[1]] for row in rows[1:]] == [
-        [matching, name] for matching, names in named.items() for name in names
-    ]
-    (shipped,) = (row for row in rows if row[:2] == ["| mean-max", "mean"])
-    assert shipped[2:5] == [f"{value:.3f}" for value in result.dev]
+    both, named = (
+        ("all-MiniLM-L6-v2", "facet-encoder"),
+        ("attention", "mean-max", "single-match", "transport"),
+    )
+    actual = [(row[0].removeprefix("| "), row[1]) for row in rows[1:]]
+    assert actual == [(matching, name) for matching in named for name in both]
     assert "pairs.tsv (ab12)" in text
 
 
-def test_what_ships_is_what_the_rerankers_training_published(made, tiny_reranker_weights, tmp_path):
-    """Its interpolated weights, where it has some."""
-    _, _, sources, work = made
-    shutil.copytree(work, tmp_path / "work")
-    best = copied(learned(tiny_reranker_weights, 9))
-    torch.save({"best": best}, tmp_path / "work" / "interpolated.pt")
-    folders = Folders(tmp_path / "out", tmp_path / "work")
-    result = make_facet_encoder(sources, tiny_reranker_weights, folders, RunOptions(SEEDS, 2))
-    text = (tmp_path / "out" / "README.md").read_text()
-    (row,) = (line for line in text.splitlines() if line.startswith("| mean-max | interpolated"))
-    assert row.split(" | ")[2:5] == [f"{value:.3f}" for value in result.dev]
-    (other,) = (line for line in text.splitlines() if line.startswith("| mean-max | mean"))
-    assert other.split(" | ")[2:] != row.split(" | ")[2:]
-
-
-def test_rerankers_that_are_not_there(made, tiny_reranker_weights, tmp_path):
-    _, _, sources, work = made
-    with pytest.raises(ModelError, match=r"seed-7.pt: expected a checkpoint"):
-        folders = Folders(tmp_path / "out", work)
-        make_facet_encoder(sources, tiny_reranker_weights, folders, RunOptions((0, 7), 1))
+def test_rerankers_that_are_not_there(tmp_path):
+    with pytest.raises(ModelError, match=r"published.pt: expected a checkpoint"):
+        make(Sources(), Folders(tmp_path / "out", tmp_path), RunOptions())
     assert not (tmp_path / "out").exists()
 
 
@@ -160,9 +136,3 @@ def test_figures_of_vectors_that_know_the_answer(papers):
     for means in actual.means.values():
         assert means == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
     assert actual.queries == pytest.approx([0.8660254 / 3])
-
-
-def test_significance_by_hand():
-    """Of the 2 ** 4 ways to sign four equal gains two are as far from 0: all plus and all minus."""
-    ours, other = Figures({}, [0.5] * 4), Figures({}, [0.25] * 4)
-    assert significance(ours, other) == pytest.approx(2 / 16)

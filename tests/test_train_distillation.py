@@ -2,8 +2,6 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,25 +9,19 @@ import torch
 from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, tokenized, write_lists
 from support.trainings import distillation
 
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
-from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import read_reranker_card, resolve_reranker
-from qbe.models.sources import packaged_weights
+from qbe.models.reranker_files import read_reranker_card
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
-from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.distillation import training
-from qbe.train.distillation.network import Teacher, layout_of, scored, token_terms
-from qbe.train.distillation.training import DistillationTask, Papers, Recipe, Sources
-from qbe.train.reranker.exported import exported_weights, off_grid
-from qbe.train.reranker.network import Network
-from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.distillation.network import Teacher, scored
+from qbe.train.distillation.training import DistillationTask, Papers, Recipe
+from qbe.train.late_interaction import StoredVectors, token_terms
+from qbe.train.reranker.papers import TokenizedPaper, layout_of
 from qbe.train.reranker.task import CandidateScorer
-from qbe.train.stored_vectors import StoredVectors
-from qbe.train.trainer import Checkpoints, fit
-from qbe.train.weights import best_weights, mean
+from qbe.train.trainer import fit
+from qbe.train.weights import PUBLISHED, best_weights, mean
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -70,9 +62,8 @@ def teacher(reader, projections) -> Teacher:
 
 
 def test_a_batch_is_scored_as_the_candidates_of_each_of_its_papers(scorer):
-    layout = layout_of([scorer.papers[name] for name in POOL])
     with torch.no_grad():
-        scores = scored(scorer, POOL, layout).scores
+        scores = scored(scorer, POOL).scores
         for row, query in enumerate(POOL):
             expected = scorer.scores(query, [GradedPair(name, (0.0,) * 3) for name in POOL])
             assert torch.allclose(scores[:, row].T, expected, atol=1e-4)
@@ -89,13 +80,16 @@ def test_gradients_of_token_similarities_are_those_of_dense_products():
         )
         for count in counts
     ]
+    marked = [torch.cat([paper.facet_tokens(facet) for paper in papers]) for facet in range(3)]
     weights = torch.randn(3, 8, generator=generator)
     wanted = torch.randn(3, 3, 3, generator=generator)
     gradients = []
     for sparse in (True, False):
         flat = torch.randn(sum(counts), 8, generator=torch.Generator().manual_seed(2), requires_grad=True)
         states = torch.split(flat, counts)
-        terms = token_terms(states, papers, weights) if sparse else dense_terms(states, papers, weights)
+        terms = (
+            token_terms(marked, states, states, weights) if sparse else dense_terms(states, papers, weights)
+        )
         (terms * wanted).sum().backward()
         gradients.append((terms.detach(), flat.grad))
     (terms, gradient), (dense, expected) = gradients
@@ -187,7 +181,7 @@ def test_scores_of_the_teacher_are_learned(scorer, reader, teacher, tmp_path):
     held_out = random.Random(0).sample(range(len(reader)), 16)
     start = agreement(scorer, teacher, papers, held_out)
     task = DistillationTask(scorer, papers, dev, recipe)
-    fit(task, recipe.schedule(), 0, Checkpoints(tmp_path / "fit.pt", 100))
+    fit(task, recipe.schedule(), 0, tmp_path / "fit.pt", 100)
     assert agreement(scorer, teacher, papers, held_out) > start + 0.02
 
 
@@ -197,7 +191,7 @@ def agreement(scorer, teacher, papers, places) -> float:
     layout = layout_of([scorer.papers[name] for name in ids])
     others = ~torch.eye(len(ids), dtype=torch.bool)
     with torch.no_grad():
-        student = scored(scorer, ids, layout).scores[:, others].flatten()
+        student = scored(scorer, ids).scores[:, others].flatten()
         wanted = teacher.scored(places, layout).scores[:, others].flatten()
     return float(torch.corrcoef(torch.stack([student, wanted]))[0, 1])
 
@@ -219,9 +213,8 @@ def test_rerankers_are_distilled_measured_and_published(toy_training, tmp_path):
     text = " ".join((tmp_path / "out" / "README.md").read_text().split())
     assert "from the scores of facet-encoder (weights" in text
     assert "pairs/train.tsv (5f)" in text
-    seeds = [off_grid(best_weights(tmp_path / "work" / f"seed-{seed}.pt")) for seed in (0, 1)]
-    network = Network(toy_training.sources.weights, TINY.joint)
-    start = exported_weights(resolve_reranker(toy_training.sources.start, "int8"), network)
+    seeds = [best_weights(tmp_path / "work" / f"seed-{seed}.pt") for seed in (0, 1)]
+    start = best_weights(toy_training.start / PUBLISHED)
     heads = (0.5 * start["weights"] + 0.5 * mean(seeds)["weights"]).tolist()
     assert [metadata.heads[facet.value] for facet in Facet] == [pytest.approx(row) for row in heads]
 
@@ -238,28 +231,3 @@ def test_what_is_wrong_with_the_sources_is_said(toy_training, tmp_path):
         with pytest.raises(CorpusError, match=message):
             toy_training.train(folders, run, replace(toy_training.sources, dev=(dev,)))
     assert not (tmp_path / "out").exists()
-    for wrong in ({"steps": 0}, {"anchors": 1, "others": 1}):
-        with pytest.raises(UsageError, match="expected"):
-            Recipe(**wrong)
-
-
-def test_options_of_the_command(monkeypatch, capsys):
-    calls = []
-
-    def recorded(*arguments, **options):
-        calls.append((arguments, options))
-        return SimpleNamespace(training={"exported": {"int8": [0.5, 0.25, 0.125]}})
-
-    monkeypatch.setattr(training, "distil", recorded)
-    line = "--dev a.tsv b.tsv --leave-out c.jsonl --index i --output o --work w --threads 2"
-    main(["distillation", *line.split()])
-    main(["distillation", *line.split(), "--projections", "p", "--start", "s", "--seeds", "4"])
-    weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("o"), Path("w"))
-    default = Sources(Path("i"), (Path("a.tsv"), Path("b.tsv")), Path("c.jsonl"), weights)
-    given = replace(default, projections=Path("p"), start="s")
-    assert calls == [
-        ((default, folders, RunOptions((0, 1, 2), 2)), {}),
-        ((given, folders, RunOptions((4,), 2)), {}),
-    ]
-    line = "o: Spearman 0.500 / 0.250 / 0.125 on dev (background / method / result)\n"
-    assert capsys.readouterr().out == 2 * line

@@ -10,20 +10,17 @@ import torch
 from support.trainings import grades
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import CorpusError, IndexFormatError
+from qbe.errors import CorpusError
 from qbe.files import sha256
 from qbe.grade.head import mean_head
 from qbe.grade.model import NAMES, RERANKED, VECTORS, of_reranker, on_scale, read_model
 from qbe.graded_pairs import GradedPair, read_graded_pairs
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.rerank.open import describe_reranker
 from qbe.search.grading import GradeFeatures, GradeRequest
-from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions, read_provenance
 from qbe.train.grades import data
 from qbe.train.grades.data import GradedFeatures, load_or_measure, sampled
@@ -144,11 +141,8 @@ def test_papers_that_the_index_lacks_are_left_out(reader, by_vectors, tmp_path):
     }
     found = load_or_measure(reader, by_vectors, lists, tmp_path / "kept.npz")
     assert found.grades.tolist() == [[1, 0, 0]]
-    with pytest.raises(CorpusError) as raised:
+    with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none of 2"):
         load_or_measure(reader, by_vectors, {"absent": lists["absent"]}, tmp_path / "none.npz")
-    assert str(raised.value) == (
-        "none: expected graded pairs of papers of the index, found none; build it from their papers"
-    )
     assert not (tmp_path / "none.npz").exists()
 
 
@@ -235,32 +229,8 @@ def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(toy_training, pairs,
     assert read_model(tmp_path / "output").training["pairs"] == 5
 
 
-def test_an_index_without_vectors_is_refused(sample, toy_training, tmp_path):
-    build(tmp_path / "index", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
-    with pytest.raises(IndexFormatError, match="expected an index with vectors, found one built without"):
-        toy_training.train(
-            Folders(tmp_path / "output", tmp_path / "work"),
-            RunOptions(seeds=(0,)),
-            replace(toy_training.sources, index=tmp_path / "index"),
-        )
-
-
-def test_the_command_trains(graded_index, pairs, tmp_path, capsys):
-    output = tmp_path / "model"
-    options = {
-        "index": graded_index,
-        "pairs": pairs,
-        "dev": pairs / "dev.tsv",
-        "leave-out": pairs / "evaluated.jsonl",
-        "output": output,
-        "work": tmp_path / "work",
-        "seeds": 0,
-        "threads": 1,
-    }
-    main(["grades", *(str(part) for name, value in options.items() for part in (f"--{name}", value))])
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{output}: {pairs.name}/dev.tsv: errors ")
-    assert line.endswith(" grades (background / method / result)")
-    note, training = read_provenance(tmp_path / "work"), read_model(output).training
+def test_the_note_is_in_the_metadata(trained):
+    folders, _ = trained
+    note, record = read_provenance(folders.work), read_model(folders.output).training
     assert note.pop("reranker") == describe_reranker()
-    assert {key: training[key] for key in note} == note
+    assert {key: record[key] for key in note} == note

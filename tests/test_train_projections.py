@@ -15,7 +15,6 @@ from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.rerank.projections import ProjectedMatching, StoredPapers, read_model
-from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.projections.network import (
     ProjectionNetwork,
@@ -24,7 +23,7 @@ from qbe.train.projections.network import (
     projections_of,
     read_lists,
 )
-from qbe.train.trainer import Checkpoints, fit
+from qbe.train.trainer import fit
 from qbe.train.weights import copied
 from qbe.types import Facet
 
@@ -42,7 +41,7 @@ def reader(graded_index):
 
 def fitted(lists, recipe: Recipe, path: Path) -> ProjectionNetwork:
     task = ProjectionTask(lists, recipe)
-    fit(task, recipe.schedule(), 0, Checkpoints(path))
+    fit(task, recipe.schedule(), 0, path)
     return task.network
 
 
@@ -72,18 +71,7 @@ def test_planted_grades_are_learned(reader, tmp_path):
     learned = network.correlations(lists.sets[0])
     with torch.no_grad():
         network.matrices[:] = torch.eye(384)
-    assert min(learned.values()) > max(network.correlations(lists.sets[0]).values()) + 0.2
-
-
-def test_what_the_index_lacks_is_left_out(reader):
-    lists = {
-        **planted_grades(1),
-        "elsewhere": planted_grades(1)["s036"],
-        "s002": [GradedPair("elsewhere", (1.0, 1.0, 1.0))],
-    }
-    assert len(read_lists(reader, [lists]).sets[0]) == 3
-    with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none"):
-        read_lists(reader, [{"elsewhere": planted_grades(1)["s036"]}])
+    assert min(learned) > max(network.correlations(lists.sets[0])) + 0.2
 
 
 @pytest.fixture(scope="module")
@@ -91,25 +79,24 @@ def toy_training(request):
     return projections(request)
 
 
-def test_the_command_publishes(toy_training, tmp_path, capsys):
-    sources, output = toy_training.sources, tmp_path / "model"
-    options = {
-        "index": sources.index,
-        "pairs": sources.train[0],
-        "dev": sources.dev[0],
-        "leave-out": sources.leave_out,
-        "output": output,
-        "work": tmp_path / "work",
-        "seeds": "0,1",
-        "threads": 1,
-    }
-    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    main(["facet-projections", *arguments])
-    assert capsys.readouterr().out.startswith(f"{output}: ")
-    text = " ".join((output / "README.md").read_text().split())
-    assert "46 graded pairs" in text  # not those of the paper with the title of an evaluated one
+def test_projections_are_published(toy_training, tmp_path):
+    """Of pairs of papers that the index has, without the paper that has the title of an evaluated one."""
+    lists = {**planted_grades(4), "elsewhere": planted_grades(4)["s036"]}
+    lists["s036"].append(GradedPair("elsewhere", (1.0, 1.0, 1.0)))
+    sources = replace(
+        toy_training.sources, train=(*toy_training.sources.train, write_lists(tmp_path / "more.tsv", lists))
+    )
+    folders = Folders(tmp_path / "model", tmp_path / "work")
+    toy_training.train(folders, RunOptions((0, 1), 1), sources)
+    text = " ".join((folders.output / "README.md").read_text().split())
+    assert "46 graded pairs" in text
     assert "| seed 1" in text
-    assert read_model(output).encoder["name"] == "facet-encoder"
+    assert read_model(folders.output).encoder["name"] == "facet-encoder"
+    foreign = write_lists(tmp_path / "foreign.tsv", {"elsewhere": lists["elsewhere"]})
+    with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none"):
+        toy_training.train(
+            Folders(tmp_path / "other", tmp_path / "w"), RunOptions((0,)), replace(sources, train=(foreign,))
+        )
 
 
 def test_grades_of_dev_that_are_all_equal(toy_training, tmp_path):

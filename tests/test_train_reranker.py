@@ -1,7 +1,6 @@
 """Training of the facet rerankers: the network against transformers, fitting, resuming, the whole of it."""
 
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from transformers import BertModel
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError, ModelError, UsageError
+from qbe.errors import CorpusError, ModelError
 from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
@@ -27,11 +26,9 @@ from qbe.query import Query
 from qbe.rerank import facet_cross_encoder
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
-from qbe.train.__main__ import main
-from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.correlation import spearman
 from qbe.train.pairs import papers_of
-from qbe.train.reranker.exported import off_grid
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import TokenizedPaper, collect_papers, tokenize
 from qbe.train.reranker.task import (
@@ -39,11 +36,8 @@ from qbe.train.reranker.task import (
     GradedSplits,
     GradedTask,
     Recipe,
-    mean_spearman,
-    sample_unrelated,
 )
-from qbe.train.reranker.training import Sources
-from qbe.train.trainer import Checkpoints, Progress, fit
+from qbe.train.trainer import Progress, fit
 from qbe.train.weights import trainable
 from qbe.types import Facet, Paper, Sentence
 
@@ -179,24 +173,6 @@ def test_scores_are_those_of_transformers(tiny_reranker_weights, papers, attenti
     np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=1e-4)
 
 
-def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker_weights, papers):
-    """No facet has learned anything yet: equal weights, no projection, tokens that count alike."""
-    model = network(tiny_reranker_weights)
-    for layer in model.upper:
-        assert layer.gate.flatten().tolist() == [-4, -4]
-        layer.gate.data.fill_(-1e9)
-    reference = Reference(tiny_reranker_weights, model)
-    query, *candidates = papers[:3]
-    three = list(tokenized(tiny_reranker_weights, papers[:3]).values())
-    with torch.inference_mode():
-        actual = model(three, [reference.below(paper) for paper in papers[:3]])
-    for row, paper in zip(actual.tolist(), candidates, strict=True):
-        for value, facet in zip(row, FACETS, strict=True):
-            pair = [reference.vectors(each, reference.states(each)[-1], facet) for each in (query, paper)]
-            assert np.ptp(pair[0].shares[pair[0].shares > 0]) < 1e-9
-            assert value == pytest.approx(4 * facet_cross_encoder.features(*pair).sum(), abs=1e-4)
-
-
 def test_the_lower_layers_are_read_once_in_half_precision(tiny_reranker_weights, papers):
     model = network(tiny_reranker_weights)
     reference = Reference(tiny_reranker_weights, model)
@@ -220,18 +196,6 @@ def test_what_learns_and_what_does_not(tiny_reranker_weights):
 
 
 # Parts of fitting.
-
-
-def test_unrelated_candidates_are_sampled():
-    related = [GradedPair("a", (0, 1, 0)), GradedPair("b", (3, 0, 0))]
-    none = [GradedPair(f"n{number}", (0.5, 0, 0.5)) for number in range(6)]
-    pairs = [none[0], related[0], *none[1:4], related[1], *none[4:]]
-    assert sample_unrelated(pairs, 6, random.Random(1)) == pairs
-    assert sample_unrelated(pairs, 0, random.Random(1)) == related
-    drawn = [sample_unrelated(pairs, 2, random.Random(seed)) for seed in range(40)]
-    assert all(len(kept) == 4 and kept == [pair for pair in pairs if pair in kept] for kept in drawn)
-    assert set().union(*drawn) == set(pairs)
-    assert sample_unrelated(pairs, 2, random.Random(7)) == sample_unrelated(pairs, 2, random.Random(7))
 
 
 def test_correlations():
@@ -278,7 +242,7 @@ LEARNING = Recipe(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_d
 
 def fitted(scorer: CandidateScorer, splits: GradedSplits, recipe: Recipe, folder: Path) -> Progress:
     task = GradedTask(scorer, splits, recipe)
-    return fit(task, recipe.schedule(), 0, Checkpoints(folder / "checkpoint.pt"))
+    return fit(task, recipe.schedule(), 0, folder / "checkpoint.pt")
 
 
 def copied(model: Network) -> dict[str, Tensor]:
@@ -307,7 +271,7 @@ MAX_READ = 128
 
 
 def spearman_of(scorer: CandidateScorer, lists) -> list[float]:
-    return mean_spearman(scorer, lists)
+    return scorer.correlations(lists)
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +309,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     assert names(folder) == {*files, "README.md", "fp32"}
     assert names(folder / "fp32") == files
     assert names(folder.parent) == {"rerankers", "work"}
-    assert names(work) == {"facets.npz", "made-from.json", "seed-0.pt", "seed-1.pt"}
+    assert names(work) == {"facets.npz", "made-from.json", "published.pt", "seed-0.pt", "seed-1.pt"}
     assert read_reranker_card(folder) == read_card(card)
     assert (card.precision, read_reranker_card(folder / "fp32").precision) == ("int8", "fp32")
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
@@ -410,8 +374,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
 
 
 def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
-    _, card, _ = trained
-    training = card.training
+    record = trained[1].training
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -424,17 +387,15 @@ def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     ]
     assert len(kept) < 32
     assert evaluated not in queries[:4]
-    assert training["pairs"] == {"train": len(kept), "dev": 16}
-    assert training["queries"] == {"train": 4, "dev": 2}
-    files = (*sources.train, sources.dev, sources.corpus)
-    assert training["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
+    assert record["pairs"] == {"train": len(kept), "dev": 16}
+    assert record["queries"] == {"train": 4, "dev": 2}
+    files = (*sources.train, *sources.dev, sources.corpus, sources.leave_out)
+    assert record["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
 
 
-def test_the_note_says_what_facets_were_predicted_by_and_what_was_left_out(trained, sources):
+def test_the_note_says_what_facets_were_predicted_by(trained):
     _, card, work = trained
     note = json.loads((work / "made-from.json").read_text())
-    left_out = sources.leave_out
-    assert note["leave_out"] == {f"{left_out.parent.name}/{left_out.name}": sha256(left_out)}
     assert note["encoder"] == Encoder.open(BASE_ENCODER).files.identity
     assert note["tagger"] == Tagger.open().identity
     assert {key: json.loads(json.dumps(card.training[key])) for key in note} == note
@@ -452,7 +413,7 @@ def test_grades_of_dev_that_are_all_equal(toy_training, tmp_path):
     lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
     dev = write_lists(tmp_path / "dev.tsv", lists)
     with pytest.raises(CorpusError, match=rf"{dev}: expected a query .*, found none for background, result"):
-        toy_training.train(folders(tmp_path), RUN, replace(toy_training.sources, dev=dev))
+        toy_training.train(folders(tmp_path), RUN, replace(toy_training.sources, dev=(dev,)))
     assert names(tmp_path / "work") == {"made-from.json"}
 
 
@@ -475,138 +436,8 @@ def test_a_training_goes_on_from_another(trained, toy_training, tmp_path):
         toy_training.train(folders(tmp_path), RUN, **STILL)
 
 
-def test_a_training_goes_on_from_exported_rerankers(trained, toy_training, tmp_path):
-    """With rates of 0 every seed stays at the published weights, which int8 holds to half a step."""
-    folder, published, _ = trained
-    card = toy_training.train(folders(tmp_path), RUN, start=folder, **STILL)
-    expected = shipped(published, trained[2])
-    for name in ("seed-0.pt", "seed-1.pt"):
-        ended = torch.load(tmp_path / "work" / name, weights_only=True)["best"]
-        assert ended.keys() == expected.keys()
-        for part, weights in expected.items():
-            largest = weights.abs().amax(-1, keepdim=True) if weights.ndim > 1 else weights.abs()
-            assert ((ended[part] - weights).abs() <= largest / 127 + 1e-6).all(), part
-    assert card.training["start"]["data"] == published.training["data"]
-
-
-def test_small_changes_survive_the_next_export():
-    """A row on the grid of int8, changed by a fifth of a step: off the grid, rounding keeps the change."""
-    generator = torch.Generator().manual_seed(0)
-    step = 1 / 127
-    integers = torch.randint(-126, 127, (1, 4000), generator=generator).float()
-    integers[0, 0] = 127
-    changed = integers * step + 0.2 * step
-
-    def rounded(row: torch.Tensor) -> torch.Tensor:
-        scale = row.abs().max() / 127
-        return torch.round(row / scale) * scale
-
-    kept = [(rounded(row) - integers * step)[0, 1:].mean() / step for row in (changed, cut(changed))]
-    assert kept[0].abs() < 0.05
-    assert kept[1] == pytest.approx(0.2, abs=0.03)
-
-
-def cut(row: torch.Tensor) -> torch.Tensor:
-    return off_grid({"upper.0.up_weight": row})["upper.0.up_weight"]
-
-
-def test_what_is_no_start(trained, toy_training, tmp_path):
-    with pytest.raises(UsageError, match=r"expected precision fp32, the only one of .*, found int8"):
-        toy_training.train(folders(tmp_path), RUN, start=trained[0] / "fp32")
+def test_what_is_no_start(toy_training, tmp_path):
     (tmp_path / "start").mkdir()
     with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
         toy_training.train(folders(tmp_path), RUN, start=tmp_path / "start")
     assert names(tmp_path) == {"start"}
-
-
-def test_a_failed_export_publishes_nothing(trained, toy_training, tmp_path, monkeypatch):
-    from qbe.train.reranker import publishing
-
-    def refused(*_):
-        raise ModelError("no export")
-
-    monkeypatch.setattr(publishing, "export_facets", refused)
-    with pytest.raises(ModelError, match="no export"):
-        toy_training.train(Folders(tmp_path / "out", trained[2]), RUN)
-    assert not any(tmp_path.iterdir())
-
-
-# The command.
-
-
-@pytest.fixture
-def calls(monkeypatch, trained):
-    """What the command asks of the training, which is not done."""
-    recorded = []
-
-    def called(*arguments, **options):
-        recorded.append((arguments, options))
-        return trained[1]
-
-    monkeypatch.setattr("qbe.train.reranker.training.train_rerankers", called)
-    return recorded
-
-
-ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
-
-
-def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
-    from qbe.models.registry import BASE_ENCODER, ENCODERS
-    from qbe.models.sources import packaged_weights
-    from qbe.train.pairs import PAIRS_FOLDER
-
-    monkeypatch.setenv("QBE_DATA", str(tmp_path))
-    main(ARGUMENTS)
-    copy = tmp_path / "pairs"
-    copy.mkdir()
-    for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
-        (copy / name).touch()
-    files = f"--pairs a.tsv {copy} --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
-    others = "--seeds 4 --device cuda --start f"
-    main([*ARGUMENTS, *files.split(), *others.split()])
-    judgments = tmp_path / "facet-judgments"
-    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
-    default = Sources(
-        (judgments / "train.tsv", *(PAIRS_FOLDER / name for name in names)),
-        judgments / "dev.tsv",
-        tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz",
-        tmp_path / "csfcube" / "abstracts-csfcube-preds.jsonl",
-    )
-    given = Sources(
-        (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv"),
-        Path("c.tsv"),
-        Path("d.jsonl"),
-        Path("e.jsonl"),
-    )
-    weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("out"), Path("work"))
-    assert calls == [
-        ((default, weights, folders, RunOptions((0, 1, 2), 2)), {"start": None}),
-        ((given, weights, folders, RunOptions((4,), 2, "cuda")), {"start": "f"}),
-    ]
-    figures = " / ".join(f"{value:.3f}" for value in trained[1].training["exported"]["int8"])
-    line = f"out: Spearman {figures} on dev (background / method / result)\n"
-    assert capsys.readouterr().out == 2 * line
-
-
-def test_usage_errors_of_the_command(monkeypatch, calls):
-    monkeypatch.delenv("QBE_DATA", raising=False)
-    for wrong, message in (
-        (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check `seeds`"),
-        ([], "expected `dev`, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
-        (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected `pairs`, or QBE_DATA set to"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            main([*ARGUMENTS, *wrong])
-    assert not calls
-
-
-def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
-    monkeypatch.setattr("qbe.train.pairs.PAIRS_FOLDER", tmp_path / "none")
-    monkeypatch.setenv("QBE_DATA", str(tmp_path))
-    with pytest.raises(
-        UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such fo"
-    ):
-        main(ARGUMENTS)
-    with pytest.raises(UsageError, match=r"expected train\*\.tsv in the folder, found none; check `pairs`"):
-        main([*ARGUMENTS, "--pairs", str(tmp_path)])
-    assert not calls

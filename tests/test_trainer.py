@@ -14,14 +14,14 @@ from torch import nn
 
 from qbe.errors import ModelError
 from qbe.files import sha256
-from qbe.train.trainer import Checkpoints, Progress, Schedule, fit, fit_seeds, lr_factor
+from qbe.train.trainer import Progress, Schedule, fit, fit_seeds, lr_factor
 from qbe.train.weights import best_weights, with_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
 def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> Progress:
-    return fit(task, schedule, 0, Checkpoints(folder / "fit.pt"))
+    return fit(task, schedule, 0, folder / "fit.pt")
 
 
 def test_the_learning_rate_goes_up_and_down():
@@ -47,7 +47,7 @@ def test_without_patience_all_epochs_are_trained_and_without_scores_the_last_is_
     task.score = lambda: None
     (tmp_path / "fit.pt").unlink()
     assert fitted(task, Schedule(epochs=3), tmp_path) == Progress(3 * STEPS, ())
-    fit(longer, Schedule(epochs=3), 0, Checkpoints(tmp_path / "other.pt"))
+    fit(longer, Schedule(epochs=3), 0, tmp_path / "other.pt")
     assert torch.equal(task.network[1].weight, longer.network[1].weight)
 
 
@@ -59,7 +59,7 @@ def test_an_average_is_what_is_scored_and_kept(tmp_path):
     assert torch.equal(task.measured[0], start)
     assert torch.equal(task.network[1].weight, start)
     ramped = ToyTask(dev=[0.0])
-    fit(ramped, Schedule(epochs=1, ema_decay=1.0), 0, Checkpoints(tmp_path / "ramped.pt"))
+    fit(ramped, Schedule(epochs=1, ema_decay=1.0), 0, tmp_path / "ramped.pt")
     assert not torch.equal(ramped.measured[0], start)
 
 
@@ -84,10 +84,12 @@ def test_a_loss_that_is_no_number(tmp_path):
 
 def test_each_seed_has_its_weights(tmp_path):
     weights = fit_seeds(lambda _: ToyTask(), SCHEDULE, (3, 1), tmp_path)
-    assert list(weights) == ["seed 3", "seed 1"]
+    assert list(weights) == ["seed 3", "seed 1", "mean"]
+    mean = (weights["seed 3"]["1.weight"] + weights["seed 1"]["1.weight"]) / 2
+    assert torch.allclose(weights["mean"]["1.weight"], mean)
     assert not torch.equal(weights["seed 3"]["1.weight"], weights["seed 1"]["1.weight"])
     task = ToyTask()
-    fit(task, SCHEDULE, 1, Checkpoints(tmp_path / "alone.pt"))
+    fit(task, SCHEDULE, 1, tmp_path / "alone.pt")
     assert torch.equal(task.network[1].weight, weights["seed 1"]["1.weight"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.pt", "seed-1.pt", "seed-3.pt"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from qbe.errors import ModelError, UsageError
+from qbe.export.staging import check_model_folder
 from qbe.files import atomic_file, sha256, write_text
 
 if TYPE_CHECKING:
@@ -38,6 +40,52 @@ class RunOptions:
     seeds: tuple[int, ...] = (0, 1, 2)
     threads: int = 1
     device: str = "cpu"
+
+
+_NONE = Path()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What a training reads; which of these, its function says.
+
+    ``train`` are files (or a folder of files) to learn from, ``dev`` those to choose and measure on; of
+    graded pairs the first file of dev chooses. ``corpus`` holds papers as JSON lines, ``index`` is an index
+    of them. Papers with a title like that of one in ``leave_out``, which models are evaluated on, are not
+    learned from.
+    """
+
+    train: tuple[Path, ...] = ()
+    dev: tuple[Path, ...] = ()
+    corpus: Path = _NONE
+    index: Path = _NONE
+    leave_out: Path = _NONE
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of all files but the index (see `file_digests`)."""
+        given = (*self.train, *self.dev, self.corpus, self.leave_out)
+        files = (sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != _NONE)
+        return file_digests(*itertools.chain.from_iterable(files))
+
+
+def begin(sources: Sources, folders: Folders, run: RunOptions, recipe: Any, **models: Any) -> dict[str, Any]:
+    """Begin a training in its work folder, or continue there; returns what it is made from.
+
+    That is the recipe, the ``models`` that it uses, and the data. PyTorch's threads are set. Raises
+    ModelError where the work folder holds parts of another recipe or of other data, OutputError for an output
+    that holds other files than a model's.
+
+    >>> recipe = RunOptions(seeds=(0,))  # any dataclass
+    >>> begin(Sources(), Folders(Path("model"), Path("work")), RunOptions(), recipe, start="a")
+    {'recipe': {'seeds': (0,), 'threads': 1, 'device': 'cpu'}, 'start': 'a', 'data': {}}
+    """
+    import torch
+
+    check_model_folder(folders.output)
+    torch.set_num_threads(run.threads)
+    provenance = {"recipe": dataclasses.asdict(recipe), **models, "data": sources.digests()}
+    check_provenance(folders.work, provenance)
+    return provenance
 
 
 def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
@@ -115,17 +163,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
-    """Note in a work folder what its files are made from (recipe, data), or compare with the note there.
-
-    Raises ModelError where the folder holds files of another recipe or of other data.
-
-    >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
-    >>> check_provenance(Path(), {"data": {"train.tsv": "2c26b46b"}})
-    Traceback (most recent call last):
-    ...
-    qbe.errors.ModelError: .: expected parts of the same recipe and data, found those of others (see
-    made-from.json); give another `work`
-    """
+    """Note in a work folder what its files are made from, or compare with the note there (see `begin`)."""
     note, text = work / _NOTE, json.dumps(provenance, indent=1) + "\n"
     if not note.exists():
         write_text(note, text)
@@ -137,34 +175,13 @@ def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def read_provenance(work: Path) -> Any:
-    """What the files in a work folder are made from; raises ModelError where it holds no such note.
-
-    >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
-    >>> read_provenance(Path())
-    {'data': {'train.tsv': '9f86d081'}}
-    """
+    """What the files in a work folder are made from; raises ModelError where it holds no such note."""
     try:
         return json.loads((work / _NOTE).read_text())
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{work}: expected the work folder of a training, found no {_NOTE} in it; give the `work` of one"
         ) from error
-
-
-def as_record(value: Any) -> Any:
-    """Nested dataclasses as nested dictionaries for JSON.
-
-    A field whose metadata has ``recorded_as`` goes by that name, so that a renamed field keeps its key.
-
-    >>> as_record(RunOptions(seeds=(0,)))
-    {'seeds': (0,), 'threads': 1, 'device': 'cpu'}
-    """
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    return {
-        field.metadata.get("recorded_as", field.name): as_record(getattr(value, field.name))
-        for field in dataclasses.fields(value)
-    }
 
 
 def file_digests(*paths: Path) -> dict[str, str]:

@@ -1,31 +1,21 @@
-"""Rank correlation of scores with the grades of graded lists: of rerankers, and of matchings of vectors."""
+"""Rank correlation of scores with the grades of graded lists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import permutation_test, spearmanr
+from scipy.stats import spearmanr
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import Encoder
 from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
-from qbe.models.encoder_format import COSINE
 from qbe.query import Aspect
-from qbe.rerank.matching import MATCHINGS, VectorMatching
 from qbe.rerank.reranker import Reranker, RerankRequest
 from qbe.types import Facet, Paper
-
-FIRST_STAGE = "mean-max"
-"""The matching of the dense first stage."""
-
-SAMPLES = 100_000
-"""Random permutations of the significance test."""
 
 
 def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
@@ -40,11 +30,7 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
 
 
 def mean_correlation(values: Collection[float]) -> float:
-    """The mean over queries of their correlations; NaN where there is none (`check_dev` prevents that).
-
-    >>> mean_correlation([0.5, 0.25]), mean_correlation([])
-    (0.375, nan)
-    """
+    """The mean over queries of their correlations; NaN where there is none (`check_dev` prevents that)."""
     return float(np.mean([*values])) if values else math.nan
 
 
@@ -79,16 +65,11 @@ def check_dev(lists: GradedLists, source: Path) -> None:
     qbe.errors.CorpusError: dev.tsv: expected a query with two different grades for each facet, found none for
     result; give more pairs as `dev`
     """
-    check_grades(([pair.grades for pair in pairs] for pairs in lists.values()), source)
-
-
-def check_grades(lists: Iterable[Sequence[Sequence[float]]], source: Path) -> None:
-    """`check_dev` of lists that are given by their grades alone, (candidates, 3) each."""
     ordered = {
         place
-        for grades in lists
+        for pairs in lists.values()
         for place in range(len(Facet))
-        if len({of_candidate[place] for of_candidate in grades}) > 1
+        if len({pair.grades[place] for pair in pairs}) > 1
     }
     missing = [str(facet) for place, facet in enumerate(Facet) if place not in ordered]
     if missing:
@@ -125,60 +106,3 @@ def rank_correlations(
                 correlations[query] = correlation
         facets.append(correlations)
     return facets
-
-
-class Figures(NamedTuple):
-    """Spearman's correlations with the grades of dev.
-
-    ``means`` has the mean over queries by matching and facet; ``queries`` the mean over facets by query,
-    for the matching of the dense first stage.
-    """
-
-    means: Mapping[str, Sequence[float]]
-    queries: Sequence[float]
-
-
-def encode_sentences(encoder: Encoder, papers: Mapping[str, Paper]) -> dict[str, Floats]:
-    """Vectors (sentences, dimension) float32 of papers by id."""
-    encoded = zip(papers, encoder.encode(papers.values()), strict=True)
-    return {paper_id: vectors.sentences for paper_id, vectors in encoded}
-
-
-def measure(
-    vectors: Mapping[str, Floats], papers: Mapping[str, Paper], lists: GradedLists, similarity: str = COSINE
-) -> Figures:
-    """Correlations of each matching of sentence vectors, compared by ``similarity``.
-
-    Queries whose grades for a facet are all equal are left out there.
-    """
-    correlations = {
-        name: rank_correlations(
-            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity),
-            papers,
-            lists,
-            vectors,
-        )
-        for name in MATCHINGS
-    }
-    means = {
-        name: [mean_correlation(by_query.values()) for by_query in facets]
-        for name, facets in correlations.items()
-    }
-    first_stage = correlations[FIRST_STAGE]
-    rows = [[by_query[query] for by_query in first_stage if query in by_query] for query in lists]
-    return Figures(means, [float(np.mean(row)) if row else 0.0 for row in rows])
-
-
-def significance(figures: Figures, other: Figures) -> float:
-    """Two-sided p of the paired randomization test over queries, on the mean of `Figures.queries`.
-
-    All patterns of signs are counted where there are at most SAMPLES, else so many at random.
-
-    >>> significance(Figures({}, [0.5, 0.25, 0.5]), Figures({}, [0.0, 0.0, 0.0]))  # 2 of 8 patterns of signs
-    0.25
-    """
-    differences = np.array(figures.queries) - np.array(other.queries)
-    result = permutation_test(
-        (differences,), np.mean, permutation_type="samples", n_resamples=SAMPLES, rng=np.random.default_rng(0)
-    )
-    return float(result.pvalue)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.grade.head import Head
-from qbe.train.trainer import Checkpoints, DevScore, Schedule, fit
+from qbe.train.trainer import Schedule, fit, shuffled
 from qbe.types import Facet
 
 Doubles = NDArray[np.float64]
@@ -23,21 +23,14 @@ SMALLEST_SCALE = 1e-6
 """The scale of a feature that hardly varies."""
 
 
-class Standardization(NamedTuple):
-    """The ``mean`` (F,) and the ``scale`` (F,), a standard deviation, of each of F features.
-
-    >>> standard = Standardization.of(np.array([[1.0, 5.0], [3.0, 5.0], [np.nan, 5.0]]))
-    >>> standard.mean.tolist(), standard.scale.tolist()
-    ([2.0, 5.0], [1.0, 1e-06])
-    >>> standard.inputs(np.array([[3.0, np.nan]]))
-    tensor([[1., 0.]])
-    """
+class _Standardization(NamedTuple):
+    """The ``mean`` (F,) and the ``scale`` (F,), a standard deviation, of each of F features."""
 
     mean: Doubles
     scale: Doubles
 
     @classmethod
-    def of(cls, features: Doubles) -> Standardization:
+    def of(cls, features: Doubles) -> _Standardization:
         """That of features (candidates, F), over those that are known (not NaN)."""
         scale = np.maximum(np.nanstd(features, axis=0), SMALLEST_SCALE)
         return cls(np.nanmean(features, axis=0), scale)
@@ -64,7 +57,7 @@ class FeatureList(NamedTuple):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSchedule:
     """How a ranking head is fitted: ``epochs`` at most over the lists, one a step."""
 
@@ -73,6 +66,10 @@ class HeadSchedule:
     hidden: int = 16
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
+
+
+def _adamw(network: nn.Module, recipe: HeadSchedule | GradeRecipe) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
 
 
 class _RankingHead(nn.Module):
@@ -86,7 +83,7 @@ class _RankingHead(nn.Module):
         scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
         return scores
 
-    def head(self, standard: Standardization) -> Head:
+    def head(self, standard: _Standardization) -> Head:
         return Head(*standard, *map(_array, (self.hidden, self.bias, self.direct, self.out)))
 
 
@@ -97,7 +94,7 @@ class _RankingTask:
         self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
     ) -> None:
         together = np.concatenate([each.features for each in lists])
-        self.standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
+        self.standard, self._schedule, self._figure = _Standardization.of(together), schedule, figure
         self.network = _RankingHead(together.shape[1], schedule.hidden)
         self._inputs = [self.standard.inputs(each.features) for each in lists]
         self._cited = [torch.tensor(each.cited) for each in lists]
@@ -105,21 +102,17 @@ class _RankingTask:
         self.steps_per_epoch = len(self._usable)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        schedule = self._schedule
-        parameters = self.network.parameters()
-        return torch.optim.AdamW(parameters, lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+        return _adamw(self.network, self._schedule)
 
-    def batches(self, seed: int) -> Iterator[int]:
-        rng = np.random.default_rng(seed)
-        for _ in range(self._schedule.epochs):
-            yield from rng.permutation(self._usable).tolist()
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
 
-    def losses(self, batch: int) -> Iterator[Tensor]:
-        yield -torch.log_softmax(self.network(self._inputs[batch]), 0)[self._cited[batch]].mean()
+    def losses(self, batch: list[int]) -> Iterator[Tensor]:
+        for place in batch:
+            yield -torch.log_softmax(self.network(self._inputs[place]), 0)[self._cited[place]].mean()
 
-    def score(self) -> DevScore:
-        figure = self._figure(self.network.head(self.standard))
-        return DevScore(figure, f"dev {figure:.4f}")
+    def score(self) -> float:
+        return self._figure(self.network.head(self.standard))
 
 
 def fit_head(
@@ -135,7 +128,7 @@ def fit_head(
     """
     torch.manual_seed(seed)  # for the weights at the start
     task = _RankingTask(lists, schedule, figure)
-    fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, Checkpoints(path))
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
     return task.network.head(task.standard)
 
 
@@ -186,7 +179,7 @@ class _GradeHeads(nn.Module):
         grades: Tensor = self.direct(inputs) + self.out(torch.tanh(self.hidden(inputs)))
         return grades
 
-    def head(self, standard: Standardization, place: int) -> Head:
+    def head(self, standard: _Standardization, place: int) -> Head:
         """One facet's head. A head has no constant: a hidden unit without inputs stands for it."""
         width = self.hidden.in_features
         constant = float(self.direct.bias.detach()[place]) / np.tanh(1.0)
@@ -203,25 +196,20 @@ class _GradeTask:
     """Grades of pairs; the last epoch is kept."""
 
     def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
-        self.standard, self._recipe = Standardization.of(features), recipe
+        self.standard, self._recipe = _Standardization.of(features), recipe
         self.network = _GradeHeads(features.shape[1], recipe.hidden)
         self._inputs = self.standard.inputs(features)
         self._grades = torch.tensor(grades, dtype=torch.float32)
         self.steps_per_epoch = -(-len(grades) // recipe.batch)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        recipe = self._recipe
-        parameters = self.network.parameters()
-        return torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+        return _adamw(self.network, self._recipe)
 
-    def batches(self, seed: int) -> Iterator[Tensor]:
-        rng, size = np.random.default_rng(seed), self._recipe.batch
-        for _ in range(self._recipe.epochs):
-            order = torch.tensor(rng.permutation(len(self._inputs)))
-            for first in range(0, len(order), size):
-                yield order[first : first + size]
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        places, recipe = range(len(self._inputs)), self._recipe
+        return shuffled(places, recipe.batch, recipe.epochs, np.random.default_rng(seed))
 
-    def losses(self, batch: Tensor) -> Iterator[Tensor]:
+    def losses(self, batch: list[int]) -> Iterator[Tensor]:
         yield grade_loss(self.network(self._inputs[batch]), self._grades[batch], self._recipe.differences)
 
     def score(self) -> None:
@@ -236,5 +224,5 @@ def fit_grade_heads(
     """
     torch.manual_seed(seed)  # for the weights at the start
     task = _GradeTask(features, grades, recipe)
-    fit(task, Schedule(recipe.epochs), seed, Checkpoints(path))
+    fit(task, Schedule(recipe.epochs), seed, path)
     return {facet: task.network.head(task.standard, place) for place, facet in enumerate(Facet)}

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     """An option, and what `argparse` is told of it."""
 
 PROGRAM = "qbe train"
-OBJECTIVES = ("bi-encoder", "ts", "ot", "ts+ot", "abs", "max", "att", "cosent")
+OBJECTIVES = ("bi-encoder", "ts", "ot", "ts+ot")
 SIMILARITIES = ("cosine", "l2")
 _DATA = "(default: in $QBE_DATA)"
 _CONTINUES = "An interrupted call continues from --work."
 
 
 def _option(name: str, metavar: str | None, text: str, **settings: Any) -> Option:
-    default = "" if settings.get("default") is None else " (default: %(default)s)"
+    default = " (default: %(default)s)" if settings.get("default") else ""
     metavars = {} if metavar is None else {"metavar": metavar}
     return name, {**metavars, "help": text + default, **settings}
 
@@ -38,80 +38,79 @@ def _pairs(default: str) -> Option:
     )
 
 
-def _seeds(default: str = "0,1,2") -> Option:
-    return _option("--seeds", "0,1,2", "one model each, and their mean", default=default)
+def _run(seeds: str = "0,1,2") -> tuple[Option, ...]:
+    """What every training takes."""
+    return (
+        _OUTPUT,
+        _option("--work", "DIR", "the folder of checkpoints and other finished parts", required=True),
+        _option("--seeds", "0,1,2", "one model each, and their mean", default=seeds),
+        _THREADS,
+    )
 
 
 _OUTPUT = _option("--output", "DIR", "the folder to write the model to", required=True)
-_WORK = _option("--work", "DIR", "the folder of checkpoints and other finished parts", required=True)
-_FOLDERS = (_OUTPUT, _WORK)
 _THREADS = _option("--threads", "N", "default: all available processors", type=int)
 _DEVICE = _option("--device", None, "where it trains", choices=("cpu", "cuda"), default="cpu")
 _CSABSTRUCT = _option("--csabstruct", "DIR", f"its train, dev, test.jsonl {_DATA}")
 _DEV = _option("--dev", "FILE", f"graded pairs of dev {_DATA}")
+_DEV_FILES = _option("--dev", "FILE", f"graded pairs to measure on, the first chooses {_DATA}", nargs="+")
 _CORPUS = _option("--corpus", "FILE", f"the papers of the pairs as JSON lines {_DATA}")
 _LEAVE_OUT = _option(
     "--leave-out",
     "FILE",
     f"papers as JSON lines that models are evaluated on; papers with such a title are not trained on {_DATA}",
 )
-_DEV_FILES = _option("--dev", "FILE", f"graded pairs to measure on, the first chooses {_DATA}", nargs="+")
 _PAIRS_INDEX = _option("--index", "DIR", "an index of the pairs' papers", required=True)
+_START = "the --work of an earlier training of rerankers"
 
-COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
+
+COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
     "tagger": (
         "the facet tagger",
         "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
         f"card. Under an hour on two processors. {_CONTINUES}",
+        "tagger.training:train",
         (
             _CSABSTRUCT,
             _option("--unlabelled", "FILE", f"papers as JSON lines {_DATA}"),
             _LEAVE_OUT,
-            *_FOLDERS,
-            _seeds(),
-            _THREADS,
+            *_run(),
         ),
     ),
     "reranker": (
         "the facet rerankers",
         "Train the facet rerankers on graded pairs of arXiv papers, export them, and write their model card. "
         f"{_CONTINUES}",
+        "reranker.training:train",
         (
             _pairs("facet-judgments in $QBE_DATA, and data/graded-pairs"),
             _DEV,
             _CORPUS,
             _LEAVE_OUT,
-            _option(
-                "--start",
-                "DIR",
-                "the --work of an earlier training with the same seeds, which each seed continues; or "
-                "trained rerankers (a folder or facet-rerankers), whose weights all seeds start from",
-            ),
-            *_FOLDERS,
-            _seeds(),
+            _option("--start", "DIR", f"{_START} with the same seeds, which each seed continues"),
+            *_run(),
             _DEVICE,
-            _THREADS,
         ),
     ),
     "encoder": (
         "a sentence encoder",
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
+        "encoder.training:train",
         (
             _option(
                 "--cocitations",
                 "FILE",
-                "pairs of co-cited papers and the sentences that cite them, as JSON lines in ASPIRE's format",
+                "pairs of co-cited papers, as JSON lines in ASPIRE's format",
                 nargs="+",
                 required=True,
             ),
-            _option("--dev", "FILE", "the same, for dev (default: 5 %% of the sets)"),
+            _option("--dev", "FILE", "the same, for dev (default: 5 %% of the sets)", nargs="+", default=()),
             _LEAVE_OUT,
             _option(
                 "--objective",
                 None,
-                "in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, TS+OTASPIRE, absASPIRE, maxASPIRE, "
-                "attASPIRE, CoSentBert",
+                "in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, TS+OTASPIRE",
                 choices=OBJECTIVES,
                 default="ot",
             ),
@@ -129,23 +128,21 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
                 default="l2",
             ),
             _option("--epochs", "N", "at most", type=int, default=1),
-            _option("--learning-rate", "RATE", "default: 2e-5; 3e-5 for ot, abs and max", type=float),
-            *_FOLDERS,
-            _seeds("0"),
+            _option("--learning-rate", "RATE", "default: 2e-5; 3e-5 for ot", type=float),
+            *_run("0"),
             _DEVICE,
-            _THREADS,
         ),
     ),
     "facet-encoder": (
         "the facet encoder, from trained facet rerankers",
         "Make the facet encoder from the weights of trained facet rerankers, measure it, and write its model "
         "card. Takes minutes; nothing is trained.",
+        "facet_encoder:make",
         (
             _option("--rerankers", "DIR", "the --work of their training", required=True),
             _DEV,
             _CORPUS,
             _OUTPUT,
-            _seeds(),
             _THREADS,
         ),
     ),
@@ -153,55 +150,44 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
         "the large facet encoder",
         "Train the upper layers of all-mpnet-base-v2 on graded pairs of arXiv papers, and write their "
         f"difference from it with a model card. {_CONTINUES}",
-        (
-            _pairs("data/graded-pairs/train-3.tsv"),
-            _DEV,
-            _CORPUS,
-            _LEAVE_OUT,
-            *_FOLDERS,
-            _seeds("0"),
-            _DEVICE,
-            _THREADS,
-        ),
+        "facet_encoder:train_large",
+        (_pairs("data/graded-pairs/train-3.tsv"), _DEV, _CORPUS, _LEAVE_OUT, *_run("0"), _DEVICE),
     ),
     "citation": (
         "the citation model",
         "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
         f"write it with a model card. {_CONTINUES}",
+        "citation.training:train",
         (
             _option("--collection", "DIR", "written by qbe datasets citations or citeomatic", required=True),
             _option("--index", "DIR", "an index of its papers.jsonl", required=True),
-            *_FOLDERS,
-            _seeds(),
-            _THREADS,
+            *_run(),
         ),
     ),
     "grades": (
         "the grade model",
         "Train the model that turns scores of candidates into grades, over an index of graded pairs' papers, "
         f"and write it with a model card. {_CONTINUES}",
+        "grades.training:train",
         (
             _PAIRS_INDEX,
             _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs/train-6.tsv"),
             _DEV_FILES,
             _LEAVE_OUT,
-            *_FOLDERS,
-            _seeds(),
-            _THREADS,
+            *_run(),
         ),
     ),
     "facet-projections": (
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
         f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
+        "projections.training:train",
         (
             _PAIRS_INDEX,
             _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs"),
             _DEV_FILES,
             _LEAVE_OUT,
-            *_FOLDERS,
-            _seeds(),
-            _THREADS,
+            *_run(),
         ),
     ),
     "distillation": (
@@ -209,6 +195,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
         "Train the facet rerankers on the scores that facet projections give the papers of an index, whose "
         "vectors are those of a larger encoder; no grades are needed. Export them, and write their model "
         f"card. {_CONTINUES}",
+        "distillation.training:train",
         (
             _option(
                 "--index", "DIR", "papers to learn from, with vectors of a larger encoder", required=True
@@ -218,12 +205,7 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
                 "DIR",
                 "facet projections of these vectors (default: those that ship for the encoder)",
             ),
-            _option(
-                "--start",
-                "NAME_OR_FOLDER",
-                "the rerankers in int8 that learn",
-                default="facet-rerankers",
-            ),
+            _option("--start", "DIR", f"{_START}, whose published weights learn", required=True),
             _option(
                 "--dev",
                 "FILE",
@@ -231,15 +213,14 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
                 nargs="+",
             ),
             _LEAVE_OUT,
-            *_FOLDERS,
-            _seeds(),
-            _THREADS,
+            *_run(),
         ),
     ),
     "admit": (
         "allow a tagger to be used with another encoder than it was trained on",
         "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
         "on, and record in the tagger's card that it can be used with it.",
+        "tagger.measure:admit",
         (
             _option("--tagger", "DIR", "the tagger's folder", required=True),
             _option("--encoder", "NAME_OR_FOLDER", "the encoder", required=True),
@@ -248,7 +229,9 @@ COMMANDS: dict[str, tuple[str, str, tuple[Option, ...]]] = {
         ),
     ),
 }
-"""The line of each subcommand in the help of the command, its description, and its options."""
+"""The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
+the function that it calls, and its options.
+"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -260,7 +243,7 @@ def parser() -> argparse.ArgumentParser:
     """
     parser = _cli.parser(PROGRAM, "Train the models that qbe ships, and sentence encoders of your own.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (summary, description, options) in COMMANDS.items():
+    for name, (summary, description, _, options) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=description)
         for option, settings in options:
             command.add_argument(option, **settings)

@@ -106,6 +106,11 @@ def papers_of(*sets: GradedLists) -> set[str]:
     }
 
 
+def held_by(reader: IndexReader, paper_ids: Iterable[str]) -> set[str]:
+    """Those of some papers, by their ids, that an index holds."""
+    return {paper_id for paper_id in paper_ids if reader.papers.find(paper_id) is not None}
+
+
 def without_evaluated(
     lists: GradedLists, reader: IndexReader, evaluated: Path
 ) -> dict[str, list[GradedPair]]:
@@ -113,6 +118,5 @@ def without_evaluated(
 
     Papers that the index lacks stay. Raises CorpusError where ``evaluated`` cannot be read.
     """
-    titles = TitleIndex.of_corpus(evaluated)
-    held = (paper_id for paper_id in papers_of(lists) if reader.papers.find(paper_id) is not None)
+    titles, held = TitleIndex.of_corpus(evaluated), held_by(reader, papers_of(lists))
     return without(lists, frozenset(name for name in held if titles.holds(reader.paper(name).title)))

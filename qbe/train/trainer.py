@@ -13,22 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from qbe.errors import ModelError, UsageError
 from qbe.train.artifacts import save_state
-from qbe.train.weights import checked_checkpoint, copied, trainable, with_weights
+from qbe.train.weights import checked_checkpoint, copied, mean, trainable, with_weights
 
 log = logging.getLogger(__name__)
 B = TypeVar("B")
-
-
-class DevScore(NamedTuple):
-    """A score on dev (higher is better), and how the log shows it."""
-
-    value: float
-    text: str
+T = TypeVar("T")
 
 
 class Task(Protocol[B]):
@@ -60,8 +55,10 @@ class Task(Protocol[B]):
         """The parts of a step's loss, which is their sum; gradients of each are computed before the next."""
         ...
 
-    def score(self) -> DevScore | None:
-        """The score of the network, as it is now, on dev; None where the last epoch is kept."""
+    def score(self) -> float | None:
+        """The score of the network, as it is now, on dev, higher is better; None where the last epoch is
+        kept.
+        """
         ...
 
 
@@ -90,47 +87,53 @@ class Progress(NamedTuple):
     dev: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
-    """The file that holds the state of a fit; it is written after each ``every`` steps and each epoch."""
-
-    path: Path
-    every: int = 500
-
-
 def fit_seeds(
-    make: Callable[[int], Task[B]], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 500
+    make: Callable[[int], Task[B]], schedule: Schedule, seeds: Iterable[int], work: Path
 ) -> dict[str, dict[str, Tensor]]:
-    """Fit one task a seed, and return their weights by name, ``seed 0``, ``seed 1`` and so on.
+    """Fit one task a seed, and return their weights by name, ``seed 0``, ``seed 1`` and so on; of several
+    seeds the last is their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
 
     ``make`` gives a seed's task, whose network has the weights to start from. The checkpoints are
-    ``seed-N.pt`` in the folder ``work``, written after each ``every`` steps; errors are those of `fit`.
+    ``seed-N.pt`` in the folder ``work``; errors are those of `fit`.
     """
     weights = {}
     for seed in seeds:
         task = make(seed)
-        fit(task, schedule, seed, Checkpoints(work / f"seed-{seed}.pt", every))
+        fit(task, schedule, seed, work / f"seed-{seed}.pt")
         weights[f"seed {seed}"] = copied(task.network)
-    return weights
+    return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 
 
-def fit(task: Task[B], schedule: Schedule, seed: int, checkpoints: Checkpoints) -> Progress:
+def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generator) -> Iterator[list[T]]:
+    """The items in groups of ``size``, in another random order in each epoch; the last group may be smaller.
+
+    >>> [sorted(group) for group in shuffled("abc", 3, 2, np.random.default_rng(0))]
+    [['a', 'b', 'c'], ['a', 'b', 'c']]
+    """
+    for _ in range(epochs):
+        order = rng.permutation(len(items)).tolist()
+        for first in range(0, len(order), size):
+            yield [items[place] for place in order[first : first + size]]
+
+
+def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> Progress:
     """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
-    A fit that was interrupted continues from its checkpoint, and ends in the same weights as one that was
+    Its state is written to the file ``path`` after each ``every`` steps and each epoch. A fit that was
+    interrupted continues from there, and ends in the same weights as one that was
     not (on a CPU, on one machine, with as many threads). Raises ModelError for a checkpoint that cannot be
     read, and where a loss is not finite.
     """
     torch.manual_seed(seed)
     state = _State(task, schedule)
-    if checkpoints.path.exists():
-        state.load(checkpoints.path)
-    network, per_epoch, path = task.network, task.steps_per_epoch, checkpoints.path
+    if path.exists():
+        state.load(path)
+    network, per_epoch = task.network, task.steps_per_epoch
     total, begin = schedule.epochs * per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
     losses: list[float] = []
     batches = itertools.islice(task.batches(seed), begin, None)
-    while state.step < total and not should_stop(state.dev, schedule.patience):
+    while state.step < total and not _should_stop(state.dev, schedule.patience):
         network.train()
         losses.append(_backward(task.losses(next(batches)), path.stem, state.step))
         state.update(total)
@@ -138,9 +141,9 @@ def fit(task: Task[B], schedule: Schedule, seed: int, checkpoints: Checkpoints) 
         if epoch_ends:
             network.eval()
             state.measure()
-        if state.step % checkpoints.every == 0 or epoch_ends:
-            mean = sum(losses) / len(losses)
-            log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, mean)
+        if state.step % every == 0 or epoch_ends:
+            average = sum(losses) / len(losses)
+            log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, average)
             losses.clear()
             state.save(path)
     network.load_state_dict(state.best, strict=False)
@@ -188,17 +191,17 @@ class _State:
         if self._average is not None and schedule.ema_decay is not None:
             # At first the average follows closely: the weights that it started from are soon out of date.
             early = (1 + self.step) / (10 + self.step) if schedule.ema_ramp else 1.0
-            update_average(self._average, network, min(schedule.ema_decay, early))
+            _update_average(self._average, network, min(schedule.ema_decay, early))
 
     def measure(self) -> None:
         """Score the epoch that ends, and keep its weights where they are the best so far."""
         network, average, task = self._task.network, self._average, self._task
         score = task.score() if average is None else with_weights(network, average, task.score)
-        if score is None or not self.dev or score.value > max(self.dev):
+        if score is None or not self.dev or score > max(self.dev):
             self.best = copied(network) if average is None else {k: v.clone() for k, v in average.items()}
         if score is not None:
-            self.dev.append(score.value)
-            log.info("epoch %d: %s", len(self.dev), score.text)
+            self.dev.append(score)
+            log.info("epoch %d: dev %.4f", len(self.dev), score)
 
     def save(self, path: Path) -> None:
         state = {
@@ -251,26 +254,13 @@ def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
-def should_stop(scores: Sequence[float], patience: int | None) -> bool:
-    """Whether none of the last ``patience`` scores (higher is better) exceeds the best one before them.
-
-    >>> should_stop([0.2, 0.5, 0.4, 0.5], patience=2), should_stop([0.2, 0.5, 0.4, 0.6], patience=2)
-    (True, False)
-    """
+def _should_stop(scores: Sequence[float], patience: int | None) -> bool:
+    """Whether none of the last ``patience`` scores (higher is better) exceeds the best one before them."""
     return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
 @torch.no_grad()
-def update_average(average: Mapping[str, Tensor], network: nn.Module, decay: float) -> None:
-    """Bring an exponential moving average of a network's trainable parameters, by name, up to their state.
-
-    Each part of ``average`` becomes ``decay`` of itself and ``1 - decay`` of the parameter, in place.
-
-    >>> layer, average = nn.Linear(1, 1, bias=False), {"weight": torch.tensor([[2.0]])}
-    >>> layer.weight.data[:] = 4.0
-    >>> update_average(average, layer, 0.75)
-    >>> average
-    {'weight': tensor([[2.5000]])}
-    """
+def _update_average(average: Mapping[str, Tensor], network: nn.Module, decay: float) -> None:
+    """Let each part of an average be ``decay`` of itself and ``1 - decay`` of the parameter, in place."""
     for name, part in trainable(network).items():
         average[name].mul_(decay).add_(part, alpha=1 - decay)

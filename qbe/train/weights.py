@@ -14,8 +14,9 @@ from qbe.train.artifacts import checked
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
-INTERPOLATED = "interpolated"
-"""The name of weights between those at the start of a training and the mean of its seeds."""
+PUBLISHED = "published.pt"
+"""The file of a work folder that holds the weights which the training published, as `best_weights` reads it.
+"""
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
@@ -30,20 +31,12 @@ def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def copied(network: nn.Module) -> dict[str, Tensor]:
-    """A copy of the trainable parameters.
-
-    >>> copied(nn.Linear(1, 1))["bias"].requires_grad
-    False
-    """
+    """A copy of the trainable parameters."""
     return {name: part.detach().clone() for name, part in trainable(network).items()}
 
 
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
-    """The mean of several sets of weights (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
-
-    >>> mean([{"bias": torch.tensor([1.0])}, {"bias": torch.tensor([4.0])}])
-    {'bias': tensor([2.5000])}
-    """
+    """The mean of several sets of weights."""
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
 
 

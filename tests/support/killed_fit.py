@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qbe.train.trainer import Checkpoints, DevScore, Progress, Schedule, fit
+from qbe.train.trainer import Progress, Schedule, fit
 
 STEPS, EVERY = 3, 2
 SCHEDULE = Schedule(epochs=3, clip=1.0, patience=3, warm_up=0.2, ema_decay=0.5)
@@ -42,21 +42,21 @@ class ToyTask:
         for half in batch.chunk(2):
             yield ((self.network(half)[:, 0] - half.sum(1)) ** 2).mean() / 2
 
-    def score(self) -> DevScore | None:
+    def score(self) -> float | None:
         assert not self.network.training
         self.measured.append(self.network[1].weight.detach().clone())
         if self._dev is not None:
-            return DevScore(self._dev[len(self.measured) - 1], "given")
+            return self._dev[len(self.measured) - 1]
         fixed = torch.eye(4)
         error = ((self.network(fixed)[:, 0] - 1) ** 2).mean().item()
-        return DevScore(-error, f"error {error}")
+        return -error
 
 
 def toy_fit(checkpoint: Path) -> tuple[nn.Module, Progress]:
     """9 steps, with a checkpoint after each 2 and each epoch of 3."""
     torch.set_num_threads(1)
     task = ToyTask()
-    return task.network, fit(task, SCHEDULE, 1, Checkpoints(checkpoint, EVERY))
+    return task.network, fit(task, SCHEDULE, 1, checkpoint, EVERY)
 
 
 def die_at(checkpoint: Path, count: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from qbe.corpus import write_jsonl
 from qbe.graded_pairs import GradedPair
-from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.types import Paper, Sentence
 
 
@@ -29,6 +29,8 @@ class Training:
     sources: Any = None
     parts: tuple[str, ...] = field(default=("seed-0.pt",))
     """Files of the work folder whose damage is noticed."""
+    start: Path | None = None
+    """The work folder that it starts from."""
 
 
 def write(path: Path, *records: object) -> Path:
@@ -76,8 +78,8 @@ def unlabelled_papers(folder: Path) -> Path:
 
 
 def tagger(request: pytest.FixtureRequest) -> Training:
+    from qbe.train.tagger import training
     from qbe.train.tagger.fit import Schedule
-    from qbe.train.tagger.training import Recipe, Sources, train_tagger
 
     encoder, model = (request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_model"))
     folder = request.getfixturevalue("tmp_path_factory").mktemp("tagger")
@@ -87,9 +89,11 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         write(folder / "csabstruct" / f"{split}.jsonl", *abstracts)
     evaluated = {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]}
     sources = Sources(
-        folder / "csabstruct", unlabelled_papers(folder), write(folder / "evaluated.jsonl", evaluated)
+        train=(folder / "csabstruct",),
+        corpus=unlabelled_papers(folder),
+        leave_out=write(folder / "evaluated.jsonl", evaluated),
     )
-    recipe = Recipe(
+    recipe = training.Recipe(
         layers=(0, 2),
         teacher=Schedule(epochs=2, papers=8),
         unlabelled=20,
@@ -99,7 +103,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
 
     def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
         options = {"recipe": replace(recipe, **changes), "encoder": str(encoder), "weights": model}
-        return train_tagger(sources, folders, run, **options)
+        return training.train(sources, folders, run, **options)
 
     parts = ("student-0.pt", "student-0-soft.pt", "soft-20.npz")
     return Training(train, {"untitled": 0.25}, ("head.int8.onnx", "tagger.json"), sources, parts)
@@ -120,8 +124,8 @@ def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
 
 def citation(request: pytest.FixtureRequest) -> Training:
     """Papers of 2002 to 2009 to train on, and those of 2010 and 2011 as dev."""
+    from qbe.train.citation import training
     from qbe.train.citation.projection import ProjectionSchedule
-    from qbe.train.citation.training import Recipe, Sources, train_citation
     from qbe.train.heads import HeadSchedule
     from support.citing import CITING, COUNT, NO_YEAR, index_of, papers_that_cite, shared
 
@@ -131,18 +135,18 @@ def citation(request: pytest.FixtureRequest) -> Training:
     folder = factory.mktemp("collection")
     train_places = [n for n in range(8, CITING) if n != NO_YEAR]
     sources = Sources(
-        index,
-        write_qrels(folder / "train.qrels", citing, train_places),
-        write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),
+        index=index,
+        train=(write_qrels(folder / "train.qrels", citing, train_places),),
+        dev=(write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),),
     )
-    recipe = Recipe(
+    recipe = training.Recipe(
         projection=ProjectionSchedule(epochs=2, queries=8, nearest=5, random=2, learning_rate=1e-2),
         heads=HeadSchedule(epochs=2, hidden=3),
         depth=12,
     )
 
     def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return train_citation(sources, folders, run, recipe=replace(recipe, **changes))
+        return training.train(sources, folders, run, recipe=replace(recipe, **changes))
 
     parts = ("seed-0.pt", "held-back.pt", "links+seeds-1.pt")
     return Training(train, {"depth": 11}, ("citation.npz", "citation.json"), sources, parts)
@@ -160,7 +164,7 @@ GRADED = {
 
 def grades(request: pytest.FixtureRequest) -> Training:
     from qbe.files import sha256
-    from qbe.train.grades.training import Sources, train_grades
+    from qbe.train.grades import training
     from qbe.train.heads import GradeRecipe
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
@@ -171,11 +175,13 @@ def grades(request: pytest.FixtureRequest) -> Training:
     evaluated = {"paper_id": "e", "title": "Beside the sample", "abstract": ["No paper of it."]}
     left_out = write(folder / "evaluated.jsonl", evaluated)
     index = request.getfixturevalue("graded_index")
-    sources = Sources(index, (folder / "train.tsv",), (folder / "dev.tsv",), left_out)
+    sources = Sources(
+        index=index, train=(folder / "train.tsv",), dev=(folder / "dev.tsv",), leave_out=left_out
+    )
     recipe = GradeRecipe(sampled=3, epochs=3, batch=4, hidden=2)
 
     def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return train_grades(sources, folders, run, recipe=replace(recipe, **changes))
+        return training.train(sources, folders, run, recipe=replace(recipe, **changes))
 
     parts = ("vectors-0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
     return Training(train, {"sampled": 2}, ("grades.npz", "grades.json"), sources, parts)
@@ -185,10 +191,8 @@ def grades(request: pytest.FixtureRequest) -> Training:
 
 
 def encoder(request: pytest.FixtureRequest) -> Training:
-    """Most lines have their alignments; four pairs have a paper with the evaluated one's title."""
-    from qbe.train.encoder.data import Sources
-    from qbe.train.encoder.recipe import Recipe
-    from qbe.train.encoder.training import train_encoder
+    """Four pairs have a paper with the evaluated one's title."""
+    from qbe.train.encoder import training
     from support.cocitations import planted, write_bert
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("cocitations")
@@ -198,21 +202,22 @@ def encoder(request: pytest.FixtureRequest) -> Training:
             line | {"pos_context": line["pos_context"] | {"cc_align": alignment}}
             for line, alignment in planted(count, seed)
         ]
-        del lines[0]["pos_context"]["cc_align"]
         for number, line in enumerate(lines[:4]):
             line[("query", "pos_context")[number % 2]]["TITLE"] = "What is evaluated on"
         write(folder / f"{name}.jsonl", *lines)
     with (folder / "evaluated.jsonl").open("wb") as stream:
         write_jsonl([Paper("1", "What IS evaluated on?", (Sentence("x"),))], stream)
-    sources = Sources((folder / "train.jsonl",), folder / "dev.jsonl", folder / "evaluated.jsonl")
-    recipe = Recipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
+    sources = Sources(
+        train=(folder / "train.jsonl",), dev=(folder / "dev.jsonl",), leave_out=folder / "evaluated.jsonl"
+    )
+    recipe = training.Recipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
 
     def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
         options = {"recipe": replace(recipe, **changes), "encoder": str(folder / "bert")}
-        return train_encoder(sources, folders, run, **options)
+        return training.train(sources, folders, run, **options)
 
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
-    return Training(train, {"similarity": "cosine"}, weights, sources, ("seed-0.pt", "aligned-dev.npz"))
+    return Training(train, {"similarity": "cosine"}, weights, sources, ("seed-0.pt",))
 
 
 # The facet rerankers.
@@ -220,8 +225,7 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 
 def reranker(request: pytest.FixtureRequest) -> Training:
     """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
-    from qbe.train.reranker.task import Recipe
-    from qbe.train.reranker.training import Sources, train_rerankers
+    from qbe.train.reranker import training
     from support.tiny_reranker import graded_lists, write_lists
 
     weights, papers = (request.getfixturevalue(name) for name in ("tiny_reranker_weights", "papers"))
@@ -240,9 +244,13 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     with (folder / "evaluated.jsonl").open("wb") as stream:
         write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
     corpus = request.getfixturevalue("sample") / "corpus.jsonl"
-    train_files = (paths["first"], paths["second"])
-    sources = Sources(train_files, paths["dev"], corpus, folder / "evaluated.jsonl")
-    recipe = Recipe(
+    sources = Sources(
+        train=(paths["first"], paths["second"]),
+        dev=(paths["dev"],),
+        corpus=corpus,
+        leave_out=folder / "evaluated.jsonl",
+    )
+    recipe = training.Recipe(
         joint=2,
         max_tokens=128,
         epochs=2,
@@ -256,36 +264,38 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     def train(
         folders: Folders, run: RunOptions, sources: Sources = sources, start: Any = None, **changes: Any
     ) -> Any:
-        options = {"recipe": replace(recipe, **changes), "start": start}
-        return train_rerankers(sources, weights, folders, run, **options)
+        options = {"recipe": replace(recipe, **changes), "start": start, "weights": weights}
+        return training.train(sources, folders, run, **options)
 
     files = ("trunk.bin", "method.onnx", "reranker.json")
     return Training(train, {"learning_rate": 1e-3}, files, sources, ("seed-0.pt", "facets.npz"))
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
-    """Tiny facet rerankers in int8, which learn from the shipped projections of the default encoder."""
-    from qbe.models.reranker_files import read_reranker_card, write_reranker_card
-    from qbe.train.distillation.training import Recipe, Sources, distil
-    from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, write_lists
+    """Tiny facet rerankers, which learn from the shipped projections of the default encoder."""
+    from qbe.train.artifacts import check_provenance, save_state
+    from qbe.train.distillation import training
+    from qbe.train.weights import PUBLISHED, copied
+    from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, write_lists
 
     names = ("tiny_reranker_weights", "graded_index")
     weights, index = (request.getfixturevalue(name) for name in names)
     folder = request.getfixturevalue("tmp_path_factory").mktemp("rerankers")
-    learner = folder / "tiny"
-    export(stirred(weights), learner, weights, "int8")
-    card = read_reranker_card(learner)
-    write_reranker_card(learner, replace(card, training={"data": {"pairs/train.tsv": "5f"}}))
+    start = folder / "start"
+    check_provenance(start, {"data": {"pairs/train.tsv": "5f"}})
+    save_state(start / PUBLISHED, {"best": copied(stirred(weights))})
     evaluated = {"paper_id": "e", "title": "Of no paper", "abstract": ["No paper of the sample."]}
     left_out = write(folder / "evaluated.jsonl", evaluated)
     dev = write_lists(folder / "dev.tsv", dict(list(graded_lists().items())[:2]))
-    sources = Sources(index, (dev,), left_out, weights, None, str(learner))
-    recipe = Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
+    sources = Sources(index=index, dev=(dev,), leave_out=left_out)
+    recipe = training.Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
     def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return distil(sources, folders, run, recipe=replace(recipe, **changes))
+        options = {"recipe": replace(recipe, **changes), "start": start, "weights": weights}
+        return training.train(sources, folders, run, **options)
 
-    return Training(train, {"steps": 4}, ("trunk.bin", "method.onnx", "reranker.json"), sources)
+    files = ("trunk.bin", "method.onnx", "reranker.json")
+    return Training(train, {"steps": 4}, files, sources, start=start)
 
 
 # The facet projections.
@@ -303,8 +313,7 @@ def planted_grades(seed: int) -> dict[str, list[GradedPair]]:
 
 def projections(request: pytest.FixtureRequest) -> Training:
     """Of 24 candidates of two queries one has the title of an evaluated paper."""
-    from qbe.train.projections.network import Recipe
-    from qbe.train.projections.training import Sources, train_projections
+    from qbe.train.projections import training
     from support.tiny_reranker import write_lists
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("projected")
@@ -316,10 +325,10 @@ def projections(request: pytest.FixtureRequest) -> Training:
     left_out = write(
         folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]}
     )
-    sources = Sources(index, (train_file,), (dev,), left_out)
+    sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out)
 
     def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return train_projections(sources, folders, run, recipe=replace(Recipe(), **changes))
+        return training.train(sources, folders, run, recipe=replace(training.Recipe(), **changes))
 
     weights = ("facet-projections.npz", "facet-projections.json")
     return Training(train, {"queries": 3}, weights, sources)

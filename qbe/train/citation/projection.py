@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from qbe.cite.projected import TERMS, Projection
 from qbe.errors import CorpusError
-from qbe.train.stored_vectors import StoredVectors, best_within
-from qbe.train.trainer import DevScore
+from qbe.train.late_interaction import StoredVectors, best_within, mean_by_paper
+from qbe.train.trainer import Schedule, shuffled
+from qbe.train.weights import Weights
 
 Ints = NDArray[np.int64]
 
@@ -43,6 +44,10 @@ class ProjectionSchedule:
     weight_rate: float = 2e-2
     anchor: float = 1e-3
 
+    def schedule(self) -> Schedule:
+        """The trainer's part of the schedule."""
+        return Schedule(self.epochs, patience=self.patience)
+
 
 class ProjectionNetwork(nn.Module):
     """The matrices and weights of a `qbe.cite.projected.Projection`, which begin as the identity."""
@@ -55,38 +60,33 @@ class ProjectionNetwork(nn.Module):
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
         assert len(START_WEIGHTS) == len(TERMS)
 
-    @classmethod
-    def of(cls, vectors: StoredVectors, projection: Projection) -> ProjectionNetwork:
-        """The network with the weights of a projection."""
-        network = cls(vectors)
-        with torch.no_grad():
-            network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
-            network.weights.copy_(torch.tensor(projection.weights))
-        return network
-
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores (queries, candidates) of papers, given by row."""
         rows, places = self.vectors.rows(candidates)
-        sentences = F.normalize(self.vectors.sentences[rows] @ self.matrices[0].T, dim=-1)
-        whole = F.normalize(self.vectors.whole[candidates] @ self.matrices[1].T, dim=-1)
         query_rows, query_places = self.vectors.rows(queries)
-        query_sentences = F.normalize(self.vectors.sentences[query_rows] @ self.matrices[0].T, dim=-1)
-        query_whole = F.normalize(self.vectors.whole[queries] @ self.matrices[1].T, dim=-1)
+        sentences, query_sentences = (
+            F.normalize(self.vectors.sentences[each] @ self.matrices[0].T, dim=-1)
+            for each in (rows, query_rows)
+        )
+        whole, query_whole = (
+            F.normalize(self.vectors.whole[papers] @ self.matrices[1].T, dim=-1)
+            for papers in (candidates, queries)
+        )
         cosines = query_sentences @ sentences.T
         best = best_within(cosines, places, len(candidates))
-        counts = torch.bincount(query_places, minlength=len(queries)).float()
-        forward = best.new_zeros(len(queries), len(candidates)).index_add(0, query_places, best)
-        nearest = cosines.new_full((len(queries), len(rows)), -2.0)
-        nearest = nearest.scatter_reduce(0, query_places[:, None].expand(-1, len(rows)), cosines, "amax")
-        backward = nearest.new_zeros(len(queries), len(candidates)).index_add(1, places, nearest)
-        backward = backward / torch.bincount(places, minlength=len(candidates)).float()
-        parts = (forward / counts[:, None], query_whole @ whole.T, backward)
+        nearest = best_within(cosines.T, query_places, len(queries))
+        parts = (
+            mean_by_paper(best, query_places, len(queries)),
+            query_whole @ whole.T,
+            mean_by_paper(nearest, places, len(candidates)).T,
+        )
         return torch.einsum("tqc,t->qc", torch.stack(parts), self.weights)
 
-    def projection(self) -> Projection:
-        """What was fitted, for search."""
-        sentences, whole = self.matrices.detach().double().numpy()
-        return Projection(sentences.copy(), whole.copy(), self.weights.detach().double().numpy().copy())
+
+def projection_of(weights: Weights) -> Projection:
+    """Weights of the network as search reads them."""
+    (sentences, whole), of_terms = (weights[name].double().numpy() for name in ("matrices", "weights"))
+    return Projection(sentences, whole, of_terms)
 
 
 def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
@@ -130,9 +130,9 @@ class ProjectionTask:
         network: ProjectionNetwork,
         citations: Citations,
         schedule: ProjectionSchedule,
-        figure: Callable[[Projection], float] | None = None,
+        figure: Callable[[ProjectionNetwork], float] | None = None,
     ) -> None:
-        """``figure`` measures a projection on dev; without it the last epoch is kept."""
+        """``figure`` measures the network on dev; without it the last epoch is kept."""
         self.network = network
         self._citations, self._schedule, self._figure = citations, schedule, figure
         self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
@@ -151,12 +151,9 @@ class ProjectionTask:
 
     def batches(self, seed: int) -> Iterator[Step]:
         """The queries and candidates of each step."""
-        rng, size = np.random.default_rng(seed), self._schedule.queries
-        for _ in range(self._schedule.epochs):
-            order = rng.permutation(len(self._queries))
-            for first in range(0, len(order), size):
-                chosen = [self._queries[place] for place in order[first : first + size]]
-                yield Step(chosen, self._candidates(chosen, rng))
+        schedule, rng = self._schedule, np.random.default_rng(seed)
+        for chosen in shuffled(self._queries, schedule.queries, schedule.epochs, rng):
+            yield Step(chosen, self._candidates(chosen, rng))
 
     def losses(self, batch: Step) -> Iterator[Tensor]:
         """The loss of a step, and how far the matrices are from the identity."""
@@ -170,12 +167,11 @@ class ProjectionTask:
         distance = ((self.network.matrices - self._identity) ** 2).sum()
         yield torch.stack(losses).mean() + self._schedule.anchor * distance
 
-    def score(self) -> DevScore | None:
+    def score(self) -> float | None:
         """The figure on dev, if there is one."""
         if self._figure is None:
             return None
-        figure = self._figure(self.network.projection())
-        return DevScore(figure, f"dev {figure:.4f}")
+        return self._figure(self.network)
 
     def _candidates(self, queries: Sequence[int], rng: np.random.Generator) -> Ints:
         nearest, schedule = [self._citations.nearest[query] for query in queries], self._schedule

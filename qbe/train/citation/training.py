@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,21 +28,36 @@ from qbe.index.rows import Selection
 from qbe.parallel import Workers
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
-from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, table
-from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.citation.data import (
+    NO_ROWS,
+    CitationFigures,
+    RankedList,
+    citation_figures,
+    query_at,
+    read_split,
+)
 from qbe.train.citation.projection import (
     Citations,
     ProjectionNetwork,
     ProjectionSchedule,
     ProjectionTask,
+    projection_of,
 )
 from qbe.train.heads import FeatureList, HeadSchedule, fit_head
-from qbe.train.stored_vectors import StoredVectors
-from qbe.train.trainer import Checkpoints, Schedule, fit
+from qbe.train.late_interaction import StoredVectors
+from qbe.train.trainer import fit, fit_seeds
+from qbe.train.weights import copied, with_weights
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
+Cited = Mapping[int, Ints]
+"""What queries cite, by row."""
+
+Lists = Mapping[str, list[FeatureList]]
+"""Candidates of queries, by what is known."""
+
 BLOCK = 64
 """Queries whose candidates are found at a time."""
 
@@ -75,34 +90,18 @@ class Recipe:
 DEFAULT_RECIPE = Recipe()
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """An index of the papers, and qrels of who cites whom, to train on and of dev."""
-
-    index: Path
-    train: Path
-    dev: Path
-
-
-def train_citation(
+def train(
     sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
 ) -> Mapping[str, CitationFigures]:
     """Train the citation model, measure it on dev, and publish it with a card.
 
-    Finished parts are kept in the work folder, from which the same call continues. The mean of the seeds'
-    projections is published. Returns the figures on dev, by what is known beside texts. Raises CorpusError
-    for citations of papers that the index lacks, UsageError for data without years to hold back,
+    ``sources`` are an index of the papers, and qrels of who cites whom, to train on and of dev. The mean of
+    the seeds' projections is published. Returns the figures on dev, by what is known beside texts. Raises
+    CorpusError for citations of papers that the index lacks, UsageError for data without years to hold back,
     IndexFormatError for an index without vectors or postings, OutputError where nothing can be written.
     """
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
-        digest = reader.manifest.digest
-        provenance = {
-            "recipe": as_record(recipe),
-            "index": digest,
-            "data": file_digests(sources.train, sources.dev),
-        }
-        check_provenance(folders.work, provenance)
-        torch.set_num_threads(run.threads)
+        provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest)
         with Workers(run.threads) as workers:
             training = _Training(index, reader, workers, folders.work, recipe, sources)
             model, figures = training.run(run.seeds, provenance)
@@ -113,7 +112,7 @@ def train_citation(
 
 
 def _card(model: CitationModel, figures: Mapping[str, CitationFigures]) -> Card:
-    projections = model.training["projections"]
+    alone = list(model.training["projections"].values())[-1]
     return Card(
         name="citation",
         purpose="Recommends papers to cite: a projection of stored vectors, and small networks that rank "
@@ -121,7 +120,7 @@ def _card(model: CitationModel, figures: Mapping[str, CitationFigures]) -> Card:
         input=f"an index with vectors of {model.encoder['name']} (weights "
         f"{model.encoder['weights_sha256'][:12]}); `cites` in its metadata",
         figures="Means over the queries of dev; where half of the bibliography is known (seeds) or left "
-        f"out, the other half is to be found. F1@20 of the projection alone: {projections['mean']:.4f}.",
+        f"out, the other half is to be found. F1@20 of the projection alone: {alone:.4f}.",
         table=table(["known", "F1@20", "MRR", "recall"], ([key, *each] for key, each in figures.items())),
         data=model.training["data"],
         command="citation --collection DIR --index DIR",
@@ -141,11 +140,13 @@ class _Training:
         recipe: Recipe,
         sources: Sources,
     ) -> None:
-        self._index, self._reader, self._workers = index, reader, workers
-        self._work, self._recipe, self._passing = work, recipe, FilterCache(reader)
-        self._train, self._dev = read_split(reader, sources.train), read_split(reader, sources.dev)
+        self._reader, self._workers, self._work, self._recipe = reader, workers, work, recipe
+        self._filters = FilterCache(reader)
+        self._train, self._dev = read_split(reader, sources.train[0]), read_split(reader, sources.dev[0])
         self._vectors = StoredVectors(
-            index.sentence_vectors.astype(np.float32), index.whole_vectors.astype(np.float32), _starts(reader)
+            index.sentence_vectors.astype(np.float32),
+            index.whole_vectors.astype(np.float32),
+            np.asarray(reader.layout.starts, np.int64),
         )
         self._years = Evidence(reader).years
 
@@ -155,15 +156,20 @@ class _Training:
         """The model and its figures on dev."""
         nearest = self._nearest()
         early, late = self._split_by_year()
-        projections, by_seed = [], {}
-        for seed in seeds:
-            projection = self._projection(f"seed-{seed}", self._train, nearest, seed)
-            projections.append(projection)
-            by_seed[f"seed {seed}"] = self._projected_f1(projection)
-        projection = Projection(*(np.mean(parts, axis=0) for parts in zip(*projections, strict=True)))
-        by_seed["mean"] = self._projected_f1(projection)
-        held_back = self._projection("held-back", early, nearest, seeds[0])
-        heads, figures = self._heads(held_back, projection, late, seeds)
+        schedule = self._recipe.projection.schedule()
+        fitted = fit_seeds(lambda _: self._task(self._train, nearest), schedule, seeds, self._work)
+        network = ProjectionNetwork(self._vectors)
+        by_seed = {
+            name: with_weights(network, weights, lambda: self._f1(network))
+            for name, weights in fitted.items()
+        }
+        projection = projection_of(list(fitted.values())[-1])
+        task = self._task(early, nearest)
+        fit(task, schedule, seeds[0], self._work / "held-back.pt")
+        held_back = projection_of(copied(task.network))
+        heads, figures = self._heads(
+            self._lists(held_back, late, self._recipe.draws), self._lists(projection, self._dev), seeds
+        )
         for key, each in figures.items():
             log.info("%s: dev F1@20 %.4f, MRR %.4f, recall %.4f", key, *each)
         dense = self._reader.manifest.dense
@@ -176,10 +182,7 @@ class _Training:
         }
         return CitationModel(projection, heads, dense["encoder"], training), figures
 
-    def _opened(self, projection: Projection) -> CitationScorer:
-        return CitationScorer(self._reader, self._workers, projection, self._recipe.depth)
-
-    def _split_by_year(self) -> tuple[dict[int, Ints], dict[int, Ints]]:
+    def _split_by_year(self) -> tuple[Cited, Cited]:
         """The queries of the earlier years, and those of the last ones, which the heads learn from."""
         known = (float(self._years[row]) for row in self._train)
         years = sorted({year for year in known if not np.isnan(year)})
@@ -194,12 +197,9 @@ class _Training:
 
     def _nearest(self) -> dict[int, Ints]:
         """For each training query the nearest papers before training that it does not cite."""
-        network, queries = ProjectionNetwork(self._vectors), sorted(self._train)
+        ranked = self._ranked(ProjectionNetwork(self._vectors), sorted(self._train))
         depth = self._recipe.projection.depth
-        nearest = {}
-        for query, rows in self._ranked(network, queries):
-            nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
-        return nearest
+        return {query: rows[~np.isin(rows, self._train[query])][:depth] for query, rows in ranked}
 
     def _ranked(self, network: ProjectionNetwork, queries: Sequence[int]) -> Iterator[tuple[int, Ints]]:
         """Each query with all papers that are not younger, best first by the projection alone."""
@@ -212,20 +212,15 @@ class _Training:
                 order = np.argsort(-row, kind="stable")
                 yield query, order[~(self._years[order] > self._years[query]) & (order != query)]
 
-    def _projection(
-        self, name: str, cited: Mapping[int, Ints], nearest: Mapping[int, Ints], seed: int
-    ) -> Projection:
-        """A projection fitted to what queries cite, with the best epoch on dev."""
-        network, schedule = ProjectionNetwork(self._vectors), self._recipe.projection
+    def _task(self, cited: Cited, nearest: Cited) -> ProjectionTask:
+        """A projection to fit to what queries cite, with the best epoch on dev."""
         citations = Citations(cited, nearest, self._years)
-        task = ProjectionTask(network, citations, schedule, self._projected_f1)
-        steps = Schedule(schedule.epochs, patience=schedule.patience)
-        fit(task, steps, seed, Checkpoints(self._work / f"{name}.pt"))
-        return network.projection()
+        network = ProjectionNetwork(self._vectors)
+        return ProjectionTask(network, citations, self._recipe.projection, self._f1)
 
-    def _projected_f1(self, projection: Projection) -> float:
-        """F1@20 on dev of the projection's scores alone, over all papers that are not younger."""
-        ranked = self._ranked(ProjectionNetwork.of(self._vectors, projection), sorted(self._dev))
+    def _f1(self, network: ProjectionNetwork) -> float:
+        """F1@20 on dev of the network's scores alone, over all papers that are not younger."""
+        ranked = self._ranked(network, sorted(self._dev))
         lists = (
             RankedList(np.isin(rows[: self._recipe.depth], self._dev[query]), len(self._dev[query]))
             for query, rows in ranked
@@ -233,31 +228,21 @@ class _Training:
         return citation_figures(lists).f1
 
     def _heads(
-        self,
-        held_back: Projection,
-        projection: Projection,
-        late: Mapping[int, Ints],
-        seeds: Sequence[int],
+        self, train: Lists, dev: Lists, seeds: Sequence[int]
     ) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
-        """A head for everything that may be known, the mean of the seeds', fitted to the queries of the last
-        years, and its figures on dev; those without seeds also where half of what is cited is left out.
+        """A head for everything that may be known, the mean of the seeds', and its figures on dev; those
+        without seeds also where half of what is cited is left out.
         """
         heads, figures = {}, {}
-        train = self._lists(held_back, late, self._recipe.draws)
-        dev = self._lists(projection, self._dev)
         if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):
             raise UsageError(
                 "expected papers that cite two or more to train and to measure on, found none; give a larger "
                 "collection"
             )
         for known in FEATURE_SETS:
-            lists = dev[known.key]
 
-            def measured(head: Head, lists: Sequence[FeatureList] = lists) -> CitationFigures:
-                return citation_figures(_ranked_by(head, each) for each in lists)
-
-            def figure(head: Head, measured: Callable[..., CitationFigures] = measured) -> float:
-                f1, mrr, _ = measured(head)
+            def figure(head: Head, lists: Sequence[FeatureList] = dev[known.key]) -> float:
+                f1, mrr, _ = _measured(head, lists)
                 return (f1 + mrr) / 2
 
             log.info("fitting the head for %s to %d lists", known.key, len(train[known.key]))
@@ -270,77 +255,67 @@ class _Training:
                 for seed in seeds
             ]
             heads[known.key] = mean_head(by_seed)
-            figures[known.key] = measured(heads[known.key])
-            if not known.seeds:
-                figures[known.key + HALF] = measured(heads[known.key], dev[known.key + HALF])
+            for key in (known.key,) if known.seeds else (known.key, known.key + HALF):
+                figures[key] = _measured(heads[known.key], dev[key])
         return heads, figures
 
-    def _lists(
-        self, projection: Projection, cited: Mapping[int, Ints], draws: int = 1
-    ) -> dict[str, list[FeatureList]]:
+    def _lists(self, projection: Projection, cited: Cited, draws: int = 1) -> Lists:
         """For everything that may be known a list of each query; with seeds, half of what it cites is known
         and the rest wanted, and with more ``draws`` as many more lists with other shares known.
         """
-        judge, rng = self._opened(projection), np.random.default_rng(SEEDS_SEED)
-        lists: dict[str, list[FeatureList]] = defaultdict(list)
-        queries = [query_at(self._reader, judge.evidence, row) for row in sorted(cited)]
-        for query, candidates in self._candidates(judge, queries):
+        scorer = CitationScorer(self._reader, self._workers, projection, self._recipe.depth)
+        rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
+        queries = [query_at(self._reader, scorer.evidence, row) for row in sorted(cited)]
+        for query, candidates in self._candidates(scorer, queries):
             assert query.row is not None
             whole = cited[query.row]
-            half = np.sort(rng.permutation(whole)[: len(whole) // 2])
-            rest = np.setdiff1d(whole, half)
-            without = query._replace(excluded=frozenset(half.tolist()))
-            for known in FEATURE_SETS:
-                kinds = [(query._replace(seeds=half), rest, known.key)]
-                if not known.seeds:
-                    kinds = [(query, whole, known.key), (without, rest, known.key + HALF)]
-                for variant, wanted, name in kinds:
-                    if variant is not query and not len(half):
-                        continue
-                    lists[name].append(self._list(judge, variant, candidates, wanted, known))
+            parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
             for _ in range(draws - 1):
                 count = round(len(whole) * rng.uniform(*self._recipe.shares))
-                seeds = np.sort(rng.permutation(whole)[:count])
-                wanted = np.setdiff1d(whole, seeds)
-                for known in FEATURE_SETS:
-                    if known.seeds and len(seeds) and len(wanted):
-                        variant = query._replace(seeds=seeds)
-                        lists[known.key].append(self._list(judge, variant, candidates, wanted, known))
+                parts.append(np.sort(rng.permutation(whole)[:count]))
+            for known in FEATURE_SETS:
+                if known.seeds:
+                    variants = [(known.key, query._replace(seeds=part), part) for part in parts]
+                else:
+                    half = query._replace(excluded=frozenset(parts[0].tolist()))
+                    variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
+                for name, variant, part in variants:
+                    if variant is query or 0 < len(part) < len(whole):
+                        wanted = np.setdiff1d(whole, part)
+                        lists[name].append(self._list(scorer, variant, candidates, wanted, known))
         return lists
 
     def _list(
         self,
-        judge: CitationScorer,
+        scorer: CitationScorer,
         query: CiteQuery,
         candidates: CitationCandidates,
         wanted: Ints,
         known: FeatureSet,
     ) -> FeatureList:
-        judged = judge.score(query, candidates, self._among(query), links=known.links)
-        features = columns(judged.features, known.names)
-        return FeatureList(features, np.isin(judged.rows, wanted), len(wanted))
+        scored = scorer.score(query, candidates, self._allowed(query), links=known.links)
+        features = columns(scored.features, known.names)
+        return FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
 
     def _candidates(
-        self, judge: CitationScorer, queries: Sequence[CiteQuery]
+        self, scorer: CitationScorer, queries: Sequence[CiteQuery]
     ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
         """Each query with the candidates of the first stage, none of them younger than it."""
         for first in range(0, len(queries), BLOCK):
             block = queries[first : first + BLOCK]
-            yield from zip(block, judge.first_stage(block, list(map(self._among, block))), strict=True)
+            yield from zip(block, scorer.first_stage(block, list(map(self._allowed, block))), strict=True)
             log.info("candidates of %d of %d queries", min(first + BLOCK, len(queries)), len(queries))
 
-    def _among(self, query: CiteQuery) -> Selection | None:
+    def _allowed(self, query: CiteQuery) -> Selection | None:
         """The papers that are not younger than a query."""
         if query.year is None:
             return None
-        return self._passing.of(PaperFilter(before=query.year)).selection
+        return self._filters.of(PaperFilter(before=query.year)).selection
 
 
-def _ranked_by(head: Head, candidates: FeatureList) -> RankedList:
-    order = np.argsort(-head.scores(candidates.features), kind="stable")
-    return RankedList(candidates.cited[order], candidates.total)
-
-
-def _starts(reader: IndexReader) -> Ints:
-    starts: Ints = np.asarray(reader.layout.starts, np.int64)
-    return starts
+def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:
+    """The figures of what a head ranks."""
+    orders = (np.argsort(-head.scores(each.features), kind="stable") for each in lists)
+    return citation_figures(
+        RankedList(each.cited[order], each.total) for each, order in zip(lists, orders, strict=True)
+    )

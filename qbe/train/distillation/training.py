@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,80 +15,55 @@ from torch import Tensor, nn
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
+from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.projections import WEIGHTS, find_model, read_model
-from qbe.train.artifacts import Folders, RunOptions, check_provenance, file_digests, save_state
+from qbe.train.artifacts import Folders, RunOptions, Sources, begin, read_provenance
 from qbe.train.correlation import check_dev
-from qbe.train.distillation.network import Teacher, layout_of, scored
+from qbe.train.distillation.network import Teacher, scored
+from qbe.train.late_interaction import StoredVectors
 from qbe.train.pairs import within
-from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.papers import tokenize
-from qbe.train.reranker.publishing import Data, figures_on_dev, publish
-from qbe.train.reranker.task import CandidateScorer, GradedSplits, Rates
-from qbe.train.stored_vectors import StoredVectors
-from qbe.train.trainer import DevScore, Schedule, fit_seeds, matmul_dtype
-from qbe.train.weights import INTERPOLATED, Weights, interpolated, mean
+from qbe.train.reranker.papers import layout_of, tokenize
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, NetworkRecipe, adamw
+from qbe.train.reranker.training import Data, base_weights, figures_on_dev, publish
+from qbe.train.trainer import Schedule, fit_seeds, matmul_dtype
+from qbe.train.weights import PUBLISHED, Weights, best_weights, interpolated
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
 SHARE = 0.5
 """The share of the trained weights in those that are published: the middle, as Wortsman et al. advise."""
-CHECKPOINT_EVERY = 50
-"""After how many steps a checkpoint is written."""
+INTERPOLATED = "interpolated"
+"""The name of weights between those at the start and the mean of the seeds."""
 _FEWEST = 3
 """Papers that a step needs: one, and two candidates whose order is learned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How the facet rerankers are distilled; their card says which data its choices were made on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(NetworkRecipe):
+    """How the facet rerankers are distilled.
 
-    The ``joint`` upper layers are trained; of a paper the first ``max_tokens`` are read. Each of the
-    ``steps`` has ``anchors`` papers and with each of them ``others`` papers, drawn from the ``neighbours``
-    that are most similar to it by one facet of the teacher. All papers of a step are scored for all others.
-    The layers learn at ``learning_rate`` (with ``weight_decay``), the facets' projections and token weights
-    at ``head_rate``, the weights of similarities at ``weight_rate``; for the other fields see
-    `qbe.train.trainer.Schedule`. ``relational`` is the weight of the loss of cosines (`relational`). Raises
-    UsageError where there is no step, or fewer than three papers in a step.
-
-    >>> Recipe(steps=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `steps` of at least 1, found 0
+    Each of the ``steps`` has ``anchors`` papers and with each of them ``others`` papers, drawn from the
+    ``neighbours`` that are most similar to it by one facet of the teacher. All papers of a step are scored
+    for all others. ``relational`` is the weight of the loss of cosines (`relational`).
     """
 
     steps: int = 650
-    joint: int = 3
-    max_tokens: int = 384
     anchors: int = 2
     others: int = 11
     neighbours: int = 64
     learning_rate: float = 8e-5
     head_rate: float = 1e-4
     weight_rate: float = 1e-2
-    weight_decay: float = 0.01
-    clip: float = 1.0
     warm_up: float = 0.05
     ema_decay: float = 0.99
     relational: float = 5.0
-
-    def __post_init__(self) -> None:
-        """Raise UsageError where there is nothing to learn from."""
-        if self.steps < 1:
-            raise UsageError(f"expected `steps` of at least 1, found {self.steps}")
-        if self.anchors < 1 or self.others < 1 or self.anchors * (1 + self.others) < _FEWEST:
-            raise UsageError(
-                f"expected at least {_FEWEST} papers in a step, an anchor and others, found {self.anchors} "
-                f"anchors with {self.others} others each"
-            )
 
     def schedule(self) -> Schedule:
         """The trainer's part of the recipe: all steps are one epoch."""
@@ -98,108 +73,84 @@ class Recipe:
 DEFAULT_RECIPE = Recipe()
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What is learned from, and measured on.
-
-    ``index`` holds the papers and the vectors of a larger encoder, ``projections`` the folder of the facet
-    projections that score these (None: those that ship for that encoder). ``start`` is the name or folder of
-    the facet rerankers in int8 that learn, ``weights`` the folder of the BERT encoder that they were trained
-    from. ``dev`` are files of graded pairs, the first of which is measured; ``leave_out`` holds papers that
-    models are evaluated on.
-    """
-
-    index: Path
-    dev: tuple[Path, ...]
-    leave_out: Path
-    weights: Path
-    projections: Path | None = None
-    start: str = DEFAULT_RERANKER
-
-
-def distil(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
+def train(
+    sources: Sources,
+    folders: Folders,
+    run: RunOptions,
+    *,
+    start: str | Path,
+    projections: str | Path | None = None,
+    weights: Path | None = None,
+    recipe: Recipe = DEFAULT_RECIPE,
 ) -> FacetRerankersMetadata:
     """Train facet rerankers on the scores of a teacher, measure them on dev, and publish them.
 
-    The queries of dev and papers with a title like that of one in ``leave_out`` are not learned from; of dev
-    only what the index holds is measured. Finished parts are kept in the work folder, from which the same
-    call continues. Published are weights between those at the start and the mean of the seeds (SHARE): what
-    was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning of zero-shot
-    models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev that a correlation can be
-    computed with, and where it has too few papers to learn from, IndexFormatError for an index without
-    vectors, ModelError where a check fails, OutputError where nothing can be written, UsageError for vectors
-    that the projections do not read. It runs on the CPU.
+    ``sources.index`` holds the papers and the vectors of a larger encoder, ``projections`` is the folder of
+    the facet projections that score these (None: those that ship for that encoder). ``start`` is the work
+    folder of the training of the rerankers that learn, ``weights`` that of the BERT encoder that they were
+    made of (None: the base encoder's). The queries of dev and papers with a title like that of one in
+    ``leave_out`` are not learned from; of dev only what the index holds of the first file is measured.
+    Published are weights between those at the start and the mean of the seeds (SHARE): what was learned of
+    graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning of zero-shot models*, CVPR
+    2022). Raises CorpusError where the index holds nothing of dev that a correlation can be computed with,
+    and where it has too few papers to learn from, IndexFormatError for an index without vectors, ModelError
+    where ``start`` is no such folder or a check fails, OutputError where nothing can be written, UsageError
+    for vectors that the projections do not read. It runs on the CPU.
     """
-    torch.set_num_threads(run.threads)
-    start = resolve_reranker(sources.start, "int8")
-    papers, teacher, identity = _read_index(sources, run.threads)
-    provenance = {
-        "recipe": asdict(recipe),
-        "teacher": identity,
-        "data": file_digests(*sources.dev, sources.leave_out),
-        "start": exported_provenance(start),
-    }
+    weights = weights or base_weights()
+    initial = best_weights(Path(start) / PUBLISHED)
+    papers, teacher, identity = _read_index(sources.index, projections, run.threads)
     lists = [read_graded_pairs(file) for file in sources.dev]
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
-    check_provenance(folders.work, provenance)
-    tokenizer = PaperTokenizer(start.folder / TOKENIZER)
+    provenance = begin(sources, folders, run, recipe, teacher=identity, start=read_provenance(Path(start)))
+    tokenizer = PaperTokenizer(weights / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
-    queries = {query for each in lists for query in each}
-    usable = _usable(papers, queries, TitleIndex.of_corpus(sources.leave_out))
+    queries, evaluated = {query for each in lists for query in each}, TitleIndex.of_corpus(sources.leave_out)
+    usable = torch.tensor(
+        [name not in queries and not evaluated.holds(paper.title) for name, paper in papers.items()]
+    )
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
-    network = Network(sources.weights, recipe.joint, matmul_dtype("cpu"), separate=True)
-    initial = exported_weights(start, network)
+    network = Network(weights, recipe.joint, matmul_dtype("cpu"), separate=True)
     scorer, drawn = CandidateScorer(network, tokenized), Papers(list(papers), usable, teacher, recipe)
 
     def task(_: int) -> DistillationTask:
         network.load_state_dict(dict(initial), strict=False)
         return DistillationTask(scorer, drawn, dev, recipe)
 
-    seeds = fit_seeds(task, recipe.schedule(), run.seeds, folders.work, CHECKPOINT_EVERY)
-    weights: dict[str, Weights] = {name: off_grid(trained) for name, trained in seeds.items()}
-    weights["mean"] = mean(list(weights.values()))
-    weights[INTERPOLATED] = interpolated(initial, weights["mean"], SHARE)
-    save_state(folders.work / f"{INTERPOLATED}.pt", {"best": weights[INTERPOLATED]})
+    trained: dict[str, Weights] = {**fit_seeds(task, recipe.schedule(), run.seeds, folders.work)}
+    trained[INTERPOLATED] = interpolated(initial, list(trained.values())[-1], SHARE)
     network.separate = False
-    training: dict[str, Any] = provenance | {
+    training = provenance | {
         "papers": int(usable.sum()),
         "queries": {"dev": len(dev)},
         "seeds": list(run.seeds),
         "shipped": INTERPOLATED,
         "share": SHARE,
-        "dev": figures_on_dev(scorer, {"start": initial, **weights}, dev),
+        "dev": figures_on_dev(scorer, {"start": initial, **trained}, dev),
     }
-    network.load_state_dict(dict(weights[INTERPOLATED]), strict=False)
-    data = Data(GradedSplits({}, dev), papers, tokenized)
-    return publish(network, data, training, start.folder / TOKENIZER, folders.output, run.threads)
+    data = Data(GradedSplits({}, dev), papers, tokenized, weights / TOKENIZER)
+    return publish(network, trained[INTERPOLATED], data, training, folders, run.threads)
 
 
-def _read_index(sources: Sources, threads: int) -> tuple[dict[str, Paper], Teacher, dict[str, Any]]:
+def _read_index(
+    folder: Path, projections: str | Path | None, threads: int
+) -> tuple[dict[str, Paper], Teacher, dict[str, Any]]:
     """The papers by id, the teacher that scores them, and its identity, for the note in the work folder."""
-    with open_index(sources.index, threads=threads) as index, index.reading() as reader:
+    with open_index(folder, threads=threads) as index, index.reading() as reader:
         reader.require_vectors()
         assert reader.manifest.dense is not None
         encoder = reader.manifest.dense["encoder"]
-        projections = find_model(encoder, sources.projections)
+        model = find_model(encoder, None if projections is None else Path(projections))
         identity = {
             "encoder": encoder,
-            "projections": sha256(projections / WEIGHTS),
+            "projections": sha256(model / WEIGHTS),
             "index": reader.manifest.digest,
         }
         papers = {paper.paper_id: paper for paper in reader}
         rows = rows_of(reader.papers, list(papers))
         block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
-    teacher = Teacher(StoredVectors.of_block(block, whole), read_model(projections).projections)
-    return papers, teacher, identity
-
-
-def _usable(papers: Mapping[str, Paper], queries: Container[str], evaluated: TitleIndex) -> Tensor:
-    """Which papers may be learned from (papers,) bool: not the queries of dev, none that is evaluated on."""
-    return torch.tensor(
-        [name not in queries and not evaluated.holds(paper.title) for name, paper in papers.items()]
-    )
+    return papers, Teacher(StoredVectors.of_block(block, whole), read_model(model).projections), identity
 
 
 class Papers:
@@ -248,9 +199,7 @@ class DistillationTask:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        recipe = self._recipe
-        rates = Rates(recipe.learning_rate, recipe.head_rate, recipe.weight_rate, recipe.weight_decay)
-        return rates.adamw(self.network)
+        return adamw(self.network, self._recipe)
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         """The places of each step's papers."""
@@ -262,11 +211,11 @@ class DistillationTask:
         layout = layout_of([self._scorer.papers[paper_id] for paper_id in ids])
         with torch.no_grad():
             teacher = self._papers.teacher.scored(batch, layout)
-        student = scored(self._scorer, ids, layout)
+        student = scored(self._scorer, ids)
         loss = soft_logistic(_of_others(student.scores), _of_others(teacher.scores))
         yield loss + self._recipe.relational * relational(student.sentences, teacher.sentences, layout.places)
 
-    def score(self) -> DevScore:
+    def score(self) -> float:
         """The mean correlation with the grades of dev."""
         return self._scorer.dev_score(self._dev)
 

@@ -1,75 +1,72 @@
-"""Training and dev pairs of an encoder, with the positions of aligned sentences."""
+"""Co-cited papers, in the form of ASPIRE's pre-processing.
+
+JSON lines, one pair of papers each, as ``pre_proc_cocits.py`` of the paper's code (Mysore et al., 2022)
+writes them and its batchers read them:
+
+- ``cited_pids``: the ids of all papers that were cited together, two or more; of a set of three there are
+  three lines;
+- ``query`` and ``pos_context``: two of these papers, each ``TITLE`` (a string) and ``ABSTRACT`` (sentences);
+- inside ``pos_context``, for objectives that align sentences, ``cc_align``: positions of an aligned sentence
+of
+  the query and of the positive, found through the sentences that cite both.
+
+Other fields are ignored, ``neg_context`` too: negatives are drawn within batches.
+"""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from qbe.corpus import parse_paper
+from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
-from qbe.parallel import Memo
-from qbe.train.artifacts import checked, load_arrays, save_arrays
-from qbe.train.encoder.cocitations import Alignment, Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder.recipe import Objective
+from qbe.train.artifacts import Sources
+from qbe.train.encoder.loss import Objective
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
 """The share of the sets that become dev, and the most, where no dev file is given."""
-CHUNK = 2048
-"""Pairs whose sentences are encoded together; a sentence that several pairs have is encoded once."""
+
+Alignment = tuple[int, int]
+"""Positions (from 0) of a sentence of one paper and of a sentence of another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Files of co-citations to train on, of dev (None: a share of the former), and of papers to leave out.
+class Pair(NamedTuple):
+    """Two co-cited papers, the ids of the set that was cited, and the positions of two aligned sentences."""
 
-    Papers in ``leave_out`` are those that models are evaluated on.
-    """
-
-    train: tuple[Path, ...]
-    dev: Path | None
-    leave_out: Path
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All files."""
-        return (*self.train, *([] if self.dev is None else [self.dev]), self.leave_out)
+    cited: frozenset[str]
+    query: Paper
+    positive: Paper
+    alignment: Alignment = (0, 0)
 
 
 class Parts(NamedTuple):
     """Pairs to train on and pairs of dev; no set of cited papers is in both."""
 
-    train: list[Cocitation]
-    dev: list[Cocitation]
+    train: list[Pair]
+    dev: list[Pair]
 
 
 def read_parts(sources: Sources, objective: Objective) -> Parts:
     """The pairs for an objective; raises CorpusError where they are malformed or too few."""
     evaluated = TitleIndex.of_corpus(sources.leave_out)
 
-    def read(path: Path) -> list[Cocitation]:
-        if objective.sentences:
-            return list(read_citing_sentences(path, evaluated))
-        return list(read_cocitations(path, evaluated, contexts=objective.alignment == "contexts"))
+    def read(paths: Sequence[Path]) -> list[Pair]:
+        return [
+            pair for path in paths for pair in read_cocitations(path, evaluated, aligned=objective.aligned)
+        ]
 
-    train = [pair for path in sources.train for pair in read(path)]
-    if sources.dev is None:
-        parts = hold_out(train)
-    else:
-        dev = read(sources.dev)
-        sets = {pair.cited for pair in dev}
-        parts = Parts([pair for pair in train if pair.cited not in sets], dev)
-    for pairs, paths in ((parts.train, sources.train), (parts.dev, [sources.dev or sources.train[0]])):
+    train, dev = read(sources.train), read(sources.dev)
+    sets = {pair.cited for pair in dev}
+    parts = Parts([pair for pair in train if pair.cited not in sets], dev) if sources.dev else hold_out(train)
+    for pairs, paths in ((parts.train, sources.train), (parts.dev, sources.dev or sources.train)):
         names = ", ".join(map(str, paths))
         shared = frozenset[str]().union(*(pair.cited for pair in pairs))
         if not any(pair.cited.isdisjoint(pairs[0].cited) for pair in pairs):
@@ -81,15 +78,14 @@ def read_parts(sources: Sources, objective: Objective) -> Parts:
     return parts
 
 
-def hold_out(pairs: Sequence[Cocitation]) -> Parts:
+def hold_out(pairs: Sequence[Pair]) -> Parts:
     """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else.
 
     It has a share HELD_OUT of the sets, at least 2 and at most MOST_HELD_OUT.
 
     >>> from qbe.types import Paper
     >>> paper = Paper("", "", ())
-    >>> pairs = [Cocitation(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)]
-    >>> parts = hold_out(pairs)
+    >>> parts = hold_out([Pair(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)])
     >>> len(parts.train), len(parts.dev)
     (57, 3)
     """
@@ -102,86 +98,85 @@ def hold_out(pairs: Sequence[Cocitation]) -> Parts:
     )
 
 
-class Pair(NamedTuple):
-    """Two co-cited papers, the ids of the set that was cited, and the positions of two aligned sentences."""
+def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = False) -> Iterator[Pair]:
+    """Pairs of papers that were cited together, as a stream, without those of papers in ``evaluated``.
 
-    cited: frozenset[str]
-    query: Paper
-    positive: Paper
-    alignment: Alignment = (0, 0)
+    Equal papers are one object. Where ``aligned``, the positions of two sentences must be there. Raises
+    CorpusError with file and line for malformed lines.
 
-
-def align(
-    pairs: Sequence[Cocitation], by: str, encoder: Encoder, max_sentences: Callable[[Paper], int], cache: Path
-) -> list[Pair]:
-    """Pairs with the positions of two aligned sentences.
-
-    ``by`` "contexts": of each paper the sentence nearest to any of the sentences that cite both (TSASPIRE,
-    Mysore et al., 2022); "abstracts": the two sentences nearest to each other. Alignments in the data are
-    used where both positions fit; otherwise each sentence is encoded separately, as the mean of all its
-    tokens, and compared by cosine. ``max_sentences`` returns how many sentences of a paper fit into its
-    window; others are not considered. The positions are written to the file ``cache`` (.npz) and read from
-    there in the next call. Raises ModelError where that cannot be read.
+    >>> import json
+    >>> query, positive = ({"TITLE": title, "ABSTRACT": ["Hard."]} for title in ("On stone", "On iron"))
+    >>> record = {"cited_pids": ["1", "2"], "query": query, "pos_context": positive}
+    >>> _ = Path("pairs.jsonl").write_text(json.dumps(record))
+    >>> [pair.positive.title for pair in read_cocitations(Path("pairs.jsonl"), TitleIndex([]))]
+    ['On iron']
+    >>> list(read_cocitations(Path("pairs.jsonl"), TitleIndex(["On stone"])))
+    []
     """
-    if not cache.exists():
-        save_arrays(cache, {"positions": _positions(pairs, by, encoder, max_sentences)})
-    what = f"the alignments of {len(pairs)} pairs"
-    positions = load_arrays(cache, what, "positions")["positions"]
-    with checked(cache, what):
-        if positions.shape != (len(pairs), 2):
-            raise ValueError(f"an array {positions.shape}")
-    return [
-        Pair(*pair[:3], (first, second))
-        for pair, (first, second) in zip(pairs, positions.tolist(), strict=True)
-    ]
+    papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
+    kept: dict[str, bool] = {}
+    for where, record in _records(source):
+        pair = [papers.setdefault((paper.title, paper.sentences), paper) for paper in _papers(record, where)]
+        cited = _cited(record, where)
+        alignment = _alignment(record, f"{where}, cc_align") if aligned else (0, 0)
+        for paper in pair:
+            if paper.title not in kept:
+                kept[paper.title] = not evaluated.holds(paper.title)
+        if all(kept[paper.title] for paper in pair):
+            yield Pair(cited, pair[0], pair[1], alignment)
 
 
-def _positions(
-    pairs: Sequence[Cocitation], by: str, encoder: Encoder, max_sentences: Callable[[Paper], int]
-) -> list[Alignment]:
-    window_size = Memo(max_sentences)
-    positions: list[Alignment] = []
-    for begin in range(0, len(pairs), CHUNK):
-        chunk = pairs[begin : begin + CHUNK]
-        limits = [(window_size(pair.query), window_size(pair.positive)) for pair in chunk]
-        given = [_given(pair, sizes, by) for pair, sizes in zip(chunk, limits, strict=True)]
-        missing = (pair for pair, alignment in zip(chunk, given, strict=True) if alignment is None)
-        vectors = _encoded(missing, by, encoder)
-        positions += [
-            alignment or _nearest(pair, sizes, by, vectors)
-            for pair, alignment, sizes in zip(chunk, given, limits, strict=True)
-        ]
-        log.info("sentences of %d of %d pairs aligned", len(positions), len(pairs))
-    return positions
+def _records(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    name = display_name(source)
+    with open_source(source) as stream:
+        for number, line in numbered_lines(stream, name):
+            where = f"{name}, line {number}"
+            if text := decode_text(line, where).removeprefix("\ufeff").strip():
+                yield where, decode_record(text, where, "one JSON object a line")
 
 
-def _given(pair: Cocitation, sizes: tuple[int, int], by: str) -> Alignment | None:
-    alignment = pair.by_contexts if by == "contexts" else pair.by_abstracts
-    return alignment if alignment and all(map(int.__lt__, alignment, sizes)) else None
+def _papers(record: Mapping[str, Any], where: str) -> list[Paper]:
+    """Query and positive."""
+    papers = []
+    for field in ("query", "pos_context"):
+        value, place = record.get(field), f"{where}, {field}"
+        if not isinstance(value, Mapping):
+            raise _unusable(place, "an object with TITLE and ABSTRACT", value, "give both papers")
+        sentences = value.get("ABSTRACT")
+        if not isinstance(sentences, list):
+            raise _unusable(place, "a list of sentences as ABSTRACT", sentences, "split it into sentences")
+        papers.append(parse_paper({"title": value.get("TITLE"), "abstract": sentences}, place, default_id=""))
+    return papers
 
 
-def _encoded(pairs: Iterable[Cocitation], by: str, encoder: Encoder) -> dict[str, Floats]:
-    """Unit vectors of all sentences that are compared, by text."""
-    texts = {
-        text: None
-        for pair in pairs
-        for text in itertools.chain(
-            (sentence.text for paper in (pair.query, pair.positive) for sentence in paper.sentences),
-            pair.contexts if by == "contexts" else (),
+def _cited(record: Mapping[str, Any], where: str) -> frozenset[str]:
+    ids = record.get("cited_pids")
+    valid = isinstance(ids, list) and all(isinstance(each, (str, int)) and each != "" for each in ids)
+    cited = frozenset(map(str, ids)) if isinstance(ids, list) and valid else frozenset[str]()
+    if len(cited) < 2:
+        remedy = "say which papers were cited together"
+        raise _unusable(where, "the ids of two papers or more as cited_pids", ids, remedy)
+    return cited
+
+
+def _alignment(record: Mapping[str, Any], where: str) -> Alignment:
+    """The positions of two sentences; sentences of nothing, which papers lack, are not counted."""
+    value = record["pos_context"].get("cc_align")
+    texts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
+    valid = isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value)
+    if valid and all(
+        0 <= place < len(part) and part[place].strip() for place, part in zip(value, texts, strict=True)
+    ):
+        first, second = (
+            sum(bool(text.strip()) for text in part[:place]) for place, part in zip(value, texts, strict=True)
         )
-    }
-    papers = (Paper("sentence", "", (Sentence(text),)) for text in texts)
-    encoded = (vectors.whole for vectors in encoder.encode(papers))
-    return {text: vector / np.linalg.norm(vector) for text, vector in zip(texts, encoded, strict=True)}
+        return first, second
+    sizes = " and ".join(str(len(part)) for part in texts)
+    remedy = "add it, or take an objective that aligns no sentences, such as ot, as `objective`"
+    raise _unusable(where, f"the positions of two sentences, below {sizes}", value, remedy)
 
 
-def _nearest(pair: Cocitation, sizes: tuple[int, int], by: str, vectors: Mapping[str, Floats]) -> Alignment:
-    query, positive = (
-        np.stack([vectors[sentence.text] for sentence in paper.sentences[:size]])
-        for paper, size in zip((pair.query, pair.positive), sizes, strict=True)
-    )
-    if by == "contexts":
-        contexts = np.stack([vectors[text] for text in pair.contexts]).T
-        return int((query @ contexts).max(1).argmax()), int((positive @ contexts).max(1).argmax())
-    first, second = divmod(int((query @ positive.T).argmax()), len(positive))
-    return first, second
+def _unusable(where: str, expected: str, value: Any, remedy: str) -> CorpusError:
+    text = "none" if value is None else ascii(value[:60] if isinstance(value, (str, list)) else value)
+    found = text if len(text) <= 62 else text[:59] + "..."
+    return CorpusError(f"{where}: expected {expected}, found {found}; {remedy}")

@@ -1,25 +1,83 @@
-"""Co-cited pairs as triplets, and an encoder that is trained on them."""
+"""A sentence encoder in PyTorch, and its training on triplets of co-cited pairs."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
 
 from qbe.encode.tokenizer import PaperTokenizer, Window, passes
-from qbe.models.encoder_format import TITLE_ABSTRACT
+from qbe.errors import UsageError, check_positive
+from qbe.export.encoder import load_encoder, positions
+from qbe.models.encoder_format import L2, MEAN, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.train.encoder.data import Pair
-from qbe.train.encoder.loss import Triplets, losses
-from qbe.train.encoder.network import EncoderNetwork
-from qbe.train.encoder.recipe import Recipe
-from qbe.train.trainer import DevScore
+from qbe.train.encoder.loss import DEFAULT_SETTINGS, OBJECTIVES, Settings, Triplets, Vectors, losses
+from qbe.train.trainer import Schedule
 from qbe.train.weights import trainable
 from qbe.types import Paper
+
+MULTIPLE = 16
+"""The tokens of a batch are padded to a multiple of this: oneDNN compiles its products for each shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that is chosen about an encoder's training, apart from data and seeds.
+
+    Distances are those of vectors as they are (``similarity`` "l2"), or scaled to unit length ("cosine").
+    AdamW at ``learning_rate`` (None: the objective's), which rises linearly over a share ``warm_up`` of the
+    steps and then falls linearly to 0. A step sees ``accumulate`` batches of ``batch`` pairs; negatives are
+    drawn within a batch. Gradients are clipped to a norm of ``clip``; ``weight_decay`` is not applied to
+    biases and normalizations. ``patience`` epochs without a lower loss on dev end the training. Raises
+    UsageError for numbers out of range.
+
+    >>> Recipe("ot").format.layout, Recipe("ot").rate
+    ('title-sep-abstract', 3e-05)
+    >>> Recipe(epochs=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `epochs` of at least 1, found 0
+    """
+
+    objective: str = "ot"
+    similarity: str = L2
+    epochs: int = 1
+    learning_rate: float | None = None
+    batch: int = 10
+    accumulate: int = 3
+    warm_up: float = 0.05
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    patience: int = 2
+    settings: Settings = DEFAULT_SETTINGS
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for numbers out of their ranges."""
+        if self.epochs < 1:
+            raise UsageError(f"expected `epochs` of at least 1, found {self.epochs}")
+        check_positive("learning_rate", self.rate)
+
+    @property
+    def rate(self) -> float:
+        """The full learning rate."""
+        return OBJECTIVES[self.objective].rate if self.learning_rate is None else self.learning_rate
+
+    @property
+    def format(self) -> EncoderFormat:
+        """How the trained encoder is to be read: as it was in training."""
+        return EncoderFormat.pooled(TITLE_SEP_ABSTRACT, MEAN, self.similarity)
+
+    def schedule(self) -> Schedule:
+        """The trainer's part of the recipe."""
+        return Schedule(self.epochs, self.clip, self.patience, self.warm_up)
 
 
 class WindowTokenizer(NamedTuple):
@@ -34,6 +92,57 @@ class WindowTokenizer(NamedTuple):
         sentences = [self.tokenizer.ids(sentence.text) for sentence in paper.sentences]
         title = self.tokenizer.ids(paper.title)
         return next(passes(title, sentences, self.tokenizer.special, self.max_tokens, self.layout))
+
+
+class EncoderNetwork(nn.Module):
+    """A BERT-family encoder; all parameters are trained except its pooler, which no vector uses.
+
+    A sentence's vector is the mean of its tokens' last hidden states, a paper's the mean of all tokens' (as
+    in `qbe.encode.encoder`). Matrix products run in ``dtype``, everything else in single precision.
+    """
+
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, *, unit: bool = False) -> None:
+        """Load the model in ``folder``; ``unit`` scales vectors to length 1, as an index does.
+
+        Raises ModelError when it cannot be loaded.
+        """
+        from transformers.utils.logging import disable_progress_bar
+
+        super().__init__()
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would take a second
+        torch.manual_seed(0)  # for the random weights of a pooler that the folder lacks
+        self.bert = load_encoder(folder, "`encoder`")
+        self.dtype, self.unit = dtype, unit
+        for name, part in self.bert.named_parameters():
+            part.requires_grad_("pooler" not in name)
+
+    @property
+    def max_tokens(self) -> int:
+        """The number of positions of the model."""
+        return positions(self.bert)
+
+    def forward(self, windows: Sequence[Window]) -> Vectors:
+        """Vectors of papers, float32; see `Vectors` for their shapes."""
+        longest = max(len(window.ids) for window in windows)
+        length = min(-(-longest // MULTIPLE) * MULTIPLE, self.max_tokens)
+        count = max(len(window.spans) for window in windows)
+        ids = torch.zeros(len(windows), length, dtype=torch.int64)
+        pooling = torch.zeros(len(windows), count + 1, length)
+        for number, window in enumerate(windows):
+            ids[number, : len(window.ids)] = torch.tensor(window.ids)
+            for row, (begin, end) in enumerate(window.spans):
+                pooling[number, row, begin:end] = 1 / (end - begin)
+            pooling[number, count, : len(window.ids)] = 1 / len(window.ids)
+        device = next(self.parameters()).device
+        pooling = pooling.to(device)
+        mask = (pooling[:, count] > 0).long()
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
+            states: Tensor = self.bert(input_ids=ids.to(device), attention_mask=mask).last_hidden_state
+        vectors = pooling @ states.float()
+        if self.unit:
+            vectors = F.normalize(vectors, dim=2)
+        present = pooling[:, :count].amax(2) > 0
+        return Vectors(vectors[:, :count], present, vectors[:, count])
 
 
 def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int, int]]:
@@ -107,10 +216,9 @@ class EncoderTask:
         for part in self._losses(batch.pairs, batch.rng):
             yield part.sum() / len(batch.pairs)
 
-    def score(self) -> DevScore:
+    def score(self) -> float:
         """Minus the loss on dev."""
-        loss = self.dev_loss()
-        return DevScore(-loss, f"loss on dev {loss:.4f}")
+        return -self.dev_loss()
 
     @torch.no_grad()
     def dev_loss(self) -> float:
@@ -123,11 +231,11 @@ class EncoderTask:
 
     def _losses(self, pairs: Sequence[Pair], rng: random.Random) -> Iterator[Tensor]:
         """The losses of the pairs that have a negative, by batches that are encoded in one pass."""
-        size = self._recipe.batch
+        objective, size = OBJECTIVES[self._recipe.objective], self._recipe.batch
         for begin in range(0, len(pairs), size):
             triplets = self._triplets(pairs[begin : begin + size], rng)
             if triplets is not None:
-                yield losses(self._recipe.objective, triplets, self._recipe.settings)
+                yield losses(objective, triplets, self._recipe.settings)
 
     def _triplets(self, pairs: Sequence[Pair], rng: random.Random) -> Triplets | None:
         drawn = draw_negatives(pairs, rng)

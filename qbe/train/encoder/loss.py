@@ -1,113 +1,35 @@
-"""The objectives of ASPIRE: triplet margin losses over co-cited papers."""
+"""The objectives of ASPIRE (Mysore et al., 2022): triplet margin losses over co-cited papers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
-from qbe.train.encoder.recipe import Settings
-
-FIRST_EXTENT = 10.0
-"""Annealing starts with a lambda at which the largest cost times lambda is at most this."""
-ROUNDS = 10
-"""Rounds for each lambda while annealing, and between two checks of the marginals."""
+from qbe.rerank.transport import entropic_transport
 
 
-def transport(
-    costs: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    regularization: float = 20.0,
-    tolerance: float = 1e-3,
-    max_rounds: int = 200,
-) -> Tensor:
-    """The regularized cost (pairs,) of moving the masses of the rows to the columns.
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How distances are computed and compared; the values are those of the paper's code.
 
-    ``costs`` is (pairs, rows, columns); ``rows`` (pairs, rows) and ``columns`` (pairs, columns) are
-    logarithms of masses that sum to 1, minus infinity for padding. The value is
-
-        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
-
-    (Cuturi, 2013; lambda is ``regularization``), the loss that geomloss computes for ASPIRE in training with
-    the blur 1 / lambda. It is computed as its dual at the optimal potentials f and g,
-
-        <rows, f> + <columns, g> - (sum of P - 1) / lambda,  P_ij = r_i c_j exp(lambda (f_i + g_j - C_ij)),
-
-    these held constant: by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with
-    respect to the costs is then the plan P, and with respect to the masses the potentials. Iteration stops
-    when the error of the plan's marginals (summed over the rows) is at most ``tolerance``, or after
-    ``max_rounds``. Computed in double precision; the result has the type of the costs.
-
-    >>> costs, halves = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), torch.tensor([[0.5, 0.5]]).log()
-    >>> cost = transport(costs, halves, halves, math.log(4))  # of the plan [[0.4, 0.1], [0.1, 0.4]]
-    >>> plan_cost, divergence = 0.2, 0.8 * math.log(0.4 / 0.25) + 0.2 * math.log(0.1 / 0.25)
-    >>> round(cost.item(), 4), round(plan_cost + divergence / math.log(4), 4)
-    (0.339, 0.339)
+    The distance of a positive should be smaller than that of a negative by ``margin``. ``temperature`` (tau)
+    and ``regularization`` (lambda) are the transport's: masses are softmax(-smallest distance / tau), so that
+    with 5000 all sentences have nearly the same mass; the plan is regularized by its entropy / lambda (20 is
+    a blur of 0.05).
     """
-    exact = costs.double()
-    log_rows, log_columns = rows.double(), columns.double()
-    f, g = potentials(
-        exact.detach(), log_rows.detach(), log_columns.detach(), regularization, tolerance, max_rounds
-    )
-    exponents = _log_plan(exact, log_rows, log_columns, f, g, regularization)
-    excess = exponents.exp().sum((1, 2)) - 1
-    value = (log_rows.exp() * f).sum(1) + (log_columns.exp() * g).sum(1) - excess / regularization
-    return value.to(costs.dtype)
+
+    margin: float = 1.0
+    temperature: float = 5000.0
+    regularization: float = 20.0
 
 
-@torch.no_grad()
-def potentials(
-    costs: Tensor,
-    rows: Tensor,
-    columns: Tensor,
-    regularization: float = 20.0,
-    tolerance: float = 1e-3,
-    max_rounds: int = 200,
-) -> tuple[Tensor, Tensor]:
-    """Potentials f (pairs, rows) and g (pairs, columns) by Sinkhorn iteration on logarithms.
-
-    Lambda is annealed: it doubles from a value at which all costs are nearly equal to ``regularization``, so
-    that large costs need no more rounds than small ones. Parameters are those of `transport`.
-
-    >>> costs, halves = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), torch.tensor([[0.5, 0.5]]).log()
-    >>> f, g = potentials(costs, halves, halves, math.log(4))
-    >>> (math.log(4) * (f[:, :, None] + g[:, None] - costs)).exp() / 4  # the plan
-    tensor([[[0.4000, 0.1000],
-             [0.1000, 0.4000]]])
-    """
-    extent = regularization * float(costs.max()) / FIRST_EXTENT
-    stages = max(0, math.ceil(math.log2(extent))) if extent > 0 else 0
-    f, g = torch.zeros_like(rows), torch.zeros_like(columns)
-    for stage in range(stages, -1, -1):
-        strength = regularization / 2**stage
-        to_rows = columns.unsqueeze(1) - strength * costs
-        to_columns = rows.unsqueeze(2) - strength * costs
-        u, v = strength * f, strength * g
-        for number in range(1, (max_rounds if stage == 0 else ROUNDS) + 1):
-            before, u = u, -torch.logsumexp(to_rows + v.unsqueeze(1), 2)
-            v = -torch.logsumexp(to_columns + u.unsqueeze(2), 1)
-            if stage == 0 and number % ROUNDS == 0:
-                # After a round the columns' masses are exact; u then changes by the error of the rows'.
-                error = rows.exp() * torch.expm1(before - u).abs()
-                if float(error.sum(1).max()) <= tolerance:
-                    break
-        f, g = u / strength, v / strength
-    return f, g
-
-
-def _log_plan(
-    costs: Tensor, rows: Tensor, columns: Tensor, f: Tensor, g: Tensor, regularization: float
-) -> Tensor:
-    """Logarithms of a plan; minus infinity, without gradient, for padding."""
-    real = rows.isfinite().unsqueeze(2) & columns.isfinite().unsqueeze(1)
-    masses = torch.where(real, rows.unsqueeze(2) + columns.unsqueeze(1), 0.0)
-    gains = f.unsqueeze(2) + g.unsqueeze(1) - costs
-    return torch.where(real, masses + regularization * gains, -math.inf)
+DEFAULT_SETTINGS = Settings()
 
 
 class Vectors(NamedTuple):
@@ -140,25 +62,6 @@ class Triplets(NamedTuple):
     negative_alignment: Tensor
 
 
-def losses(objective: str, triplets: Triplets, settings: Settings) -> Tensor:
-    """The losses (triplets,) of an objective; with several distances (ts+ot) it is the sum of theirs.
-
-    >>> def at(place):
-    ...     return Vectors(torch.tensor([[[place]]]), torch.tensor([[True]]), torch.tensor([[place]]))
-    >>> triplets = Triplets(at(0.0), at(1.0), at(1.5), torch.tensor([[0, 0]]), torch.tensor([0]))
-    >>> losses("bi-encoder", triplets, Settings(margin=1.0)), losses("ts+ot", triplets, Settings(margin=1.0))
-    (tensor([0.5000]), tensor([1.]))
-    """
-    query, positive, negative = triplets[:3]
-    parts = []
-    if objective in ALIGNED:
-        parts.append(aligned_distances(triplets))
-    if objective in DISTANCES:
-        distance = DISTANCES[objective]
-        parts.append((distance(query, positive, settings), distance(query, negative, settings)))
-    return torch.stack([F.relu(settings.margin + near - far) for near, far in parts]).sum(0)
-
-
 def aligned_distances(triplets: Triplets) -> tuple[Tensor, Tensor]:
     """L2 distances of two aligned sentences: of the query's from the positive's and from the negative's.
 
@@ -180,16 +83,23 @@ def aligned_distances(triplets: Triplets) -> tuple[Tensor, Tensor]:
 
 
 def whole_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """L2 distance (pairs,) of the vectors of whole papers, or of single sentences."""
+    """L2 distance (pairs,) of the vectors of whole papers."""
     return _length(query.whole - candidate.whole)
 
 
 def transport_cost(query: Vectors, candidate: Vectors, settings: Settings) -> Tensor:
-    """The cost (pairs,) of optimal transport between the sentences of two papers, as their distance.
+    """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
     The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
-    softmax(-distance to the nearest sentence of the other paper / tau). Gradients flow through the masses
-    too, as in the authors' code.
+    softmax(-distance to the nearest sentence of the other paper / tau). The value is
+
+        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
+
+    (Cuturi, 2013), the loss that geomloss computes for ASPIRE in training with the blur 1 / lambda. The plan
+    is computed in double precision (`qbe.rerank.transport`) and held constant: by the envelope theorem (Peyré
+    and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then the plan. The masses are
+    held constant too; with the default temperature their own gradient, which the authors' code has, is
+    negligible.
 
     >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
     >>> sentences = torch.tensor([[[1.0], [3.0]]])
@@ -197,43 +107,20 @@ def transport_cost(query: Vectors, candidate: Vectors, settings: Settings) -> Te
     >>> transport_cost(query, candidate, Settings(temperature=2 / math.log(3)))  # 3/4 * 1 + 1/4 * 3
     tensor([1.5000])
     """
-    distances, real = _pairwise(query, candidate)
-    masked = distances.masked_fill(~real, math.inf)
-    rows, columns = (torch.log_softmax(-masked.amin(axis) / settings.temperature, 1) for axis in (2, 1))
-    return transport(distances, rows, columns, settings.regularization)
-
-
-def smallest_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """The smallest L2 distance (pairs,) of a sentence of the query and a sentence of the candidate.
-
-    >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
-    >>> sentences = torch.tensor([[[2.0], [1.0]]])
-    >>> candidate = Vectors(sentences, torch.tensor([[True, False]]), sentences.mean(1))  # 1.0 is padding
-    >>> smallest_distance(query, candidate, Settings())
-    tensor([2.])
-    """
-    distances, real = _pairwise(query, candidate)
-    return distances.masked_fill(~real, math.inf).flatten(1).amin(1)
-
-
-def attention_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """L2 distances of all pairs of sentences, weighted by softmax(-distance) over all pairs (pairs,).
-
-    >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
-    >>> sentences = torch.tensor([[[0.0], [math.log(3)]]])
-    >>> candidate = Vectors(sentences, torch.tensor([[True, True]]), sentences.mean(1))
-    >>> attention_distance(query, candidate, Settings())  # 3/4 * 0 + 1/4 * log(3)
-    tensor([0.2747])
-    """
-    distances, real = _pairwise(query, candidate)
-    weights = torch.softmax((-distances).masked_fill(~real, -math.inf).flatten(1), 1)
-    return (weights * distances.flatten(1)).sum(1)
-
-
-def _pairwise(query: Vectors, candidate: Vectors) -> tuple[Tensor, Tensor]:
-    """L2 distances (pairs, sentences, sentences), and a mask that is False for padding."""
-    distances = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
-    return distances, query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
+    costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
+    real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
+    exact = costs.detach().double().masked_fill(~real, math.inf)
+    rows, columns = (torch.softmax(-exact.amin(axis) / settings.temperature, 1) for axis in (2, 1))
+    plans = torch.from_numpy(
+        entropic_transport(
+            exact.cpu().numpy(), rows.cpu().numpy(), columns.cpu().numpy(), settings.regularization
+        )
+    ).to(costs.device)
+    apart = rows[:, :, None] * columns[:, None]
+    divergence = torch.special.xlogy(plans, plans / apart.clamp(min=1e-300)).sum((1, 2))
+    cost = (plans * costs.double()).sum((1, 2))
+    value: Tensor = cost + divergence / settings.regularization
+    return value.to(costs.dtype)
 
 
 def _length(differences: Tensor) -> Tensor:
@@ -241,15 +128,41 @@ def _length(differences: Tensor) -> Tensor:
     return lengths  # its gradient is 0, not NaN, for the zero differences of equal texts
 
 
-DISTANCES: Mapping[str, Callable[[Vectors, Vectors, Settings], Tensor]] = {
-    "bi-encoder": whole_distance,
-    "ot": transport_cost,
-    "ts+ot": transport_cost,
-    "max": smallest_distance,
-    "att": attention_distance,
-    "cosent": whole_distance,
-}
-"""Distances of two papers, by the objectives (`qbe.train.encoder.recipe.OBJECTIVES`) that have one."""
+class Objective(NamedTuple):
+    """An objective: its name in the paper, and what it needs.
 
-ALIGNED = ("ts", "ts+ot", "abs")
-"""The objectives with the distance of aligned sentences."""
+    ``rate`` is the learning rate that the authors settled on for computer science. ``distance`` compares two
+    papers; where ``aligned``, the distance of two aligned sentences counts.
+    """
+
+    name: str
+    rate: float
+    distance: Callable[[Vectors, Vectors, Settings], Tensor] | None = None
+    aligned: bool = False
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "bi-encoder": Objective("SPECTER-CoCite", 2e-5, whole_distance),
+    "ts": Objective("TSASPIRE", 2e-5, aligned=True),
+    "ot": Objective("OTASPIRE", 3e-5, transport_cost),
+    "ts+ot": Objective("TS+OTASPIRE", 2e-5, transport_cost, aligned=True),
+}
+
+
+def losses(objective: Objective, triplets: Triplets, settings: Settings) -> Tensor:
+    """The losses (triplets,) of an objective; with several distances (ts+ot) it is the sum of theirs.
+
+    >>> def at(place):
+    ...     return Vectors(torch.tensor([[[place]]]), torch.tensor([[True]]), torch.tensor([[place]]))
+    >>> triplets = Triplets(at(0.0), at(1.0), at(1.5), torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> [losses(OBJECTIVES[name], triplets, Settings()) for name in ("bi-encoder", "ts+ot")]
+    [tensor([0.5000]), tensor([1.])]
+    """
+    query, positive, negative = triplets[:3]
+    parts = []
+    if objective.aligned:
+        parts.append(aligned_distances(triplets))
+    if objective.distance:
+        near, far = (objective.distance(query, other, settings) for other in (positive, negative))
+        parts.append((near, far))
+    return torch.stack([F.relu(settings.margin + near - far) for near, far in parts]).sum(0)

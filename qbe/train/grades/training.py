@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
@@ -20,7 +18,7 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
-from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
 from qbe.train.grades.data import GradedFeatures, joined, load_or_measure, sampled
 from qbe.train.heads import GradeRecipe, fit_grade_heads
@@ -32,30 +30,16 @@ DEFAULT_RECIPE = GradeRecipe()
 SAMPLE_SEED = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """An index of the papers, files of graded pairs to train on, and files to measure on; ``leave_out`` holds
-    papers that models are evaluated on.
-    """
-
-    index: Path
-    train: tuple[Path, ...]
-    dev: tuple[Path, ...]
-    leave_out: Path
-
-
-def train_grades(
+def train(
     sources: Sources, folders: Folders, run: RunOptions, *, recipe: GradeRecipe = DEFAULT_RECIPE
 ) -> Mapping[str, Sequence[float]]:
     """Train the grade model, measure it on each file of dev, and publish it with a card.
 
-    Papers with a title like that of one in ``leave_out`` are not trained on. What was measured of pairs is
-    kept in the work folder, from which the same call continues. Returns the root mean squared errors
-    of the grades by facet, by the name of the file, with the rerankers' scores. Raises FileFormatError for
-    pairs that cannot be read, IndexFormatError for an index without vectors, OutputError where nothing can be
-    written.
+    ``sources`` are files of graded pairs, an index of their papers, and papers to leave out. What was
+    measured of pairs is kept in the work folder. Returns the root mean squared errors of the grades by facet,
+    by the name of the file, with the rerankers' scores. Raises FileFormatError for pairs that cannot be read,
+    IndexFormatError for an index without vectors, OutputError where nothing can be written.
     """
-    torch.set_num_threads(run.threads)
     with (
         open_index(sources.index, threads=run.threads) as index,
         index.reading() as reader,
@@ -63,13 +47,8 @@ def train_grades(
     ):
         reader.require_vectors()
         assert reader.manifest.dense is not None
-        provenance = {
-            "recipe": as_record(recipe),
-            "index": reader.manifest.digest,
-            "data": file_digests(*sources.train, *sources.dev, sources.leave_out),
-        }
-        reranker = describe_reranker(DEFAULT_RERANKER)
-        check_provenance(folders.work, {**provenance, "reranker": reranker})
+        reranker, encoder = describe_reranker(DEFAULT_RERANKER), reader.manifest.dense["encoder"]
+        provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest, reranker=reranker)
         opened = open_reranker(DEFAULT_RERANKER, workers=workers)
         features = GradeFeatures(reader, workers, lambda: opened)
 
@@ -85,9 +64,9 @@ def train_grades(
 
         dev = {f"{file.parent.name}/{file.name}": read(file, None) for file in sources.dev}
         train = joined([read(file, recipe.sampled) for file in sources.train])
-        encoder = reader.manifest.dense["encoder"]
     log.info("fitting to %d pairs", len(train.grades))
     heads = {known: _fitted(train, known, recipe, run.seeds, folders.work) for known in NAMES}
+    provenance.pop("reranker")
     training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades)}
     model = GradeModel(heads, encoder, reranker, training)
     errors = {known: {name: _errors(model, each, known) for name, each in dev.items()} for known in NAMES}

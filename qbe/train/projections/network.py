@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.graded_pairs import GradedLists, GradedPair
@@ -17,17 +16,14 @@ from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.rerank.projections import TERMS, FacetProjection
 from qbe.train.correlation import facet_correlations
-from qbe.train.pairs import papers_of, within
+from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
+from qbe.train.pairs import papers_of
 from qbe.train.reranker.task import logistic
-from qbe.train.stored_vectors import StoredVectors, best_within
-from qbe.train.trainer import DevScore, Schedule
+from qbe.train.trainer import Schedule, shuffled
 from qbe.train.weights import Weights
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
-
-Correlations = Mapping[Facet, float]
-"""Means over queries of Spearman's correlation with the grades, by facet."""
 
 
 class GradedList(NamedTuple):
@@ -51,18 +47,14 @@ class StoredLists(NamedTuple):
 
 
 def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
-    """Sets of lists with the vectors that an index has of their papers.
-
-    Candidates that the index lacks are left out, and lists whose query it lacks; raises CorpusError where
-    nothing is left of a set.
-    """
-    ids = sorted(paper_id for paper_id in papers_of(*sets) if reader.papers.find(paper_id) is not None)
+    """Sets of lists with the vectors that an index has of their papers, all of which it holds."""
+    ids = sorted(papers_of(*sets))
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     rows = rows_of(reader.papers, ids)
     block = reader.vector_store.gather(rows)
     marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
     vectors = StoredVectors.of_block(block, reader.vector_store.whole(rows))
-    by_place = [[_by_place(*each, place) for each in within(lists, place).items()] for lists in sets]
+    by_place = [[_by_place(*each, place) for each in lists.items()] for lists in sets]
     return StoredLists(vectors, torch.tensor(marked), by_place)
 
 
@@ -88,34 +80,19 @@ class ProjectionNetwork(nn.Module):
 
     def forward(self, graded: GradedList) -> Tensor:
         """Scores (n, 3) of a list's candidates."""
-        rows, places = self.vectors.rows(graded.candidates)
-        query_rows, _ = self.vectors.rows(graded.query[None])
         columns = []
-        for facet, matrix in enumerate(self.matrices):
-            of_facet = query_rows[self.marked[facet, query_rows]]
-            query = F.normalize(self.vectors.sentences[of_facet] @ matrix.T, dim=-1)
-            sentences = F.normalize(self.vectors.sentences[rows] @ matrix.T, dim=-1)
-            marked = self.marked[facet, rows]
-            cosines = query @ sentences.T
-            sums = torch.zeros(len(graded.candidates), sentences.shape[1])
-            sums = sums.index_add(0, places[marked], sentences[marked])
-            pair = F.normalize(
-                self.vectors.whole[[int(graded.query), *graded.candidates.tolist()]] @ matrix.T
+        for marked, matrix, weights in zip(self.marked, self.matrices, self.weights, strict=True):
+            query, candidates = (
+                ProjectedPapers.of(self.vectors, papers, None, marked, matrix)
+                for papers in (graded.query[None], graded.candidates)
             )
-            terms = [
-                best_within(cosines, places, len(sums)).mean(0),
-                best_within(cosines[:, marked], places[marked], len(sums)).mean(0),
-                pair[1:] @ pair[0],
-                F.normalize(sums, dim=-1) @ F.normalize(query.sum(0), dim=-1),
-            ]
-            columns.append(torch.stack(terms, 1) @ self.weights[facet])
+            columns.append(weights @ vector_terms(query, candidates)[:, 0])
         return torch.stack(columns, 1)
 
     @torch.no_grad()
-    def correlations(self, lists: Sequence[GradedList]) -> Correlations:
-        """Spearman's correlations with grades (`facet_correlations`)."""
-        scored = ((self(graded).numpy(), graded.grades.tolist()) for graded in lists)
-        return dict(zip(FACETS, facet_correlations(scored), strict=True))
+    def correlations(self, lists: Sequence[GradedList]) -> list[float]:
+        """For each facet the mean of Spearman's correlations with grades (`facet_correlations`)."""
+        return facet_correlations((self(graded).numpy(), graded.grades.tolist()) for graded in lists)
 
 
 def projections_of(weights: Weights) -> dict[Facet, FacetProjection]:
@@ -165,24 +142,15 @@ class ProjectionTask:
 
     def batches(self, seed: int) -> Iterator[list[GradedList]]:
         """The lists of each step."""
-        rng = np.random.default_rng(seed)
-        for _ in range(self._recipe.epochs):
-            order = rng.permutation(len(self._train))
-            for first in range(0, len(order), self._recipe.queries):
-                yield [self._train[place] for place in order[first : first + self._recipe.queries]]
+        recipe = self._recipe
+        return shuffled(self._train, recipe.queries, recipe.epochs, np.random.default_rng(seed))
 
     def losses(self, batch: Sequence[GradedList]) -> Iterable[Tensor]:
         """The mean loss of the lists and facets, and the distance of the matrices from the identity."""
         identity = torch.eye(self.network.matrices.shape[1])
-        loss = torch.stack([self._loss(graded) for graded in batch]).mean()
+        loss = torch.stack([logistic(self.network(graded), graded.grades) for graded in batch]).mean()
         yield loss + self._recipe.anchor * ((self.network.matrices - identity) ** 2).sum()
 
-    def _loss(self, graded: GradedList) -> Tensor:
-        scores = self.network(graded)
-        columns = range(len(FACETS))
-        return torch.stack([logistic(scores[:, facet], graded.grades[:, facet]) for facet in columns]).mean()
-
-    def score(self) -> DevScore:
+    def score(self) -> float:
         """The mean correlation with the grades of dev."""
-        value = float(np.mean([*self.network.correlations(self._dev).values()]))
-        return DevScore(value, f"dev Spearman {value:.4f}")
+        return float(np.mean(self.network.correlations(self._dev)))

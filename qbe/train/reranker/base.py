@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 class Base(NamedTuple):
     """An encoder's configuration and weights.
 
-    ``weights`` has BERT's names (`layer_names`). The embedding of a text's first token is that of position
+    ``weights`` has BERT's names (`_layer_names`). The embedding of a text's first token is that of position
     ``first_position``. ``distances`` (buckets, heads) is the bias of the attention logits by the distance of
     two tokens, as in MPNet (Song et al., 2020); None where there is none.
     """
@@ -58,7 +58,7 @@ def read_base(folder: Path) -> Base:
     if kind == "bert":
         return Base(shape, weights)
     if kind == "mpnet":
-        names = {renamed: name for name, renamed in layer_names(kind, shape.layers).items()}
+        names = {renamed: name for name, renamed in _layer_names(kind, shape.layers).items()}
         by_bert = {names.get(name, name): part for name, part in weights.items()}
         # A text's tokens are at the positions behind that of padding (create_position_ids_from_input_ids).
         first = int(config["pad_token_id"]) + 1
@@ -66,15 +66,8 @@ def read_base(folder: Path) -> Base:
     raise ModelError(f"{folder}: expected an encoder of the kind bert or mpnet, found {kind}; give another")
 
 
-def layer_names(kind: str, layers: int) -> dict[str, str]:
-    """The names of the layers' weights in BERT, and in the files of an encoder of the ``kind``.
-
-    >>> names = layer_names("mpnet", 1)
-    >>> names["encoder.layer.0.attention.self.query.weight"]
-    'encoder.layer.0.attention.attn.q.weight'
-    >>> names["encoder.layer.0.output.dense.bias"]
-    'encoder.layer.0.output.dense.bias'
-    """
+def _layer_names(kind: str, layers: int) -> dict[str, str]:
+    """The names of the layers' weights in BERT, and in the files of an encoder of the ``kind``."""
     part_names = {part: part for part in _PARTS}
     if kind == "mpnet":
         part_names |= _MPNET
@@ -144,7 +137,7 @@ def interpolated_encoder(
     weights = dict(base)
     layers = {int(name.split(".")[1]) for name in rerankers if name.startswith("upper.")}
     count = 1 + max(int(name.split(".")[2]) for name in base if name.startswith("encoder.layer."))
-    first, names = count - len(layers), layer_names(kind, count)
+    first, names = count - len(layers), _layer_names(kind, count)
     for layer in sorted(layers):
         for part, trained in _layer(rerankers, layer).items():
             name = names[f"encoder.layer.{first + layer}.{part}"]

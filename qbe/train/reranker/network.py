@@ -19,8 +19,9 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.rerank.facet_cross_encoder import FEATURES
+from qbe.train.late_interaction import ProjectedPapers, token_terms, vector_terms
 from qbe.train.reranker.base import Shape, position_bias, read_base
-from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper, layout_of
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
@@ -43,6 +44,16 @@ class Heads(NamedTuple):
     values: Tensor
     padding: Tensor | None = None
     bias: Tensor | None = None
+
+
+class EncodedPapers(NamedTuple):
+    """Papers with their final token ``states`` (tokens, dimension), and as each facet's projection gives
+    them.
+    """
+
+    papers: Sequence[TokenizedPaper]
+    states: Sequence[Tensor]
+    facets: Sequence[ProjectedPapers]
 
 
 class Layer(nn.Module):
@@ -225,41 +236,35 @@ class Network(nn.Module):
     def forward(self, papers: Sequence[TokenizedPaper], frozen_states: Sequence[Tensor]) -> Tensor:
         """Scores (candidates, facets) of the papers after the first, which is the query."""
         states = self.encode_upper(frozen_states)
-        pooled = [paper.pooling.to(part.device) @ part for paper, part in zip(papers, states, strict=True)]
-        sizes = [len(part) for part in pooled]
-        flat = torch.cat(pooled)
-        vectors = [torch.split(F.normalize(flat @ matrix.T, dim=-1), sizes) for matrix in self.projections]
-        unit = F.normalize(torch.cat(states), dim=-1).to(self.dtype)
-        tokens = torch.split(unit, [len(part) for part in states])
-        scores = []
-        for place in range(1, len(papers)):
-            best = (tokens[0] @ tokens[place].T).max(1).values.float()
-            row = [
-                self._score(number, papers, place, vectors[number], states[0], best)
-                for number in range(len(FACETS))
-            ]
-            scores.append(torch.stack(row))
-        return torch.stack(scores)
+        query, candidates = self.encoded(papers[:1], states[:1]), self.encoded(papers[1:], states[1:])
+        return self.compared(query, candidates)[:, 0].T
 
-    def _score(
-        self,
-        facet: int,
-        papers: Sequence[TokenizedPaper],
-        place: int,
-        vectors: Sequence[Tensor],
-        query_states: Tensor,
-        best_tokens: Tensor,
-    ) -> Tensor:
-        query, candidate = papers[0], papers[place]
-        left, right = vectors[0], vectors[place]
-        similarities = left[query.facets[facet]] @ right[: candidate.sentences].T
-        inside = query.facet_tokens(facet)
-        shares = torch.softmax(query_states[inside] @ self.token_weights[facet], 0)
-        features = (
-            similarities.max(1).values.mean(),
-            similarities[:, candidate.facets[facet]].max(1).values.mean(),
-            left[-1] @ right[-1],
-            left[query.sentences + facet] @ right[candidate.sentences + facet],
-            best_tokens[inside] @ shares,
-        )
-        return torch.stack(features) @ self.weights[facet]
+    def encoded(self, papers: Sequence[TokenizedPaper], states: Sequence[Tensor]) -> EncodedPapers:
+        """Papers as they are compared, from their final states."""
+        pooled = [paper.pooling.to(part.device) @ part for paper, part in zip(papers, states, strict=True)]
+        parts = [
+            torch.split(each, [paper.sentences, 1, 1, 1, 1])
+            for paper, each in zip(papers, pooled, strict=True)
+        ]
+        sentences, *means, whole = (torch.cat(same) for same in zip(*parts, strict=True))
+        layout = layout_of(papers, sentences.device)
+        facets = []
+        for matrix, mean, marked in zip(self.projections, means, layout.marked, strict=True):
+            unit, unit_mean, unit_whole = (
+                F.normalize(part @ matrix.T, dim=-1) for part in (sentences, mean, whole)
+            )
+            facets.append(ProjectedPapers(unit, layout.places, marked, unit_mean, unit_whole))
+        return EncodedPapers(papers, states, facets)
+
+    def compared(self, queries: EncodedPapers, candidates: EncodedPapers) -> Tensor:
+        """Scores (facets, queries, candidates) of each query with each candidate."""
+        marked = [
+            torch.cat([paper.facet_tokens(facet) for paper in queries.papers]).to(self.weights.device)
+            for facet in range(len(FACETS))
+        ]
+        tokens = token_terms(marked, queries.states, candidates.states, self.token_weights, self.dtype)
+        terms = [
+            torch.cat([vector_terms(query, candidate), term[None]])
+            for query, candidate, term in zip(queries.facets, candidates.facets, tokens, strict=True)
+        ]
+        return torch.einsum("ft,ftqc->fqc", self.weights, torch.stack(terms))

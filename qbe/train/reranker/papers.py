@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -131,3 +131,32 @@ def tokenize(paper: Paper, tokenizer: PaperTokenizer, max_tokens: int) -> Tokeni
     pooling /= pooling.sum(1, keepdim=True)
     ids = torch.tensor(window.ids)
     return TokenizedPaper(ids, pooling, tuple(torch.tensor(list(rows)) for rows in positions))
+
+
+class Layout(NamedTuple):
+    """How many sentences each paper of a batch has, ``counts`` (papers,) int64, the paper of each sentence,
+    ``places`` (sentences,) int64, and its facets, ``marked`` (3, sentences) bool.
+    """
+
+    counts: Tensor
+    places: Tensor
+    marked: Tensor
+
+
+def layout_of(papers: Sequence[TokenizedPaper], device: torch.device | str = "cpu") -> Layout:
+    """The layout of some papers' sentences.
+
+    >>> rows = (torch.tensor([0]), torch.tensor([1]), torch.tensor([0, 1]))
+    >>> paper = TokenizedPaper(torch.tensor([1, 2]), torch.ones(6, 2), rows)
+    >>> layout_of([paper, paper]).places, layout_of([paper]).marked.int().tolist()
+    (tensor([0, 0, 1, 1]), [[1, 0], [0, 1], [1, 1]])
+    """
+    counts = torch.tensor([paper.sentences for paper in papers])
+    marked = torch.zeros(len(Facet), int(counts.sum()), dtype=torch.bool)
+    begin = 0
+    for paper in papers:
+        for facet, positions in enumerate(paper.facets):
+            marked[facet, begin + positions] = True
+        begin += paper.sentences
+    places = torch.repeat_interleave(torch.arange(len(papers)), counts)
+    return Layout(counts, places.to(device), marked.to(device))

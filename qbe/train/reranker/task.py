@@ -12,54 +12,51 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.train.correlation import facet_correlations
-from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper
-from qbe.train.trainer import DevScore, Schedule
+from qbe.train.trainer import Schedule
 from qbe.train.weights import trainable
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How facet cross-encoders are trained; the models' cards say which data its choices were made on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRecipe:
+    """How a facet cross-encoder learns, from whatever data; the models' cards say what it was chosen on.
 
-    The ``joint`` upper layers are trained, and there candidates attend to the query, unless ``separate``; a
-    paper's first ``max_tokens`` are read. Of the lists ``sampled`` are drawn at random; None: all. A step has
-    ``queries`` lists; of a list's candidates without a grade of 1 or more, at most ``unrelated`` are used,
-    others in each epoch. AdamW: the layers learn at ``learning_rate`` with ``weight_decay``, the facets'
-    projections and token weights at ``head_rate``, the weights of similarities and the gates, which are few,
-    at ``weight_rate``. For the other fields see `qbe.train.trainer.Schedule`. Raises UsageError where there
-    is no list or no epoch.
-
-    >>> Recipe(epochs=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `epochs` of at least 1, found 0
+    The ``joint`` upper layers are trained; a paper's first ``max_tokens`` are read. AdamW: the layers learn
+    at ``learning_rate`` with ``weight_decay``, the facets' projections and token weights at ``head_rate``,
+    the weights of similarities and the gates, which are few, at ``weight_rate``. For the other fields see
+    `qbe.train.trainer.Schedule`.
     """
 
     joint: int = 3
     max_tokens: int = 384
-    sampled: int | None = None
-    separate: bool = False
-    epochs: int = 1
     learning_rate: float = 6e-5
     head_rate: float = 2e-4
     weight_rate: float = 2e-2
-    queries: int = 2
-    unrelated: int = 4
     weight_decay: float = 0.01
     clip: float = 1.0
     warm_up: float = 0.1
     ema_decay: float = 0.98
-    patience: int = 2
 
-    def __post_init__(self) -> None:
-        """Raise UsageError where there is no list or no epoch."""
-        for name, count in (("epochs", self.epochs), ("sampled", self.sampled)):
-            if count is not None and count < 1:
-                raise UsageError(f"expected `{name}` of at least 1, found {count}")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(NetworkRecipe):
+    """How facet cross-encoders are trained on graded pairs.
+
+    In the joint layers candidates attend to the query, unless ``separate``. Of the lists ``sampled`` are
+    drawn at random; None: all. A step has ``queries`` lists; of a list's candidates without a grade of 1 or
+    more, at most ``unrelated`` are used, others in each epoch.
+    """
+
+    sampled: int | None = None
+    separate: bool = False
+    epochs: int = 1
+    queries: int = 2
+    unrelated: int = 4
+    patience: int = 2
 
     def schedule(self) -> Schedule:
         """The trainer's part of the recipe."""
@@ -100,11 +97,19 @@ class CandidateScorer:
         )
         return scores
 
-    def dev_score(self, lists: GradedLists) -> DevScore:
-        """The mean over the facets of the correlation with the grades of some lists (`mean_spearman`)."""
-        correlations = mean_spearman(self, lists)
-        text = " / ".join(f"{value:.4f}" for value in correlations)
-        return DevScore(float(np.mean(correlations)), f"dev Spearman {text}")
+    @torch.no_grad()
+    def correlations(self, lists: GradedLists) -> list[float]:
+        """For each facet the mean over queries of the correlation of scores and grades
+        (`facet_correlations`).
+        """
+        return facet_correlations(
+            (self.scores(query, pairs).float().cpu().numpy(), [pair.grades for pair in pairs])
+            for query, pairs in lists.items()
+        )
+
+    def dev_score(self, lists: GradedLists) -> float:
+        """The mean over the facets of `correlations`."""
+        return float(np.mean(self.correlations(lists)))
 
 
 class GradedTask:
@@ -128,9 +133,7 @@ class GradedTask:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        recipe = self._recipe
-        rates = Rates(recipe.learning_rate, recipe.head_rate, recipe.weight_rate, recipe.weight_decay)
-        return rates.adamw(self.network)
+        return adamw(self.network, self._recipe)
 
     def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
         """The lists of each step: pairs by query."""
@@ -148,73 +151,52 @@ class GradedTask:
         for query, pairs in batch.items():
             scores = self._scorer.scores(query, pairs)
             grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
-            yield torch.stack(
-                [logistic(scores[:, i], grades[:, i]) for i in range(len(FACETS))]
-            ).mean() / len(batch)
+            yield logistic(scores, grades) / len(batch)
 
-    def score(self) -> DevScore:
+    def score(self) -> float:
         """The mean correlation with the grades of dev."""
         return self._scorer.dev_score(self._splits.dev)
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference.
+    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference; the
+    mean over the facets.
 
-    ``scores`` and ``grades`` (candidates,) float32; the loss is a scalar.
+    ``scores`` and ``grades`` (candidates, facets) float32; the loss is a scalar.
 
-    >>> logistic(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 1.0]))  # log(1 + exp(0)), weight 2, over 2
+    >>> logistic(torch.zeros(2, 1), torch.tensor([[3.0], [1.0]]))  # log(1 + exp(0)), weight 2, over 2
     tensor(0.6931)
     """
     better = (grades[:, None] - grades[None, :]).clamp(min=0)
     losses = better * F.softplus(-(scores[:, None] - scores[None, :]))
-    return losses.sum() / better.sum().clamp(min=1e-9)
+    return (losses.sum((0, 1)) / better.sum((0, 1)).clamp(min=1e-9)).mean()
 
 
-class Rates(NamedTuple):
-    """The learning rates of the layers (and their weight decay), of the facets' projections and token weights
-    (``head``), and of the weights of similarities and the gates (``few``).
-    """
-
-    layers: float
-    head: float
-    few: float
-    decay: float
-
-    def adamw(self, network: nn.Module) -> torch.optim.Optimizer:
-        """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
-        groups: dict[float, list[nn.Parameter]] = {}
-        for name, part in trainable(network).items():
-            few = name == "weights" or name.endswith("gate")
-            head = name in ("projections", "token_weights")
-            groups.setdefault(self.few if few else self.head if head else self.layers, []).append(part)
-        decays = {self.layers: self.decay}
-        return torch.optim.AdamW(
-            [
-                {"params": parts, "lr": rate, "weight_decay": decays.get(rate, 0.0)}
-                for rate, parts in groups.items()
-            ],
-            betas=(0.9, 0.98),
-        )
+def adamw(network: nn.Module, recipe: NetworkRecipe) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, part in trainable(network).items():
+        few = name == "weights" or name.endswith("gate")
+        head = name in ("projections", "token_weights")
+        rate = recipe.weight_rate if few else recipe.head_rate if head else recipe.learning_rate
+        groups.setdefault(rate, []).append(part)
+    decays = {recipe.learning_rate: recipe.weight_decay}
+    return torch.optim.AdamW(
+        [
+            {"params": parts, "lr": rate, "weight_decay": decays.get(rate, 0.0)}
+            for rate, parts in groups.items()
+        ],
+        betas=(0.9, 0.98),
+    )
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
     """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
 
     >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
-    >>> [pair.paper_id for pair in sample_unrelated(pairs, 0, random.Random(0))]
-    ['a']
-    >>> len(sample_unrelated(pairs, 1, random.Random(0)))
-    2
+    >>> [len(sample_unrelated(pairs, count, random.Random(0))) for count in (0, 1, 9)]
+    [1, 2, 3]
     """
     unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
     dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
-
-
-@torch.no_grad()
-def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> list[float]:
-    """For each facet the mean over queries of the correlation of scores and grades (`facet_correlations`)."""
-    return facet_correlations(
-        (scorer.scores(query, pairs).float().cpu().numpy(), [pair.grades for pair in pairs])
-        for query, pairs in lists.items()
-    )

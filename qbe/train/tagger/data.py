@@ -138,16 +138,8 @@ class Tokens(NamedTuple):
         return states
 
 
-class StateRecorder:
-    """A `qbe.encode.encoder.TokenStateHook` that keeps the hidden states of the first window.
-
-    >>> recorder = StateRecorder([12])
-    >>> recorder.compute([np.float32([[64, -254]])], [(0, 1)]).shape
-    (1, 0)
-    >>> numbers, scales = recorder.first
-    >>> numbers.tolist(), scales.tolist()
-    ([[[32, -127]]], [[[2.0]]])
-    """
+class _StateRecorder:
+    """A `qbe.encode.encoder.TokenStateHook` that keeps the hidden states of the first window."""
 
     width = 0
 
@@ -169,7 +161,7 @@ def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Pape
     """Tokens and states of each paper, in order; ``encoder.threads`` papers are encoded at a time."""
 
     def record_paper(paper: Paper) -> Tokens:
-        recorder = StateRecorder(layers)
+        recorder = _StateRecorder(layers)
         encoder.encode_paper(paper, recorder)
         assert recorder.first is not None
         window = next(encoder.windows(paper))

@@ -49,9 +49,6 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
 
     With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
     differ from epoch to epoch.
-
-    >>> batches([30, 90, 40, 80], 2, None)
-    [[0, 2], [3, 1]]
     """
     noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
     ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])
@@ -68,13 +65,6 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
 
     With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
     probabilities as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
-
-    >>> from types import SimpleNamespace
-    >>> from qbe.train.tagger.network import Chain
-    >>> example = Example(Tokens(None, ((0, 1),), None, None), one_hot([2]), np.float32([0.5]))
-    >>> model, scores, present = SimpleNamespace(chain=Chain()), torch.zeros(1, 1, 5), torch.tensor([[True]])
-    >>> round(loss(model, scores, present, [example]).item(), 4)  # all labels have 1/5: log(5)
-    1.6094
     """
     targets = torch.zeros_like(scores)
     weights = torch.zeros(scores.shape[:2])
@@ -126,7 +116,7 @@ def fit(
 ) -> None:
     """Fit a network, with its checkpoints in the file ``path``; errors are those of the trainer."""
     steps = trainer.Schedule(schedule.epochs, schedule.clip, warm_up=WARM_UP)
-    trainer.fit(TaggerTask(network, examples, schedule), steps, seed, trainer.Checkpoints(path))
+    trainer.fit(TaggerTask(network, examples, schedule), steps, seed, path)
 
 
 def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:
@@ -145,9 +135,5 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
-    """Target probabilities (sentences, labels) float32 of labels, given by number.
-
-    >>> one_hot([2, 0]).tolist()
-    [[0.0, 0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]
-    """
+    """Target probabilities (sentences, labels) float32 of labels, given by number."""
     return np.eye(LABEL_COUNT, dtype=np.float32)[list(labels)]

@@ -24,41 +24,20 @@ class Scores(NamedTuple):
 
     ``micro_f1`` is over the five labels (equal to accuracy, since each sentence has one label), ``folded``
     the same with objective folded into background; ``confident`` is micro_f1 with each sentence weighted by
-    its annotators' confidence. ``confusion`` (labels, labels) counts sentences by true and predicted label.
-
-    >>> scores = score([LabelledAbstract(("A.", "B."), (0, 2), (1.0, 0.5))], [np.eye(5)[[0, 3]]])
-    >>> scores.by_label()["background"]
-    (100.0, 100.0, 100.0, 1)
+    its annotators' confidence.
     """
 
     micro_f1: float
     folded: float
     confident: float
-    confusion: NDArray[np.int64]
 
     @property
     def figures(self) -> dict[str, float]:
         """The scores that a card has, rounded."""
-        return {
-            "micro_f1": round(self.micro_f1, 2),
-            "folded": round(self.folded, 2),
-            "confident": round(self.confident, 2),
-        }
+        return {name: round(value, 2) for name, value in self._asdict().items()}
 
     def __str__(self) -> str:
         return f"micro-F1 {self.micro_f1:.2f}, folded {self.folded:.2f}, by confidence {self.confident:.2f}"
-
-    def by_label(self) -> dict[str, tuple[float, float, float, int]]:
-        """Precision, recall and F1 of each label in per cent, and its number of sentences."""
-        right, predicted, true = (
-            np.diag(self.confusion),
-            self.confusion.sum(axis=0),
-            self.confusion.sum(axis=1),
-        )
-        percent = (
-            100 * np.stack([right, right, 2 * right]) / np.maximum([predicted, true, predicted + true], 1)
-        )
-        return {label: (*percent[:, i].tolist(), int(true[i])) for i, label in enumerate(LABELS)}
 
 
 def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
@@ -71,25 +50,18 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
     >>> print(score([abstract], [np.eye(5)[[0, 3]]]))  # background, as labelled; result, labelled method
     micro-F1 50.00, folded 50.00, by confidence 66.67
     """
-    true: list[int] = []
     predicted: list[int] = []
-    confidences: list[float] = []
     for abstract, rows in zip(abstracts, probabilities, strict=True):
         labels = [LABELS.index(FacetProbabilities(*row).label) for row in rows.tolist()]
-        labels += labels[-1:] * (len(abstract.labels) - len(labels))
-        predicted += labels
-        true += abstract.labels
-        confidences += abstract.confidences
-    confusion = np.zeros((len(LABELS), len(LABELS)), np.int64)
-    np.add.at(confusion, (true, predicted), 1)
-    right = np.array(true) == np.array(predicted)
+        predicted += labels + labels[-1:] * (len(abstract.labels) - len(labels))
+    true = [label for abstract in abstracts for label in abstract.labels]
     fold = np.array([0 if label == "objective" else i for i, label in enumerate(LABELS)])
-    weights = np.array(confidences)
+    weights = [confidence for abstract in abstracts for confidence in abstract.confidences]
+    right = np.array(true) == np.array(predicted)
     return Scores(
         100 * float(right.mean()),
         100 * float((fold[true] == fold[predicted]).mean()),
-        100 * float((right * weights).sum() / weights.sum()),
-        confusion,
+        100 * float(np.average(right, weights=weights)),
     )
 
 

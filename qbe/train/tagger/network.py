@@ -30,14 +30,8 @@ class Batch(NamedTuple):
     present: Tensor
 
 
-def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    """``spans`` and ``present`` of a `Batch`.
-
-    >>> first, second = (Tokens(range(3), spans, None, None) for spans in (((0, 1), (1, 3)), ((1, 2),)))
-    >>> spans, present = layout([first, second])
-    >>> spans.int().tolist(), present.tolist()
-    ([[[1, 0, 0], [0, 1, 1]], [[0, 1, 0], [0, 0, 0]]], [[True, True], [True, False]])
-    """
+def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+    """``spans`` and ``present`` of a `Batch`."""
     tokens = max(len(paper.ids) for paper in papers)
     sentences = max(len(paper.spans) for paper in papers)
     spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
@@ -119,7 +113,7 @@ class Head(nn.Module):
         for embedding in (self.from_begin, self.from_end):
             nn.init.normal_(embedding.weight, std=0.02)
         self.context = nn.ModuleList(
-            SentenceLayer(sentence_width, sentence_width // 32, dropout) for _ in range(depth)
+            _SentenceLayer(sentence_width, sentence_width // 32, dropout) for _ in range(depth)
         )
         self.sentence_norm = nn.LayerNorm(sentence_width)
         self.dropout = nn.Dropout(dropout)
@@ -133,7 +127,7 @@ class Head(nn.Module):
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> Batch:
         """Pad papers to the longest."""
-        spans, present = layout(papers)
+        spans, present = _layout(papers)
         states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
         for row, paper in zip(states, papers, strict=True):
             values = torch.from_numpy(paper.states)
@@ -162,13 +156,8 @@ class Head(nn.Module):
         return scores
 
 
-class SentenceLayer(nn.Module):
-    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows.
-
-    >>> layer = SentenceLayer(width=32, heads=1, dropout=0.0)
-    >>> layer(torch.zeros(1, 2, 32), torch.tensor([[True, False]])).shape
-    torch.Size([1, 2, 32])
-    """
+class _SentenceLayer(nn.Module):
+    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -235,7 +224,7 @@ class Teacher(nn.Module):
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> TokenBatch:
         """Pad papers to the longest."""
-        spans, present = layout(papers)
+        spans, present = _layout(papers)
         ids = torch.zeros(len(papers), spans.shape[2], dtype=torch.long)
         for row, paper in zip(ids, papers, strict=True):
             row[: len(paper.ids)] = torch.from_numpy(paper.ids)

@@ -23,19 +23,10 @@ from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
 from qbe.tag.tagger import Tagger, span_mask
-from qbe.train.artifacts import (
-    Folders,
-    RunOptions,
-    as_record,
-    check_provenance,
-    file_digests,
-    load_arrays,
-    save_arrays,
-)
+from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import APACHE, Card, table
 from qbe.train.tagger.data import (
     LABELS,
-    SPLITS,
     LabelledAbstract,
     Tokens,
     read_csabstruct,
@@ -114,14 +105,10 @@ class Data:
         return score(self.labelled[split], list(predict(model, self.papers[split])))
 
 
-def train_students(
+def _train_students(
     data: Data, weights: Path, recipe: Recipe, seeds: Sequence[int], work: Path
 ) -> dict[int, Head]:
-    """Students by seed. Models that an interrupted call has finished are read from ``work``.
-
-    ``weights`` is the folder of the encoder's PyTorch weights, from which teachers start. Raises ModelError
-    where a part in ``work`` belongs to another recipe.
-    """
+    """Students by seed; teachers start from the encoder's PyTorch weights in the folder ``weights``."""
     gold = data.examples("train")
     soft_labels = work / f"soft-{recipe.unlabelled}.npz"
     if not soft_labels.exists():
@@ -174,18 +161,7 @@ PARITY_PAPERS = 50
 """Papers of dev on which the exported model is compared with PyTorch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The folder of CSAbstruct's splits, a corpus of unlabelled papers as JSON lines, and one of papers that
-    models are evaluated on, which are excluded from training.
-    """
-
-    csabstruct: Path
-    unlabelled: Path
-    leave_out: Path
-
-
-def train_tagger(
+def train(
     sources: Sources,
     folders: Folders,
     run: RunOptions,
@@ -196,50 +172,42 @@ def train_tagger(
 ) -> TaggerMetadata:
     """Train the facet tagger from files, and publish it.
 
-    Finished parts are kept in the work folder, from which the same call continues. ``encoder`` is the name or
-    folder of the encoder whose states the tagger reads, ``weights`` the folder of its PyTorch weights (by
-    default those of the base encoder). Training runs on the CPU. Raises CorpusError for data that cannot be
-    read, ModelError where a check fails, OutputError where nothing can be written.
+    ``sources`` are the folder of CSAbstruct's splits, a corpus of unlabelled papers, and papers to leave out.
+    ``encoder`` is the name or folder of the encoder whose states the tagger reads, ``weights`` the folder of
+    its PyTorch weights (None: the base encoder's). Training runs on the CPU. Raises CorpusError for data that
+    cannot be read, ModelError where a check fails, OutputError where nothing can be written.
     """
-    labelled = read_csabstruct(sources.csabstruct)
+    labelled = read_csabstruct(sources.train[0])
     evaluated = TitleIndex.of_corpus(sources.leave_out)
-    papers = sample_papers(sources.unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
-    digests = {f"CSAbstruct {split}.jsonl": sha256(sources.csabstruct / f"{split}.jsonl") for split in SPLITS}
-    digests[sources.unlabelled.name] = sha256(sources.unlabelled)
-    provenance = {
-        "recipe": as_record(recipe),
-        "encoder": encoder,
-        "data": digests,
-        "leave_out": file_digests(sources.leave_out),
-    }
-    check_provenance(folders.work, provenance)
-    torch.set_num_threads(run.threads)
+    papers = sample_papers(sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
+    provenance = begin(sources, folders, run, recipe, encoder=encoder)
     data = Data(Encoder.open(encoder, threads=run.threads), recipe, labelled, papers)
     weights = weights or packaged_weights(ENCODERS[BASE_ENCODER])
-    students = train_students(data, weights, recipe, run.seeds, folders.work)
-    return publish(data, recipe, students, digests, folders.output)
+    students = _train_students(data, weights, recipe, run.seeds, folders.work)
+    return _publish(data, students, provenance, folders.output)
 
 
-def publish(
-    data: Data, recipe: Recipe, students: Mapping[int, Head], digests: Mapping[str, str], output: Path
+def _publish(
+    data: Data, students: Mapping[int, Head], provenance: Mapping[str, Any], output: Path
 ) -> TaggerMetadata:
     """Export the student that is best on dev, evaluate the exported model on test, and write its folder.
 
-    The folder (ONNX head, card, README.md) appears complete or not at all. ``digests`` are those of the data.
-    Raises ModelError where the exported head does not agree with the original.
+    The folder (ONNX head, card, README.md) appears complete or not at all. Raises ModelError where the
+    exported head does not agree with the original.
     """
     seeds = {
         seed: {split: data.scores(split, head) for split in ("dev", "test")}
         for seed, head in students.items()
     }
     best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
+    recipe = provenance["recipe"]
     with staged_folder(output) as staged:
         parity = export_head(students[best], _parity_inputs(data.papers["dev"]), staged / HEAD)
         chain = students[best].chain
         training: dict[str, Any] = {
-            "recipe": as_record(recipe),
+            "recipe": recipe,
             "seed": best,
-            "data": dict(digests),
+            "data": provenance["data"],
             "parity": parity,
             **_figures(seeds),
         }
@@ -250,7 +218,7 @@ def publish(
                 "name": data.encoder.files.metadata.name,
                 "weights_sha256": data.encoder.files.metadata.weights_sha256,
             },
-            layers=recipe.layers,
+            layers=recipe["layers"],
             begin=chain.begin.tolist(),
             end=chain.end.tolist(),
             transitions=chain.transitions.tolist(),
@@ -282,9 +250,13 @@ def _card(metadata: TaggerMetadata, scores: Scores) -> Card:
         f"{spread['folded']:.2f}. int8 gives {training['parity']['int8_same_label']:.1%} of the sentences "
         "PyTorch's label.",
         table=table(
-            ["label", "precision", "recall", "F1", "sentences"],
-            ([label, *row[:3], f"{row[3]:,}"] for label, row in scores.by_label().items()),
-            places=1,
+            ["seed", "split", "micro-F1", "folded", "by confidence"],
+            (
+                [str(seed), split, *figures.values()]
+                for seed, splits in training["seeds"].items()
+                for split, figures in splits.items()
+            ),
+            places=2,
         ),
         data=training["data"],
         command="tagger",

@@ -1,0 +1,131 @@
+"""The command: what each training is called with, its defaults, and what it prints."""
+
+from pathlib import Path
+
+import pytest
+
+from qbe.errors import UsageError
+from qbe.models import encoder_format
+from qbe.models.registry import BASE_ENCODER
+from qbe.train import __main__ as command
+from qbe.train import options
+from qbe.train.artifacts import Folders, RunOptions, Sources
+from qbe.train.encoder.fit import Recipe
+from qbe.train.encoder.loss import OBJECTIVES
+from qbe.train.pairs import PAIRS_FOLDER
+
+EVERY = "--output out --work work --threads 2"
+GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """What the command asks of a training, which writes its card alone."""
+    recorded = []
+
+    def training(name):
+        def called(sources, folders, run, **own):
+            recorded.append((sources, folders, run, own))
+            folders.output.mkdir(exist_ok=True)
+            (folders.output / "encoder.json").touch()
+            (folders.output / "README.md").write_text(f"# {name}\n\n## Figures\n\nThey are 0.5.\n")
+
+        return called
+
+    monkeypatch.setattr(command, "_training", training)
+    monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return recorded
+
+
+def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
+    data = tmp_path / "data"
+    papers, left_out = data / "arxiv-cs/arxiv-cs.jsonl.xz", data / "csfcube/abstracts-csfcube-preds.jsonl"
+    judged, dev = data / "facet-judgments/train.tsv", (data / "facet-judgments/dev.tsv",)
+    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
+    every = tuple(PAIRS_FOLDER / name for name in names)
+    common = {"dev": dev, "leave_out": left_out}
+    index = {**common, "index": Path("i")}
+    for name, more, expected in (
+        ("tagger", "", Sources(train=(data / "csabstruct",), corpus=papers, leave_out=left_out)),
+        ("reranker", "", Sources(train=(judged, *every), corpus=papers, **common)),
+        ("large-encoder", "", Sources(train=(every[2],), corpus=papers, **common)),
+        ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
+        ("grades", "--index i", Sources(train=(judged, every[5]), **index)),
+        ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
+        ("distillation", "--index i --start w", Sources(**index)),
+    ):
+        command.main([name, *EVERY.split(), *more.split()])
+        sources, folders, run, _ = calls.pop()
+        assert sources == expected, name
+        assert folders == Folders(Path("out"), Path("work"))
+        assert run == RunOptions((0,) if name in ("encoder", "large-encoder") else (0, 1, 2), 2)
+        assert capsys.readouterr().out == "out: They are 0.5.\n"
+
+
+def test_sources_that_are_given(calls, tmp_path):
+    copy = tmp_path / "pairs"
+    copy.mkdir()
+    for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
+        (copy / name).touch()
+    line = f"--pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda --start f"
+    command.main(["reranker", *EVERY.split(), *line.split()])
+    pairs = (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv")
+    sources = Sources(train=pairs, dev=(Path("c.tsv"),), corpus=Path("d"), leave_out=Path("e"))
+    folders = Folders(Path("out"), Path("work"))
+    assert calls.pop() == (sources, folders, RunOptions((4, 1), 2, "cuda"), {"start": "f"})
+    command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
+    citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
+    assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
+    line = "--output out --rerankers w --dev d --corpus p --threads 1"
+    command.main(["facet-encoder", *line.split()])
+    sources = Sources(dev=(Path("d"),), corpus=Path("p"))
+    assert calls.pop() == (sources, Folders(Path("out"), Path("w")), RunOptions((0,), 1), {})
+
+
+def test_what_single_trainings_take(calls):
+    given = f"{EVERY} --index i --dev a b --leave-out e --start s --projections p"
+    command.main(["distillation", *given.split()])
+    sources, *_, own = calls.pop()
+    assert sources.dev == (Path("a"), Path("b"))
+    assert own == {"start": "s", "projections": "p"}
+    given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
+    command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
+    assert calls.pop()[3] == {"encoder": "m", "recipe": Recipe("ts", "cosine", 3, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("tagger", "--seeds one", "expected seeds such as 0,1,2, found 'one'; check `seeds`"),
+        ("tagger", "--threads 0", "expected `threads` of at least 1, found 0"),
+        ("tagger", "", "expected `csabstruct`, or QBE_DATA set to a folder that holds csabstruct, found nei"),
+        ("tagger", "--csabstruct x --unlabelled y", "expected `leave_out`, or QBE_DATA set to"),
+        ("reranker", "--dev x --corpus y --leave-out z", "expected `pairs`, or QBE_DATA set to"),
+        ("reranker", f"{GIVEN.replace('--index i', '')} --corpus y --pairs .", r"expected train\*\.tsv in"),
+        ("encoder", "--cocitations x --leave-out y --epochs 0", "expected `epochs` of at least 1, found 0"),
+        ("encoder", "--cocitations x --leave-out y --learning-rate 0", "expected `learning_rate` above 0"),
+    ],
+)
+def test_usage_errors(calls, monkeypatch, name, line, message):
+    monkeypatch.delenv("QBE_DATA")
+    with pytest.raises(UsageError, match=message):
+        command.main([name, "--output", "out", "--work", "work", *line.split()])
+    assert not calls
+
+
+def test_an_installation_has_no_graded_pairs(calls, monkeypatch, tmp_path):
+    monkeypatch.setattr("qbe.train.pairs.PAIRS_FOLDER", tmp_path / "none")
+    with pytest.raises(UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such"):
+        command.main(["reranker", *EVERY.split()])
+
+
+def test_choices_and_defaults_are_those_of_the_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    line = ["encoder", "--cocitations", "a", "--output", "c", "--work", "d"]
+    given = options.parser().parse_args(line)
+    assert given.encoder == BASE_ENCODER
+    assert Recipe(given.objective, given.similarity, given.epochs, given.learning_rate) == Recipe()
+    assert tuple(OBJECTIVES) == options.OBJECTIVES
+    assert encoder_format.SIMILARITIES == options.SIMILARITIES
+    assert {name for name, each in OBJECTIVES.items() if each.rate == 3e-5} == {"ot"}
