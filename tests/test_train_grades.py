@@ -21,9 +21,9 @@ from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.rerank.open import describe_reranker
 from qbe.search.grading import GradeFeatures, GradeRequest
+from qbe.train import grades as data
 from qbe.train.artifacts import Folders, RunOptions, read_provenance
-from qbe.train.grades import data
-from qbe.train.grades.data import GradedFeatures, load_or_measure, sampled
+from qbe.train.grades import GradedFeatures, load_or_measure, sampled
 from qbe.train.heads import GradeRecipe, fit_grade_heads, grade_loss
 from qbe.types import Facet
 

@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.rerank.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.projections.network import (
+from qbe.train.projections import (
     ProjectionNetwork,
     ProjectionTask,
     Recipe,

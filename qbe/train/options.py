@@ -168,7 +168,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the grade model",
         "Train the model that turns scores of candidates into grades, over an index of graded pairs' papers, "
         f"and write it with a model card. {_CONTINUES}",
-        "grades.training:train",
+        "grades:train",
         (
             _PAIRS_INDEX,
             _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs/train-6.tsv"),
@@ -181,7 +181,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
         f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
-        "projections.training:train",
+        "projections:train",
         (
             _PAIRS_INDEX,
             _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs"),

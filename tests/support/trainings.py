@@ -164,7 +164,7 @@ GRADED = {
 
 def grades(request: pytest.FixtureRequest) -> Training:
     from qbe.files import sha256
-    from qbe.train.grades import training
+    from qbe.train import grades as training
     from qbe.train.heads import GradeRecipe
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
@@ -313,7 +313,7 @@ def planted_grades(seed: int) -> dict[str, list[GradedPair]]:
 
 def projections(request: pytest.FixtureRequest) -> Training:
     """Of 24 candidates of two queries one has the title of an evaluated paper."""
-    from qbe.train.projections import training
+    from qbe.train import projections as training
     from support.tiny_reranker import write_lists
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("projected")

@@ -1,1 +1,0 @@
-"""The training of the facet projections."""
