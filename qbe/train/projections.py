@@ -17,8 +17,7 @@ from qbe.index.dense.scoring import kept_or_all
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.rerank.projection_model import ProjectionModel, write_model
-from qbe.rerank.projections import TERMS, FacetProjection
+from qbe.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
 from qbe.train.correlation import check_dev, facet_correlations
