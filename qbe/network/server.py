@@ -18,7 +18,9 @@ HEADER_SECONDS, READ_SECONDS = 10.0, 30.0
 MOST_CONNECTIONS, SPARE_CONNECTIONS = 256, 64
 """Connections that are kept, and those beyond that may be answering; further ones are refused."""
 
-MOST_HEADER_BYTES = 65_536
+MOST_HEADER_BYTES, PIECE_BYTES = 65_536, 4096
+"""Bytes of the head of a request, and those that are looked at together."""
+
 KEEP_ALIVE_SECONDS, GRACE_SECONDS = 10, 20
 LAST_PORT = 65_535
 WAITING = 256
@@ -81,8 +83,14 @@ class Protocol(H11Protocol):
             min(waiting, key=lambda each: each._began).transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on only while the head of a request is not complete."""
-        super().data_received(data)
+        """Wait on only while the head of a request is not complete.
+
+        h11 limits a head only as long as it is incomplete: one that a single read completes would be taken
+        whatever its length.
+        """
+        for start in range(0, len(data), PIECE_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[start : start + PIECE_BYTES])
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
