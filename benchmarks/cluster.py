@@ -159,8 +159,7 @@ def overhead(options: argparse.Namespace) -> None:
 
 
 def killed(options: argparse.Namespace) -> None:
-    """Searches while a node is killed with SIGKILL: with two replicas, with one, and partially with one."""
-    from qbe.cluster.calls import Patience
+    """Searches while a node is killed with SIGKILL: with two replicas, and with one."""
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
     from qbe.search.pipeline import Pipeline
@@ -171,23 +170,19 @@ def killed(options: argparse.Namespace) -> None:
     with Index(options.index) as single, Pipeline(single, config) as pipeline:
         queries = queries_for(single, options.topics)
         expected = [pipeline.search(query, 100) for query in queries]
-    for name, replicas, partial in (
-        ("2 replicas", 2, False),
-        ("1, waits", 1, False),
-        ("1, partial", 1, True),
-    ):
+    for name, replicas in (("2 replicas", 2), ("1, waits", 1)):
         with nodes(options.nodes) as cluster:
             victim = cluster.add_node(num_cpus=1)
             cluster.wait_for_nodes()
-            fleet, patience = Fleet(replicas=replicas), Patience(deadline=120, partial=partial)
+            fleet = Fleet(replicas=replicas)
             with (
-                open_index(options.shards, "auto", fleet=fleet, patience=patience) as index,
+                open_index(options.shards, "auto", fleet=fleet, deadline=120) as index,
                 Pipeline(index, config) as pipeline,
             ):
                 pipeline.search(queries[0], 100)
                 moment = threading.Timer(3.0, cluster.remove_node, [victim, False])
                 moment.start()
-                same_answers = partial_answers = failed = 0
+                same_answers = failed = 0
                 slowest = 0.0
                 for number in range(options.searches):
                     place = number % len(queries)
@@ -199,17 +194,12 @@ def killed(options: argparse.Namespace) -> None:
                         print(error, flush=True)
                         continue
                     slowest = max(slowest, time.perf_counter() - begin)
-                    if index.notes:
-                        partial_answers += 1
-                    elif hits == expected[place]:
-                        same_answers += 1
+                    same_answers += hits == expected[place]
                 moment.join()
-        wrong = options.searches - same_answers - partial_answers - failed
-        rows.append([name, options.searches, same_answers, partial_answers, failed, wrong, f"{slowest:.1f}"])
+        wrong = options.searches - same_answers - failed
+        rows.append([name, options.searches, same_answers, failed, wrong, f"{slowest:.1f}"])
         print(rows[-1], flush=True)
-    print(
-        table(["", "searches", "as one index", "said to be partial", "failed", "wrong", "slowest, s"], rows)
-    )
+    print(table(["", "searches", "as one index", "failed", "wrong", "slowest, s"], rows))
 
 
 def encoding(options: argparse.Namespace) -> None:
@@ -251,7 +241,7 @@ def _by_ray(work: Path, corpus: Path) -> None:
 
     shutil.rmtree(work / "parts", ignore_errors=True)
     (work / "parts").mkdir()
-    encode = PartTask(work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, 1, None, str(Path.cwd()))
+    encode = PartTask(work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, 1, str(Path.cwd()))
     list(run_tasks(ray, encode, (1, 2), 1))
 
 

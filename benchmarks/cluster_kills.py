@@ -106,7 +106,6 @@ def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
 
 def client(address: str, folder: str, seed: str) -> None:
     """Search without end, and write whether each answer is that of one process over the same commit."""
-    from qbe.cluster.calls import Patience
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.opening import Index
     from qbe.query import Query
@@ -115,10 +114,10 @@ def client(address: str, folder: str, seed: str) -> None:
 
     chance, config = random.Random(seed), Dense()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    fleet, patience = Fleet(replicas=REPLICAS), Patience(deadline=120)
+    fleet = Fleet(replicas=REPLICAS)
     with (
         (Path(folder).parent / f"client-{seed}.jsonl").open("w") as target,
-        open_index(folder, address, fleet=fleet, patience=patience) as there,
+        open_index(folder, address, fleet=fleet, deadline=120) as there,
         Pipeline(there, config) as pipeline,
     ):
         while True:

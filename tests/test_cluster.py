@@ -15,10 +15,10 @@ import pytest
 from support.builds import Job, build_job, dated_job
 
 from qbe.cluster.build import ClusterBuild, build_on_cluster
-from qbe.cluster.calls import Patience, ShardCalls, ShardsLostError
+from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
-from qbe.cluster.ray_runtime import connected
+from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import paper_to_record
@@ -31,8 +31,6 @@ from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
-from qbe.service.requests import SearchBody
-from qbe.service.service import SearchService
 from qbe.types import Facet
 
 pytestmark = pytest.mark.slow
@@ -156,31 +154,6 @@ def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
         assert found.search(query, 50) == hits
 
 
-def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
-    config = BM25()
-    patience = Patience(partial=True)
-    with (
-        Index(whole) as one,
-        open_index(several, "auto", patience=patience) as index,
-        Pipeline(one, config) as expected,
-        Pipeline(index, config) as found,
-    ):
-        ray, _ = nodes
-        query = Query(one.paper("s036"), Facet.METHOD)
-        everything = expected.search(query, 128)
-        assert (found.search(query, 128), index.notes) == (everything, ())
-        ray.kill(index._calls.replicas[1][0], no_restart=True)
-        hits = found.search(query, 128)
-        said = "answered without shard 2 of 3, which cannot be reached"
-        assert index.notes == (said,)
-        assert said in caplog.text
-        with SearchService(index) as service:
-            answer = service.search(SearchBody(paper_ids=["s036"], rerank=False, first_stage="bm25"))
-        assert answer["notes"] == [said]
-        gone = set(_ids(index, 1))
-        assert {hit.paper_id for hit in hits} == {hit.paper_id for hit in everything} - gone
-
-
 def test_a_commit_is_seen_as_a_whole_or_not_at_all(several, tmp_path, papers, nodes):
     folder = Path(shutil.copytree(several, tmp_path / "index"))
     config = Dense()
@@ -224,25 +197,15 @@ def _slow(ray, *seconds: float) -> list:
     return [actor.remote(each) for each in seconds]
 
 
-def test_a_slow_replica_is_hedged(nodes):
-    ray, _ = nodes
-    calls = ShardCalls([_slow(ray, 5.0, 0.0)], Patience(hedge=0.2))
-    calls.to_all((), "answer", 0)  # both are there
-    started = time.monotonic()
-    for number in range(4):
-        assert calls.to_all((), "answer", number) == {0: number}
-    assert time.monotonic() - started < 4
-
-
 def test_a_deadline_is_kept_and_errors_come_back_as_they_are(nodes):
     ray, _ = nodes
     replicas = [_slow(ray, 30.0), _slow(ray, 0.0)]
-    ShardCalls(replicas, Patience()).to_each("answer", {1: (0,)})  # its process is there
-    calls = ShardCalls(replicas, Patience(deadline=1.0))
+    ShardCalls(replicas).to_each("answer", {1: (0,)})  # its process is there
+    calls = ShardCalls(replicas, deadline=1.0)
     started = time.monotonic()
-    with pytest.raises(ShardsLostError, match="expected answers within 1 s of shard 1, found none") as raised:
-        calls.to_all((), "answer", 7)
-    assert (raised.value.shards, time.monotonic() - started < 5) == (frozenset({0}), True)
+    with pytest.raises(ClusterError, match="expected answers within 1 s of shard 1, found none"):
+        calls.to_all("answer", 7)
+    assert time.monotonic() - started < 5
     with pytest.raises(UsageError, match="expected sense"):
         calls.to_each("fail", {1: ()})
 
@@ -251,13 +214,13 @@ def test_of_dead_replicas_another_answers_or_the_shard_is_lost(nodes):
     ray, _ = nodes
     replicas = _slow(ray, 0.0, 0.0)
     replicas[0].die.remote()
-    calls = ShardCalls([replicas], Patience(partial=True))
+    calls = ShardCalls([replicas], deadline=10.0)
     for number in range(4):
-        assert calls.to_all((), "answer", number) == {0: number}
+        assert calls.to_all("answer", number) == [number]
     replicas[1].die.remote()
     time.sleep(0.5)
-    with pytest.raises(ShardsLostError, match="expected a living replica of shard 1"):
-        calls.to_all((), "answer", 0)
+    with pytest.raises(ClusterError, match="shard 1, found none"):
+        calls.to_all("answer", 0)
 
 
 def test_segments_are_placed_where_there_is_least(several):
@@ -312,16 +275,15 @@ def test_a_build_whose_node_dies_has_the_digest_of_a_whole_one(tmp_path, longer,
     assert [path.name for path in tmp_path.iterdir() if "lock" not in path.name] == ["index"]
 
 
-def test_shards_out_of_a_storage_that_fsspec_opens(tmp_path, longer, longer_whole, nodes):
+def test_shards_are_those_that_one_process_makes(tmp_path, longer, longer_whole, nodes):
     ray, _ = nodes
-    spread = ClusterBuild(parts=3, shards=3, storage=f"file://{tmp_path}/storage")
+    spread = ClusterBuild(parts=3, shards=3)
     manifest = build_on_cluster(
         ray, tmp_path / "index", longer.corpus, longer.settings, spread, reading=Reading()
     )
     build_shards(tmp_path / "split", IndexShards(longer_whole), 3)
     with Index(tmp_path / "split") as expected:
         assert manifest.digest == expected.manifest.digest
-    assert not (tmp_path / "storage").exists()
 
 
 def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_whole):
@@ -391,7 +353,7 @@ def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconn
     program = f"""
 import ctypes
 from qbe import BM25, Query, open_index
-from qbe.cluster.ray_runtime import connected
+from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.search.pipeline import Pipeline
 
 def handlers():
@@ -441,13 +403,6 @@ def _of(index) -> list[int]:
     import ray
 
     return [ray.get(actor.process.remote()) for replicas in index._calls.replicas for actor in replicas]
-
-
-def _ids(index, shard: int) -> list[str]:
-    """The papers that a shard holds."""
-    with index.reading() as reader:
-        held = reader.shards.held[shard]
-        return [reader.papers.ids[each.first_paper + row] for each in held for row in range(each.papers)]
 
 
 def _wait_until_gone(words: str) -> None:

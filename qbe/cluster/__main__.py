@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.cluster.options import OPTIONS, PROGRAM, command_parser, outer_parser, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +16,72 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import Execution
     from qbe.rerank.reranker import Reranker
 
-__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+    CommandParser = Callable[[str], argparse.ArgumentParser]
+
+PROGRAM = "qbe cluster"
+OPTIONS = {"cluster": "--address"}
+
+COMMANDS = {
+    "index": "build an index on a cluster",
+    "search": "search an index that a cluster holds",
+    "serve": "serve an index that a cluster holds",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options.
+
+    >>> parser().parse_args(["search", "--index=x", "--paper=p1", "--address=local"]).address
+    'local'
+    """
+    return outer_parser(command_parser)
+
+
+def outer_parser(command_parser: CommandParser | None = None) -> argparse.ArgumentParser:
+    """The parser with the names of COMMANDS alone, or with their parsers by name."""
+    whole = _cli.parser(PROGRAM, "Index, search or serve on a Ray cluster.")
+    whole.epilog = f"{PROGRAM} COMMAND --help shows the options of a command."
+    _cli.add_commands(whole, COMMANDS, command_parser)
+    return whole
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one of COMMANDS."""
+    if name == "index":
+        from qbe.index.options import parser as parser_of_command
+    elif name == "search":
+        from qbe.search.options import parser as parser_of_command
+    else:
+        from qbe.serve.__main__ import parser as parser_of_command
+    parser = parser_of_command()
+    parser.prog = f"{PROGRAM} {name}"
+    group = parser.add_argument_group("of the cluster (needs qbe[cluster])")
+    group.add_argument(
+        "--address",
+        required=True,
+        help="local (one of this machine's processors), auto, or HOST:PORT of a Ray cluster, whose nodes see "
+        "the files under the same paths",
+    )
+    if name == "index":
+        group.add_argument(
+            "--parts",
+            type=int,
+            metavar="P",
+            help="parts that are encoded apart (default: two for each processor of the cluster); with "
+            "--shards a multiple of them",
+        )
+        return parser
+    group.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="processes that hold each shard (default: 1)"
+    )
+    group.add_argument(
+        "--deadline",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="wait at most so long for shards (default: 60)",
+    )
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -52,7 +116,7 @@ def _index(arguments: list[str]) -> None:
                 output,
                 options.corpus,
                 settings,
-                ClusterBuild(options.parts, options.shards, storage=options.storage),
+                ClusterBuild(options.parts, options.shards),
                 reading=reading,
                 overwrite=options.overwrite,
                 resume=options.resume,
@@ -89,14 +153,15 @@ def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], 
     opened: list[ClusterIndex] = []
 
     def open_index(folder: str | Path, *, threads: int | None = None, **models: Any) -> ClusterIndex:
-        from qbe.cluster.calls import Patience
         from qbe.cluster.index import Fleet, open_index
 
         fleet = Fleet(options.replicas, threads or 1)
-        patience = Patience(options.deadline, options.hedge, options.partial)
-        index = open_index(folder, options.address, fleet=fleet, patience=patience, threads=threads, **models)
-        opened.append(index)
-        return index
+        opened.append(
+            open_index(
+                folder, options.address, fleet=fleet, deadline=options.deadline, threads=threads, **models
+            )
+        )
+        return opened[-1]
 
     def open_reranker(**parameters: Any) -> Reranker:
         return opened[-1].open_reranker(**parameters)

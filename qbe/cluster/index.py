@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from qbe.cluster.calls import Patience, ShardCalls, ShardsLostError
+from qbe.cluster.calls import DEADLINE, ShardCalls
 from qbe.cluster.placement import placed, shard_count
 from qbe.cluster.ray_runtime import connected
-from qbe.cluster.reranker import ClusterReranker
 from qbe.cluster.shard import MovedOnError, Shard
-from qbe.cluster.views import ClusterSentences, ClusterText, ClusterVectors, Shards
+from qbe.cluster.views import ClusterReranker, ClusterSentences, ClusterText, ClusterVectors, Shards
 from qbe.errors import UsageError, check_positive
 from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
@@ -31,10 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 8
-"""How often a search is carried out again because the index moved on, or lost shards meanwhile."""
-
-ABSENT_SECONDS = 5.0
-"""How long a lost shard is not asked again, where answers may be partial."""
+"""How often a search is carried out again because the index moved on meanwhile."""
 
 ACTOR_BYTES = 2**20
 """Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
@@ -43,8 +37,6 @@ that asks for a share of a processor would keep tasks that want a whole one from
 
 CONCURRENCY = 16
 """Requests that a replica works on at a time; waiting ones cost a thread each."""
-
-log = logging.getLogger(__name__)
 
 
 class Fleet(NamedTuple):
@@ -74,18 +66,9 @@ class ClusterReader(IndexReader):
     and postings where the shards are.
     """
 
-    def __init__(
-        self, folder: Path, threads: int, calls: ShardCalls, absent: frozenset[int] = frozenset()
-    ) -> None:
-        """``absent`` are the shards that are not asked."""
+    def __init__(self, folder: Path, threads: int, calls: ShardCalls) -> None:
         super().__init__(folder, threads)
-        self.shards = Shards(calls, self.generation, placed(self._snapshot.segments, len(calls)), absent)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The shards that answers go without."""
-        numbers = ", ".join(f"{shard + 1} of {len(self.shards.held)}" for shard in sorted(self.shards.absent))
-        return (f"answered without shard {numbers}, which cannot be reached",) if numbers else ()
+        self.shards = Shards(calls, self.generation, placed(self._snapshot.segments, len(calls)))
 
     @property
     def vector_store(self) -> VectorStore:
@@ -119,8 +102,7 @@ class ClusterIndex(Index):
     """An index folder searched on a cluster; made by `open_index`.
 
     It answers as an `qbe.index.index.Index` does, to the last digit, whatever shards it has. A search during
-    which the index moved on is carried out again, so that no answer mixes two commits. With
-    ``Patience.partial`` a search goes without the shards of which no replica answers, and `notes` name them.
+    which the index moved on is carried out again, so that no answer mixes two commits.
     """
 
     def __init__(
@@ -137,9 +119,6 @@ class ClusterIndex(Index):
         errors are those of `Index`.
         """
         self._calls, self._resources = calls, resources
-        self._absent_until: dict[int, float] = {}
-        self._absent: frozenset[int] = frozenset()
-        self._logged = self._absent
         super().__init__(folder, encoder=encoder, tagger=tagger, threads=threads)
 
     def close(self) -> None:
@@ -154,52 +133,16 @@ class ClusterIndex(Index):
         return ClusterReranker(self._calls, parameters)
 
     def read(self, function: Callable[[IndexReader], T]) -> T:
-        """See `Index.read`; the function is called again where the index moved on, or shards were lost."""
-        for remaining in reversed(range(ATTEMPTS)):
-            self._ask_again()
+        """See `Index.read`; the function is called again where the index moved on."""
+        for _ in range(ATTEMPTS - 1):
             try:
-                result = super().read(function)
+                return super().read(function)
             except MovedOnError:
-                if not remaining:
-                    raise
                 self.refresh()
-            except ShardsLostError as error:
-                if not (self._calls.patience.partial and remaining):
-                    raise
-                self._leave_out(error.shards)
-            else:
-                self._log_absent()
-                return result
-        raise AssertionError("the last attempt returns or raises")
+        return super().read(function)
 
     def _open_reader(self) -> IndexReader:
-        return ClusterReader(self.folder, self.threads, self._calls, self._absent)
-
-    def _log_absent(self) -> None:
-        """Log which shards answers go without, once for each change."""
-        absent = self._absent
-        if absent != self._logged:
-            self._logged = absent
-            log.warning("%s", ", ".join(self.notes) or "all shards answer again")
-
-    def _ask_again(self) -> None:
-        """Have the next search ask shards again that were lost long enough ago."""
-        now = time.monotonic()
-        self._absent_until = {shard: until for shard, until in self._absent_until.items() if now < until}
-        absent = frozenset(self._absent_until)
-        if absent == self._absent:
-            return
-        with self._refreshing, self._lock:
-            self._absent = absent
-            if self._reader is not None:
-                reader, self._reader = self._reader, self._open_reader()
-                reader.release()
-
-    def _leave_out(self, shards: frozenset[int]) -> None:
-        until = time.monotonic() + ABSENT_SECONDS
-        self._absent_until = {**self._absent_until, **dict.fromkeys(shards, until)}
-        if len(self._absent_until) == len(self._calls):
-            raise ShardsLostError("expected at least one shard, found none; start a node", shards)
+        return ClusterReader(self.folder, self.threads, self._calls)
 
 
 def open_index(
@@ -207,7 +150,7 @@ def open_index(
     cluster: str,
     *,
     fleet: Fleet = Fleet(),  # noqa: B008
-    patience: Patience = Patience(),  # noqa: B008
+    deadline: float = DEADLINE,
     encoder: str | None = None,
     tagger: str | None = None,
     threads: int | None = None,
@@ -216,11 +159,12 @@ def open_index(
     the index is closed.
 
     ``cluster`` is ``local`` (one of this machine), ``auto``, or the address of one; its nodes must see the
-    folder under the same path. The other parameters are those of `qbe.index.opening.open_index`. Raises what
-    that does, MissingDependencyError without Ray, and ClusterError where the cluster cannot be reached.
+    folder under the same path. Shards are waited for at most ``deadline`` seconds. The other parameters are
+    those of `qbe.index.opening.open_index`. Raises what that does, MissingDependencyError without Ray, and
+    ClusterError where the cluster cannot be reached.
     """
     check_positive("replicas", fleet.replicas)
-    check_positive("deadline", patience.deadline)
+    check_positive("deadline", deadline)
     folder = Path(folder).resolve()
     snapshot = open_snapshot(folder)
     shards = shard_count(snapshot.segments)
@@ -229,7 +173,7 @@ def open_index(
         ray = stack.enter_context(connected(cluster, threads))
         replicas = _start_shards(ray, folder, shards, fleet)
         stack.callback(_stop_shards, ray, replicas)
-        calls = ShardCalls(replicas, patience)
+        calls = ShardCalls(replicas, deadline)
         resources = ExitStack()
         index = ClusterIndex(folder, calls, resources, encoder=encoder, tagger=tagger, threads=threads)
         resources.push(stack.pop_all())

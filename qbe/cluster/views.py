@@ -1,4 +1,4 @@
-"""The sides of an index that shards hold, in the form that the stages of a search read."""
+"""The parts of an index that shards hold, in the form that the stages of a search read."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from qbe.index.dense.stored import Quantized, Vectors
 from qbe.index.dense.vectors import Compared, Floats, SentenceBlock
 from qbe.index.rows import Rows, block_starts, sentence_rows
 from qbe.index.text_search import Ranked, break_ties
+from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 
 TEXTS = 1024
 """Texts whose terms are kept."""
 
 
 class Shards(NamedTuple):
-    """The shards of one commit of an index: how they are asked, what each holds, and which are not asked."""
+    """The shards of one commit of an index: how they are asked, and what each holds."""
 
     calls: ShardCalls
     generation: int
     held: Sequence[Sequence[Placed]]
-    absent: frozenset[int] = frozenset()
 
     def to_all(self, method: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, by number."""
-        answers = self.calls.to_all(self.absent, method, self.generation, *arguments)
-        return [answers[shard] for shard in sorted(answers)]
+        return self.calls.to_all(method, self.generation, *arguments)
 
     def to_each(self, method: str, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """The answers of some shards."""
@@ -61,7 +60,7 @@ class Shards(NamedTuple):
         key, selected = uuid.uuid4().hex, {}
         for shard, rows in enumerate(parts):
             part = rows.part(mask) if len(rows) else np.zeros(0, np.bool_)
-            if shard not in self.absent and part.any():
+            if part.any():
                 selected[shard] = Selected(key, np.packbits(part))
         return selected
 
@@ -164,8 +163,7 @@ class ClusterText:
         elif allowed is not None:
             requests = {shard: (*request, None, selected) for shard, selected in allowed.items()}
         else:
-            everywhere = set(range(len(self._shards.held))) - self._shards.absent
-            requests = dict.fromkeys(everywhere, (*request, None, None))
+            requests = dict.fromkeys(range(len(self._shards.held)), (*request, None, None))
         answers: list[Ranked] = list(self._shards.to_each("best", requests).values())
         return self._merged(answers, k)
 
@@ -194,6 +192,63 @@ class ClusterText:
         best = sorted((score, self._ids[row], row) for score, row in pairs)[:k]
         ordered = np.array([-score for score, _, _ in best])
         return Ranked(np.array([row for _, _, row in best], np.int64), break_ties(ordered))
+
+
+class ClusterReranker:
+    """Scores candidates in the processes that hold the shards, each paper in one of them (a
+    `qbe.rerank.reranker.Reranker`). A paper's score does not depend on the others, and so not on which
+    process computes it.
+    """
+
+    def __init__(self, calls: ShardCalls, parameters: Mapping[str, Any]) -> None:
+        """``parameters`` are those of `qbe.rerank.open.open_reranker`."""
+        self._calls, self._parameters = calls, dict(parameters)
+
+    @cached_property
+    def _about(self) -> tuple[str, bool, bool]:
+        answers = self._calls.to_each("about_reranker", {0: (self._parameters,)})
+        about: tuple[str, bool, bool] = answers[0]
+        return about
+
+    @property
+    def name(self) -> str:
+        """The name in the model's metadata."""
+        return self._about[0]
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether requests must bring the vectors of the aspect's sentences."""
+        return self._about[1]
+
+    @property
+    def takes_whole_abstracts(self) -> bool:
+        """Whether it scores aspects that are no facet."""
+        return self._about[2]
+
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        """See `qbe.rerank.reranker.Reranker.batch_score`."""
+        papers = dict.fromkeys(paper.paper_id for request in requests for paper in request.papers)
+        owner = {paper_id: place % len(self._calls) for place, paper_id in enumerate(papers)}
+        shared: dict[int, list[RerankRequest]] = {}
+        for shard in sorted(set(owner.values())):
+            shared[shard] = [
+                RerankRequest(
+                    request.query, [paper for paper in request.papers if owner[paper.paper_id] == shard]
+                )
+                for request in requests
+            ]
+        answers = self._calls.to_each(
+            "rerank", {shard: (self._parameters, part) for shard, part in shared.items()}
+        )
+        if progress is not None:
+            progress(sum(len(request.papers) for request in requests))
+        streams = {shard: [iter(scores) for scores in answer] for shard, answer in answers.items()}
+        return [
+            [next(streams[owner[paper.paper_id]][number]) for paper in request.papers]
+            for number, request in enumerate(requests)
+        ]
 
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:

@@ -76,13 +76,6 @@ class IndexReader:
             postings.close()
         self._snapshot.close()
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said with results of this reader, in sentences without a full stop: nothing, unless
-        parts of the index cannot be reached.
-        """
-        return ()
-
     def is_current(self) -> bool:
         """Whether the index has no newer commit; raises IndexFormatError where it is no sound index now."""
         newest = open_snapshot(self.folder)

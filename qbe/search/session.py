@@ -381,7 +381,6 @@ class SearchSession(Closing):
             yield note
         if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
-        yield from task.opened.reader.notes
 
     def _cross_encoder(self, model: str | Path | None) -> Reranker:
         """The cross-encoder of a name or folder, opened once."""
