@@ -41,7 +41,7 @@ from qbe.mcp.answers import (
     size_of,
 )
 from qbe.mcp.server import create_server
-from qbe.mcp.tools import Tools
+from qbe.mcp.tools import ExportPart, export_citations
 from qbe.service.requests import Export
 from qbe.service.service import SearchService
 from qbe.types import Paper
@@ -270,10 +270,12 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index, for
 def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
     monkeypatch.setattr("qbe.mcp.answers.LIMIT", 500)
     expected = "found s036 longer; leave it out, or choose markdown"
-    with open_index(graded_index) as index, SearchService(index) as service:
-        tools = Tools(service)
-        with pytest.raises(UsageError, match=expected):
-            tools.export_citations(["s001", "s036"], start=1)
+    with (
+        open_index(graded_index) as index,
+        SearchService(index) as service,
+        pytest.raises(UsageError, match=expected),
+    ):
+        export_citations(service, ExportPart(paper_ids=["s001", "s036"], start=1))
 
 
 def test_a_long_text_is_labelled_in_parts(stdio):
@@ -333,7 +335,7 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "nothing to compare with": (
         "compare_papers",
         {"paper_id": "s036"},
-        "other_id: missing required argument",
+        "other_id: field required",
     ),
     "no such format": (
         "export_citations",

@@ -16,7 +16,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
-from qbe.mcp.tools import Tools
+from qbe.mcp.tools import Search, search_papers
 from qbe.search.__main__ import main as search_main
 from qbe.search.first_stages import FusedStage
 from qbe.search.pipeline import Pipeline
@@ -83,7 +83,7 @@ def test_without_a_reranker_all_front_ends_rank_alike(index, service, facet, cap
     with Pipeline(index, Stages(Fused())) as pipeline:
         expected = pipeline.search(Query(index.paper("s036"), Facet(facet) if facet else None), 20)
     with SearchService(index, stages_of(index, "none")) as unreranked:
-        by_agent = Tools(unreranked).search_papers(paper_ids=["s036"], facet=facet, k=20)
+        by_agent = search_papers(unreranked, Search(paper_ids=["s036"], facet=facet, k=20))
     for hits in (record["hits"], printed["hits"]):
         assert [(hit["paper_id"], hit["score"]) for hit in hits] == [hit[:2] for hit in expected]
     assert [hit.paper_id for hit in by_agent.hits] == ids(record)[: len(by_agent.hits)]

@@ -15,7 +15,7 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 from starlette.middleware import Middleware
 
-from qbe.mcp.tools import Calls, tools_of
+from qbe.mcp.tools import tools_of
 from qbe.network.guard import LOCAL, Guard
 from qbe.network.server import server_of
 from qbe.service.service import SearchService
@@ -26,14 +26,7 @@ PATH = "/mcp"
 def create_server(service: SearchService) -> FastMCP[None]:
     """The server of all tools over a service."""
     tools = tools_of(service)
-    return FastMCP(
-        "qbe",
-        instructions(service),
-        version=version("qbe"),
-        tools=tools,
-        middleware=[Calls(service, tools)],
-        mask_error_details=True,
-    )
+    return FastMCP("qbe", instructions(service), version=version("qbe"), tools=tools, mask_error_details=True)
 
 
 def instructions(service: SearchService) -> str:
@@ -56,45 +49,26 @@ def serve_stdio(server: FastMCP[None]) -> None:
 
     async def run() -> None:
         inner = server._mcp_server
-        async with server._lifespan_manager(), stdio_server() as (messages, answers):
-            await inner.run(AnsweredErrors(messages, answers), answers, inner.create_initialization_options())
+        async with (
+            server._lifespan_manager(),
+            stdio_server() as (messages, answers),
+            anyio.create_task_group() as tasks,
+        ):
+            sending, receiving = anyio.create_memory_object_stream[Any]()
+            tasks.start_soon(_pass_on, messages, answers, sending)
+            await inner.run(receiving, answers, inner.create_initialization_options())
 
     anyio.run(run)
 
 
-class AnsweredErrors:
-    """A stream of messages; a line that is none is answered with an error of JSON-RPC and left out, where the
-    library would pass over it.
-    """
-
-    def __init__(self, messages: Any, answers: Any) -> None:
-        self._messages, self._answers = messages, answers
-
-    def __getattr__(self, name: str) -> Any:
-        """What else the stream has, such as ``aclose``."""
-        return getattr(self._messages, name)
-
-    async def receive(self) -> Any:
-        """The next message; raises `anyio.EndOfStream` at the end."""
-        while isinstance(item := await self._messages.receive(), Exception):
-            await self._answers.send(SessionMessage(refusal(item)))
-        return item
-
-    def __aiter__(self) -> AnsweredErrors:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> AnsweredErrors:
-        await self._messages.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._messages.__aexit__(*error)
+async def _pass_on(messages: Any, answers: Any, valid: Any) -> None:
+    """Pass on messages; a line that is none is answered with an error, where the library would skip it."""
+    async with valid:
+        async for item in messages:
+            if isinstance(item, Exception):
+                await answers.send(SessionMessage(refusal(item)))
+            else:
+                await valid.send(item)
 
 
 def refusal(error: Exception) -> JSONRPCError:

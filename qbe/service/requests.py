@@ -55,39 +55,15 @@ FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
 
-# Fields with their limits and descriptions; the tools for agents have the same.
-_ABSTRACT, _TITLE = "an abstract, or a few sentences that could stand in one", "the title that goes with text"
-Abstract = Annotated[str, _text(max_length=MOST_TEXT, description=_ABSTRACT), AfterValidator(_is_text)]
-Title = Annotated[str, _text(max_length=MOST_TITLE, description=_TITLE), AfterValidator(_is_text)]
-PaperIds = Annotated[list[PaperId], Field(max_length=MOST_PAPERS, description="ids of papers of the index")]
-Cited = Annotated[
-    list[PaperId],
-    Field(max_length=MOST_SEEN, description="ids of papers that it cites already: not recommended again"),
+Abstract = Annotated[
+    str,
+    _text(max_length=MOST_TEXT, description="an abstract, or a few sentences that could stand in one"),
+    AfterValidator(_is_text),
 ]
-FacetField = Annotated[
-    FacetName,
-    Field(description="what hits should have in common with the papers; by default the whole abstract"),
-]
-Like = Annotated[
-    list[PaperId],
-    Field(max_length=3, description="in place of facet: facets in common, such as method or method:0.5"),
-]
-Unlike = Annotated[
-    list[PaperId], Field(max_length=3, description="with like: facets that should differ, such as background")
-]
-Explore = Annotated[Shape, Field(description="in place of facet: a named combination of like and unlike")]
-YearFrom = Annotated[int, Field(ge=1, le=9999, description="the first year of hits")]
-YearTo = Annotated[int, Field(ge=1, le=9999, description="the last year of hits")]
-Categories = Annotated[
-    list[PaperId], Field(max_length=MOST_PAPERS, description="any of these, or below them (cs, cs.CL)")
-]
-Authors = Annotated[
-    list[PaperId], Field(max_length=MOST_PAPERS, description="any of these, by all words of a name")
+Title = Annotated[
+    str, _text(max_length=MOST_TITLE, description="the title that goes with text"), AfterValidator(_is_text)
 ]
 K = Annotated[int, Field(ge=1, le=MOST_HITS, description="how many hits, at most")]
-Start = Annotated[
-    int, Field(ge=0, lt=DEEPEST, description="how many hits to skip: next_start of the page before")
-]
 Format = Literal["bibtex", "ris", "csv", "markdown", "json"]
 
 ALIASES: Mapping[str, Sequence[str]] = {
@@ -98,28 +74,6 @@ ALIASES: Mapping[str, Sequence[str]] = {
     "start": ("from", "offset", "skip"),
 }
 """What clients call a field, by its name."""
-
-
-def normalized(values: Any, names: Collection[str], lists: Collection[str]) -> dict[str, Any]:
-    """The fields of a request as clients mean them: null and an empty text are the same as none given, and
-    the value of one of the ``lists`` may be the text of a JSON list or a single value.
-
-    Raises ValueError for what is no object, and for a field that is none of ``names``.
-
-    >>> normalized({"paper_ids": '["s036"]', "like": "method", "facet": ""}, ["paper_ids", "like", "facet"],
-    ...            ["paper_ids", "like"])
-    {'paper_ids': ['s036'], 'like': ['method']}
-    """
-    if not isinstance(values, Mapping):
-        raise ValueError("expected a JSON object, found another value")
-    for name in values:
-        if name not in names:
-            raise ValueError(_unknown_field(str(name), names))
-    return {
-        name: _listed(value) if name in lists else value
-        for name, value in values.items()
-        if value not in (None, "", [""])
-    }
 
 
 def _unknown_field(name: str, names: Collection[str]) -> str:
@@ -145,21 +99,37 @@ def _is_list(field: FieldInfo) -> bool:
 
 
 class Body(BaseModel):
-    """The fields of a request, as `normalized` reads them."""
+    """The fields of a request as clients mean them: null and an empty text are the same as none given, and a
+    list may be the text of a JSON list, or a single value.
+
+    >>> SearchBody.model_validate({"paper_ids": '["s036"]', "like": "method", "facet": ""}).like
+    ['method']
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _normalized(cls, values: Any) -> Any:
-        lists = [name for name, field in cls.model_fields.items() if _is_list(field)]
-        return normalized(values, cls.model_fields, lists)
+        if not isinstance(values, Mapping):
+            raise ValueError("expected a JSON object, found another value")
+        fields = cls.model_fields
+        for name in values:
+            if name not in fields:
+                raise ValueError(_unknown_field(str(name), fields))
+        return {
+            name: _listed(value) if _is_list(fields[name]) else value
+            for name, value in values.items()
+            if value not in (None, "", [""])
+        }
 
 
 class Source(Body):
     """The papers that a search starts from: some of the index by id, or a pasted abstract."""
 
-    paper_ids: PaperIds = Field(default=[], examples=[["s036"]])
+    paper_ids: list[PaperId] = Field(
+        default=[], max_length=MOST_PAPERS, description="ids of papers of the index", examples=[["s036"]]
+    )
     text: Abstract | None = None
     title: Title = ""
 
@@ -184,12 +154,18 @@ class Page(Body):
     """Which places of a ranking, and which papers may be in it."""
 
     k: K = 20
-    start: Start = 0
+    start: int = Field(
+        default=0, ge=0, lt=DEEPEST, description="how many hits to skip: next_start of the page before"
+    )
     exclude: list[PaperId] = Field(default=[], max_length=MOST_SEEN, description="papers to leave out")
-    year_from: YearFrom | None = None
-    year_to: YearTo | None = None
-    categories: Categories = []
-    authors: Authors = []
+    year_from: int | None = Field(default=None, ge=1, le=9999, description="the first year of hits")
+    year_to: int | None = Field(default=None, ge=1, le=9999, description="the last year of hits")
+    categories: list[PaperId] = Field(
+        default=[], max_length=MOST_PAPERS, description="any of these, or below them (cs, cs.CL)"
+    )
+    authors: list[PaperId] = Field(
+        default=[], max_length=MOST_PAPERS, description="any of these, by all words of a name"
+    )
     where: list[PaperId] = Field(
         default=[], max_length=MOST_PAPERS, description="metadata, such as venue=SIGIR"
     )
@@ -235,7 +211,10 @@ class SearchBody(Source, Page):
     not_paper_ids: list[PaperId] = Field(
         default=[], max_length=MOST_PAPERS, description="papers that hits should not be like"
     )
-    facet: FacetField | None = None
+    facet: FacetName | None = Field(
+        default=None,
+        description="what hits should have in common with the papers; by default the whole abstract",
+    )
     sentences: list[Annotated[int, Field(ge=0, le=10_000)]] | None = Field(
         default=None, min_length=1, max_length=200, description="positions of sentences to search by, from 0"
     )
@@ -244,9 +223,17 @@ class SearchBody(Source, Page):
         max_length=200,
         description="corrected facets of sentences, by position from 0, such as 2:method or 0:other",
     )
-    like: Like = []
-    unlike: Unlike = []
-    explore: Explore | None = None
+    like: list[PaperId] = Field(
+        default=[],
+        max_length=3,
+        description="in place of facet: facets in common, such as method or method:0.5",
+    )
+    unlike: list[PaperId] = Field(
+        default=[], max_length=3, description="with like: facets that should differ, such as background"
+    )
+    explore: Shape | None = Field(
+        default=None, description="in place of facet: a named combination of like and unlike"
+    )
     first_stage: Literal["bm25", "dense", "fused"] | None = Field(
         default=None, description="how candidates are found (default: what the index allows, fused first)"
     )
@@ -329,7 +316,11 @@ def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
 class RecommendationBody(Source, Page):
     """A paper that is being written, to recommend citations for: a pasted abstract, or one of the index."""
 
-    cited: Cited = []
+    cited: list[PaperId] = Field(
+        default=[],
+        max_length=MOST_SEEN,
+        description="ids of papers that it cites already: not recommended again",
+    )
 
     @model_validator(mode="after")
     def _is_of_one(self) -> Self:
@@ -365,8 +356,10 @@ class Comparison(Body):
 class Export(Body):
     """Papers to export."""
 
-    paper_ids: list[PaperId] = Field(min_length=1, max_length=MOST_SEEN)
-    format: Format = "bibtex"
+    paper_ids: list[PaperId] = Field(
+        min_length=1, max_length=MOST_SEEN, description="ids of papers of the index, in order"
+    )
+    format: Format = Field(default="bibtex", description="json: a line a paper")
 
 
 def problem_in_words(problems: Sequence[Any]) -> str:
