@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
-from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -67,14 +66,15 @@ def installation_checks() -> list[Check]:
 
 def _qbe() -> Check:
     installed, python = _version("qbe"), platform.python_version()
-    advice = (
-        ""
-        if installed
-        else "qbe is not installed here; in its checkout run: pip install -c constraints.txt ."
-    )
-    found = f"{installed or 'of unknown version'} in {QBE}, Python {python} in {sys.prefix}"
+    advice = "" if installed else "in its checkout run: pip install -c constraints.txt ."
     return checked(
-        "qbe", found, advice, version=installed, python=python, system=sys.platform, folder=str(QBE)
+        "qbe",
+        f"{installed or 'not installed'} in {QBE}, Python {python} in {sys.prefix}",
+        advice,
+        version=installed,
+        python=python,
+        system=sys.platform,
+        folder=str(QBE),
     )
 
 
@@ -134,27 +134,3 @@ def _version(*names: str) -> str | None:
         except PackageNotFoundError:
             continue
     return None
-
-
-def shadow_check(folder: Path) -> Check:
-    """Whether ``python`` started in a folder would import another qbe than the one that is running.
-
-    Python looks into that folder first. A clone named ``qbe`` in it has no ``__init__.py``, so that it is
-    imported as an empty package where nothing else on the path of modules is named so, as with an editable
-    installation.
-
-    >>> shadow_check(Path()).state
-    <State.OK: 'ok'>
-    """
-    name, advice = "this folder", "start Python in another folder"
-    spec = PathFinder.find_spec("qbe", [str(folder.absolute()), *sys.path[1:]])
-    if spec is None:
-        return checked(name, "import qbe gives this installation", imports=None)
-    if spec.origin is None:
-        clone = str(folder.absolute() / "qbe")
-        found = f"import qbe gives the folder {clone}, which has no __init__.py"
-        return checked(name, found, f"{advice}, or rename this one", imports=clone)
-    package = Path(spec.origin).parent
-    if package.resolve() != QBE.resolve():
-        return checked(name, f"import qbe gives another copy, {package}", advice, imports=str(package))
-    return checked(name, "import qbe gives this installation", imports=str(package))
