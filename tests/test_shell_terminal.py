@@ -142,7 +142,6 @@ def test_lines_are_kept_for_the_next_shell_and_pasted_text_is_not(start, tmp_pat
     assert "Papers like “On fish”" in terminal.until(PROMPT)
     terminal.command("We pasted this in the wrong place.")
     terminal.command("facet method")
-    terminal.command("facet method")
     terminal.type("quit\r")
     assert terminal.end() == 0
     first = ["facet method", "text On fish", "facet method", "quit"]

@@ -25,9 +25,6 @@ from qbe.types import Hit, Paper
 PATIENT = Limits(first_stage=60.0, reranked=600.0, search=600.0)
 """Nobody else waits for a shell's searches."""
 
-MOST_NUMBERS = 1000
-"""Numbers in one command, such as 1-1000."""
-
 _FORMS = ("facet", "sentences", "like", "unlike", "explore")
 """Fields of which one, or like with unlike, says which part of the papers forms the query."""
 
@@ -73,13 +70,6 @@ class Shell(Terminal):
         if not like.split():
             raise UsageError("expected facets such as method or method:0.5, found none")
         self._search_by(like=like.split(), unlike=unlike.split())
-
-    def do_unlike(self, argument: str) -> None:
-        """FACET[:WEIGHT] ...: after like, facets in which hits should differ."""
-        words, like = argument.replace(",", " ").split(), self._fields.get("like")
-        if not words or not like:
-            raise UsageError("expected facets after unlike, and like FACET before it")
-        self._search_by(like=like, unlike=words)
 
     def do_explore(self, argument: str) -> None:
         """SHAPE: same-problem-other-method, same-method-other-problem or competitors, in place of both."""
@@ -139,34 +129,37 @@ class Shell(Terminal):
             return
         index = self.service.index
         is_id = argument in index and not (argument.isdigit() and int(argument) in self._hits)
-        ids = [argument] if is_id else [hit.paper_id for hit in self._numbered(argument).values()]
+        ids = [argument] if is_id else self._ids(argument)
         self.write("\n\n".join(self._abstract(index.paper(paper_id)) for paper_id in ids))
 
     def do_seed(self, argument: str) -> None:
         """N ...: search with these hits too."""
-        ids = [hit.paper_id for hit in self._numbered(argument).values()]
-        seeds = list(dict.fromkeys([*self._fields.get("paper_ids", ()), *ids]))
-        others = [each for each in self._fields.get("not_paper_ids", ()) if each not in ids]
         if "text" in self._fields:
             self.write("The search goes on from these papers, without the text.")
-        fields = {"paper_ids": seeds, "not_paper_ids": others, "text": None, "title": ""}
-        self._search(self._fields | fields)
+        ids = self._ids(argument)
+        fields = self._moved(ids, "paper_ids", "not_paper_ids")
+        self._search(self._fields | fields | {"text": None, "title": ""})
 
     def do_not(self, argument: str) -> None:
         """N ...: what is like these hits comes later."""
-        ids = [hit.paper_id for hit in self._numbered(argument).values()]
-        seeds = [each for each in self._fields.get("paper_ids", ()) if each not in ids]
-        if not seeds and "text" not in self._fields:
+        fields = self._moved(self._ids(argument), "not_paper_ids", "paper_ids")
+        if not fields["paper_ids"] and "text" not in self._fields:
             raise UsageError("expected a paper that the search starts from to be left, found none")
-        others = list(dict.fromkeys([*self._fields.get("not_paper_ids", ()), *ids]))
-        self._search(self._fields | {"paper_ids": seeds, "not_paper_ids": others})
+        self._search(self._fields | fields)
 
     def do_seen(self, argument: str) -> None:
         """N ...: leave these hits out from the next search on."""
-        ids = [hit.paper_id for hit in self._numbered(argument).values()]
-        seen = list(dict.fromkeys([*self._fields.get("exclude", ()), *ids]))
+        seen = list(dict.fromkeys([*self._fields.get("exclude", ()), *self._ids(argument)]))
         self._fields["exclude"] = seen
         self.write(f"Left out from the next search on: {_count(seen)}.")
+
+    def _ids(self, argument: str) -> list[str]:
+        return [hit.paper_id for hit in self._numbered(argument).values()]
+
+    def _moved(self, ids: list[str], to: str, out_of: str) -> dict[str, list[str]]:
+        """Two fields of ids, after these were added to one and removed from the other."""
+        kept = [each for each in self._fields.get(out_of, ()) if each not in ids]
+        return {out_of: kept, to: list(dict.fromkeys([*self._fields.get(to, ()), *ids]))}
 
     def do_seeds(self, argument: str) -> None:
         """What is searched with at the moment."""
@@ -207,8 +200,7 @@ class Shell(Terminal):
         if chosen == [SEEDS]:
             ids = self._fields.get("paper_ids", [])
         else:
-            hits = self._numbered(" ".join(chosen)) if chosen else self._hits
-            ids = [hit.paper_id for hit in hits.values()]
+            ids = self._ids(" ".join(chosen) or f"1-{len(self._hits)}")
         if not ids:
             raise UsageError("expected papers to export, found none")
         text = self.service.export(Export.model_validate({"paper_ids": ids, "format": form}))
@@ -298,22 +290,18 @@ class Shell(Terminal):
 
     def _numbered(self, argument: str) -> dict[int, Hit]:
         """The hits of numbers such as ``1 3 5-7``."""
+        last = max(self._hits, default=0)
         numbers: list[int] = []
         for word in argument.replace(",", " ").split():
             match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", word, re.ASCII)
-            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-            if match is None or last - first >= MOST_NUMBERS:
+            chosen = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+            if not chosen or not set(chosen[:1]) | set(chosen[-1:]) <= self._hits.keys():
                 raise UsageError(
-                    f"expected numbers of hits such as 1 3 5-7, at most {MOST_NUMBERS}, found {word!r}"
+                    f"expected numbers of hits from 1 to {last}, such as 1 3 5-7, found {word!r}"
                 )
-            numbers += range(first, last + 1)
+            numbers += chosen
         if not numbers:
-            raise UsageError("expected numbers of hits such as 1 3 5-7, found none")
-        if not self._hits:
-            raise UsageError("expected hits to choose from; search first, with paper ID or text")
-        for number in numbers:
-            if number not in self._hits:
-                raise UsageError(f"expected numbers of hits from 1 to {max(self._hits)}, found {number}")
+            raise UsageError("expected numbers of hits, such as 1 3 5-7, found none")
         return {number: self._hits[number] for number in numbers}
 
     def _abstract(self, paper: Paper) -> str:

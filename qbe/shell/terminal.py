@@ -6,7 +6,7 @@ import cmd
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +51,6 @@ FACETS, FORMATS = get_args(FacetName), get_args(Format)
 _WORDS: dict[str, tuple[str, ...]] = {
     "facet": (*FACETS, ALL),
     "like": (*FACETS, "unlike"),
-    "unlike": FACETS,
     "explore": tuple(SHAPES),
     "export": (*FORMATS, SEEDS),
     "rerank": ("on", "off"),
@@ -75,7 +74,7 @@ class Terminal(cmd.Cmd):
         self.use_rawinput = self._is_terminal
         self.prompt = PROMPT if self._is_terminal else ""
         self.service = service
-        self._history: History | None = None
+        self._keep: Callable[[str], object] = len
         self.commands = [name.removeprefix("do_") for name in vars(type(self)) if name.startswith("do_")]
 
     def run(self) -> None:
@@ -84,7 +83,7 @@ class Terminal(cmd.Cmd):
             self.cmdloop()
             return
         self.write(f"{len(self.service.index):,} papers; help lists the commands")
-        with History(cache_folder() / HISTORY) as self._history:
+        with history(cache_folder() / HISTORY) as self._keep:
             while True:
                 try:
                     self.cmdloop()
@@ -99,8 +98,8 @@ class Terminal(cmd.Cmd):
         """Keep the line, if it is a command; of lines that were pasted together only the first comes now."""
         first, *others = line.splitlines() or [""]
         self.cmdqueue[:0] = others
-        if self._history is not None and first.strip().partition(" ")[0] in self.commands:
-            self._history.add(first)
+        if first.strip().partition(" ")[0] in self.commands:
+            self._keep(first)
         return first
 
     def onecmd(self, line: str) -> bool:
@@ -124,21 +123,13 @@ class Terminal(cmd.Cmd):
 
     def completedefault(self, text: str, line: str, *_: object) -> list[str]:
         """What the last word of an argument, of which ``text`` is there, may be: a word, or an id."""
-        name, argument = [*line.split(None, 1), ""][:2]
+        name = line.split(None, 1)[0]
         if name in ("paper", "show"):
-            return self.ids(text, argument)
+            with self.service.index.reading() as reader:
+                begun = (each for each in reader.papers.ids if each.startswith(text) and each in reader)
+                return sorted(islice(begun, MOST_IDS))
         words = self.commands if name == "help" else _WORDS.get(name, ())
         return [word for word in words if word.startswith(text)]
-
-    def ids(self, begin: str, words: str) -> list[str]:
-        """Ids that begin so; where there are none, that of the only paper whose title has the words."""
-        with self.service.index.reading() as reader:
-            begun = (each for each in reader.papers.ids if each.startswith(begin) and each in reader)
-            found = sorted(islice(begun, MOST_IDS))
-        if found or not words.strip():
-            return found
-        papers = self.service.complete(words, 2)["papers"]
-        return [papers[0]["paper_id"]] if len(papers) == 1 else []
 
     def complete_help(self, text: str, line: str, *_: object) -> list[str]:
         """As of other commands; `cmd.Cmd` has a help of its own."""
@@ -187,38 +178,27 @@ class Terminal(cmd.Cmd):
         self._errors.flush()
 
 
-class History(Closing):
-    """Lines of a terminal: read from a file at the beginning, written there at the end.
+@contextlib.contextmanager
+def history(path: Path) -> Iterator[Callable[[str], object]]:
+    """Lines of a terminal: read from a file at the beginning, written there at the end. Gives a function that
+    keeps a line; others, such as pasted text, are not kept.
 
-    A line is only kept where `add` is called: pasted text is not. Where there is no readline, or the file
-    cannot be read or written, there is no history, and nothing else is different.
+    Where there is no readline, or the file cannot be read or written, there is no history, and nothing else
+    is different.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._added = path, 0
-        if readline is not None:
-            readline.set_auto_history(False)
-            readline.set_completer_delims(DELIMITERS)
-            readline.set_history_length(LONGEST)
-            readline.clear_history()
-            with contextlib.suppress(OSError, UnicodeError):
-                readline.read_history_file(path)
-
-    def add(self, line: str) -> None:
-        """Keep a line, unless it is that before."""
-        if readline is not None and line.strip():
-            last = readline.get_current_history_length()
-            if not last or readline.get_history_item(last) != line:
-                readline.add_history(line)
-                self._added += 1
-
-    def close(self) -> None:
-        """Add the new lines to those that other shells have written meanwhile."""
-        if readline is not None and self._added:
-            with contextlib.suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.touch(mode=0o600)
-                if hasattr(readline, "append_history_file"):
-                    readline.append_history_file(self._added, self._path)
-                else:  # of libedit
-                    readline.write_history_file(self._path)
+    if readline is None:
+        yield len
+        return
+    readline.set_auto_history(False)
+    readline.set_completer_delims(DELIMITERS)
+    readline.set_history_length(LONGEST)
+    readline.clear_history()
+    with contextlib.suppress(OSError, UnicodeError):
+        readline.read_history_file(path)
+    try:
+        yield readline.add_history
+    finally:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            readline.write_history_file(path)
