@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     from qbe.demo.sample_index import open_sample_index
 
     options.output.mkdir(parents=True, exist_ok=True)
-    with open_sample_index(None, lambda line: sys.stderr.write(f"{line}\n")) as index:
+    with open_sample_index(lambda line: sys.stderr.write(f"{line}\n")) as index:
         folder = Path(index.folder)
     with serving(folder) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)

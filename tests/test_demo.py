@@ -13,9 +13,8 @@ import pytest
 
 from qbe.demo.__main__ import main
 from qbe.demo.sample_index import open_sample_index, sample_papers
-from qbe.errors import IndexBuildError, OutputError
+from qbe.errors import OutputError
 from qbe.index.building.changes import delete_papers
-from qbe.index.opening import open_index
 from qbe.search.__main__ import main as search
 
 pytestmark = pytest.mark.slow
@@ -116,7 +115,7 @@ def test_a_damaged_index_in_the_cache_is_replaced(copied):
     whole = (copied / "vectors.npy").read_bytes()
     (copied / "vectors.npy").write_bytes(whole[:-1])
     reported: list[str] = []
-    with open_sample_index(None, reported.append) as index:
+    with open_sample_index(reported.append) as index:
         assert len(index) == 128
     assert reported == [f"indexing the sample in {copied} ..."]
     assert (copied / "vectors.npy").read_bytes() == whole
@@ -124,47 +123,15 @@ def test_a_damaged_index_in_the_cache_is_replaced(copied):
 
 def test_an_index_of_other_papers_in_the_cache_is_replaced(copied):
     delete_papers(copied, ["s128"])
-    with open_sample_index(None, lambda _: None) as index:
+    with open_sample_index(lambda _: None) as index:
         assert [paper.paper_id for paper in index] == [paper.paper_id for paper in sample_papers()]
 
 
-def test_an_index_of_other_papers_elsewhere_stays(copied):
-    delete_papers(copied, ["s128"])
-    before = content(copied)
-    expected = (
-        f"^expected no such path, or the sample's index: {re.escape(str(copied))}: expected postings and "
-        "vectors of the sample, found others; choose another `output`, or remove it$"
-    )
-    with pytest.raises(IndexBuildError, match=expected):
-        open_sample_index(copied, lambda _: None)
-    assert content(copied) == before
-    with open_index(copied) as index:
-        assert len(index) == 127
-
-
-@pytest.mark.parametrize("name", ["notes", "notes/a.txt"])
-def test_a_folder_or_file_of_something_else_stays(tmp_path, name):
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(IndexBuildError, match=r"^expected no such path, or the sample's index: .*"):
-        open_sample_index(tmp_path / name, lambda _: None)
-    assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
-    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
-
-
-def test_an_output_below_a_file_is_refused(tmp_path):
+def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    expected = f"^cannot write {re.escape(str(tmp_path))}/file/index: .*; choose an output below a folder"
-    with pytest.raises(OutputError, match=expected):
-        open_sample_index(tmp_path / "file" / "index", lambda _: None)
-
-
-def test_an_index_is_built_in_an_empty_folder_that_is_named(tmp_path, folder):
-    output = tmp_path / "with space"
-    output.mkdir()
-    with open_sample_index(output, lambda _: None) as index, open_index(folder) as expected:
-        assert index.manifest.digest == expected.manifest.digest
-    assert [path.name for path in tmp_path.iterdir()] == ["with space"]
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OutputError, match=f"^cannot write {re.escape(str(tmp_path))}/file/demo/sample: "):
+        open_sample_index(lambda _: None)
 
 
 def test_an_interrupt_leaves_nothing(tmp_path):

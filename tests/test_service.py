@@ -126,13 +126,6 @@ def test_excluded_papers_leave_no_gap(service):
     assert ids(rest) == first[1:]
 
 
-def test_filters_keep_their_papers(index, service):
-    request = SearchBody(paper_ids=["s036"], facet="method", year_from=2020, k=50, rerank=False)
-    record = service.search(request)
-    assert record["passing"] < record["papers"] == 128
-    assert all(int(index.paper(paper_id).year) >= 2020 for paper_id in ids(record))
-
-
 def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
     record = service.search(SearchBody(text=ABSTRACT, title="Letters", facet="method", k=2))
     (paper,) = record["query"]["papers"]
@@ -146,14 +139,6 @@ def test_picked_sentences_are_the_query(index, service):
     with Pipeline(index, Stages(Fused())) as pipeline:
         expected = pipeline.search(Query(index.paper("s036"), positions=[2]), 3)
     assert ids(record) == [hit.paper_id for hit in expected]
-
-
-def test_several_papers_and_others_not_wanted(service):
-    record = service.search(
-        SearchBody(paper_ids=["s036", "s051"], not_paper_ids=["s031"], facet="method", k=5, rerank=False)
-    )
-    assert not {"s036", "s051", "s031"} & set(ids(record))
-    assert len(record["query"]["papers"]) == 3
 
 
 def test_picked_sentences_are_those_of_the_paper_that_is_liked(service):

@@ -13,7 +13,8 @@ OPTIONS: dict[str, str] = {}
 
 EPILOG = """\
 Indexes the 128 invented papers of the sample, searches papers like one of them by its method and by its
-background, and says what to do next. Nothing is downloaded. The index is kept and used the next time.
+background, and says what to do next. Nothing is downloaded. The index is kept in demo/sample in $QBE_CACHE or
+~/.cache/qbe, and used the next time.
 """
 
 
@@ -21,20 +22,14 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = _cli.parser(PROGRAM, "Search the sample that is part of the package, and see what a facet is.")
     parser.epilog = EPILOG
-    parser.add_argument(
-        "--output",
-        metavar="DIR",
-        help="where the sample's index is or is to be (default: demo/sample in $QBE_CACHE or ~/.cache/qbe)",
-    )
     return parser
 
 
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
+    parser().parse_args(arguments)
 
     import shutil
     import sys
-    from pathlib import Path
 
     from qbe.datasets.embedded import read_layout
     from qbe.demo.sample_index import SAMPLE, open_sample_index
@@ -42,8 +37,7 @@ def main(arguments: list[str]) -> None:
     from qbe.search.pipeline import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    folder = Path(options.output) if options.output else None
-    with open_sample_index(folder, lambda line: print(line, file=sys.stderr)) as index:
+    with open_sample_index(lambda line: print(line, file=sys.stderr)) as index:
         print(f"The sample, {len(index)} papers, is indexed in {index.folder}\n", flush=True)
         with Pipeline(index) as pipeline:
             for text in searches(pipeline, read_layout(SAMPLE / "layout.json"), width):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
 from qbe.corpus import read_jsonl
 from qbe.datasets.embedded import PAPERS
-from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, OutputError, output_error
+from qbe.errors import EncoderMismatchError, IndexFormatError, OutputError, output_error
 from qbe.files import cache_folder, publish_directory
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
@@ -21,7 +22,7 @@ SAMPLE = Path(str(resources.files("qbe.datasets"))) / "sample"
 
 
 def default_folder() -> Path:
-    """Where the index is kept if no other place is named.
+    """Where the index is kept.
 
     >>> default_folder().parts[-2:]
     ('demo', 'sample')
@@ -38,30 +39,21 @@ def sample_papers() -> list[Paper]:
     return list(read_jsonl(SAMPLE / PAPERS))
 
 
-def open_sample_index(folder: Path | None, report: Callable[[str], object]) -> Index:
-    """The sample's index in ``folder``, by default in the cache; it is built where it is not there.
+def open_sample_index(report: Callable[[str], object]) -> Index:
+    """The sample's index in the cache; it is built where it is not there, is damaged, or was built of another
+    sample or with another encoder. The caller closes what is returned.
 
-    An index in the cache that is damaged, or was built of another sample or with another encoder, is
-    replaced. In a folder that the caller names nothing is replaced. ``report`` is called with a line before
-    something is built. The index appears complete or not at all; when building is interrupted, nothing is
-    left. The caller closes what is returned.
-
-    Raises IndexBuildError where ``folder`` holds something else, OutputError where it cannot be written, and
-    what `qbe.index.opening.build_index` raises.
+    ``report`` is called with a line before something is built. The index appears complete or not at all; when
+    building is interrupted, nothing is left. Raises OutputError where the cache cannot be written, and what
+    `qbe.index.opening.build_index` raises.
     """
-    papers, place = sample_papers(), folder or default_folder()
-    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        try:
-            return _open(place, papers)
-        except (IndexFormatError, EncoderMismatchError) as error:
-            if folder is not None:
-                raise IndexBuildError(
-                    f"expected no such path, or the sample's index: {error}; choose another `output`, or "
-                    "remove it"
-                ) from error
-    report(f"indexing the sample in {place} ...")
-    _build(place, papers)
-    return _open(place, papers)
+    papers, folder = sample_papers(), default_folder()
+    if folder.exists():
+        with suppress(IndexFormatError, EncoderMismatchError):
+            return _open(folder, papers)
+    report(f"indexing the sample in {folder} ...")
+    _build(folder, papers)
+    return _open(folder, papers)
 
 
 def _open(folder: Path, papers: Sequence[Paper]) -> Index:
@@ -91,6 +83,6 @@ def _build(folder: Path, papers: Sequence[Paper]) -> None:
             build_index(Path(name, "index"), papers).close()
         except OutputError as error:  # it may say that a build can be resumed, but this one is removed
             raise OutputError(
-                f"cannot write {folder}: the build had no room or no permission; choose another `output`"
+                f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"
             ) from error
         publish_directory(Path(name, "index"), folder)
