@@ -241,8 +241,8 @@ def _by_ray(work: Path, corpus: Path) -> None:
 
     shutil.rmtree(work / "parts", ignore_errors=True)
     (work / "parts").mkdir()
-    encode = PartTask(work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, 1, str(Path.cwd()))
-    list(run_tasks(ray, encode, (1, 2), 1))
+    encode = PartTask(work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, str(Path.cwd()))
+    list(run_tasks(ray, encode, (1, 2)))
 
 
 COMMANDS = {"same": same, "overhead": overhead, "killed": killed, "encoding": encoding}

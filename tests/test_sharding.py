@@ -330,12 +330,11 @@ def test_a_term_has_exactly_its_weight_in_the_corpus(documents, data):
 def test_a_shard_keeps_two_commits_open_and_refuses_what_is_gone(tmp_path, split):
     folder = Path(shutil.copytree(split, tmp_path / "index"))
     with Shard(folder, 0, SHARDS) as shard, Index(folder) as index:
-        papers = [shard.ready(index.generation)]
+        papers = [shard.statistics(index.generation).documents]
         for number in range(1, 4):
             index.delete([f"s{number:03d}"])
-            shard.statistics(index.generation)
-            papers.append(shard.ready(index.generation))
+            papers.append(shard.statistics(index.generation).documents)
         assert papers == [32] * 4  # rows of deleted papers stay
-        assert shard.ready(index.generation - 1) == 32
+        assert shard.statistics(index.generation - 1).documents == 32
         with pytest.raises(MovedOnError, match=f"expected generation {SHARDS} of .*, found {SHARDS + 3}"):
-            shard.ready(SHARDS)
+            shard.statistics(SHARDS)

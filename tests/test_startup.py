@@ -104,31 +104,24 @@ def test_help_of_a_module_is_light(command):
 
 USAGE_ERRORS = {
     "index": ["--corpus", "x", "--output", "y", "--threads", "0"],
-    "index without output": ["--corpus", "x"],
-    "index appending nothing": ["--output", "y", "--append"],
     "index deleting with an encoder": ["--output", "y", "--delete", "x", "--encoder", "z"],
     "index of lists without vectors": ["--corpus=x", "--output=y", "--only=bm25", "--faiss=IVF16,SQ8"],
     "index of a part that is none": ["--corpus", "x", "--output", "y", "--part", "3/2"],
     "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
     "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
-    "search without index": ["--paper", "1"],
     "search of no lists": ["--index", "x", "--paper", "1", "--first-stage", "dense:nprobe=0"],
     "search of lists by words": ["--index=x", "--paper=1", "--first-stage=bm25:nprobe=4"],
-    "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
     "search reranked by nothing that is there": ["--index", "x", "--paper", "1", "--rerank", "y"],
     "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank", "projections:depth=0"],
     "search transported without lambda": ["--index=x", "--text=y", "--rerank=matching:regularization=0"],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
-    "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
     "export": ["encoder", "--model", "x"],
     "export read in passes too short": ["encoder", "--model=x", "--output=y", "--max-tokens=9"],
     "tag": ["--input", "x", "--output", "-", "--resume"],
-    "tag without input": ["--output", "y"],
     "train": ["tagger", "--output", "x", "--work", "y", "--seeds", "one"],
-    "train without output": ["tagger", "--work", "y"],
 }
 
 

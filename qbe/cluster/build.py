@@ -29,13 +29,12 @@ ALWAYS = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterBuild:
-    """How a build is spread: ``parts`` (None: two for each processor of the cluster), searchable ``shards``
-    of them or one index (None), and ``threads`` a task.
+    """How a build is spread: ``parts`` (None: two for each processor of the cluster), and searchable
+    ``shards`` of them or one index (None).
     """
 
     parts: int | None = None
     shards: int | None = None
-    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,6 @@ class PartTask:
     settings: BuildSettings
     reading: Reading
     count: int
-    threads: int
     working_directory: str
 
     def __call__(self, number: int) -> str:
@@ -60,7 +58,7 @@ class PartTask:
             BuildShard(number, self.count),
             reading=self.reading,
             resume=True,
-            execution=Execution(self.threads),
+            execution=Execution(threads=1),
         ).digest
 
 
@@ -105,9 +103,9 @@ def build_on_cluster(
                 )
             shutil.rmtree(parts)
         parts.mkdir(exist_ok=True)
-        encode = PartTask(parts, corpus, settings, reading, count, spread.threads, str(Path.cwd()))
+        encode = PartTask(parts, corpus, settings, reading, count, str(Path.cwd()))
         with execution.progress.steps("encoding", "parts", count) as advance:
-            list(run_tasks(ray, encode, range(1, count + 1), spread.threads, advance))
+            list(run_tasks(ray, encode, range(1, count + 1), advance))
         folders = [parts / str(number) for number in range(1, count + 1)]
         for folder in folders:
             read_part(folder)
@@ -133,14 +131,13 @@ def run_tasks(
     ray: Any,
     function: Callable[[int], str],
     numbers: Sequence[int],
-    threads: int,
     advance: Callable[[int], Any] = lambda _: None,
 ) -> Iterator[str]:
     """Results of a function of numbers, each a task of Ray, in their order; ``advance`` is called with the
     number of tasks just finished.
     """
     run = ray.remote(
-        num_cpus=threads,
+        num_cpus=1,
         max_retries=ALWAYS,
         retry_exceptions=False,
         scheduling_strategy="SPREAD",
@@ -186,5 +183,5 @@ def _joined(
     how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "execution": execution}
     if spread.shards is None:
         return merge_parts(output, Parts(folders), settings, **how)
-    by_tasks = partial(run_tasks, ray, threads=spread.threads)
+    by_tasks = partial(run_tasks, ray)
     return build_shards(output, PartShards(tuple(folders), settings), spread.shards, spread=by_tasks, **how)

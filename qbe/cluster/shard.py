@@ -141,11 +141,6 @@ class Shard(Closing):
             self._commits.clear()
         self._workers.close()
 
-    def ready(self, generation: int) -> int:
-        """Open a commit; returns how many papers the shard has in it. Raises MovedOnError."""
-        with self._at(generation) as commit:
-            return len(commit.rows)
-
     def nearest(
         self,
         generation: int,

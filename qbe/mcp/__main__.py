@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import argparse
     import socket
 
-    from qbe.service.service import SearchService
-
 PROGRAM = "qbe mcp"
 OPTIONS = {"index": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
 STDIO, HTTP = "stdio", "http"
@@ -84,7 +82,7 @@ def main(arguments: list[str]) -> None:
         index = stack.enter_context(open_index(options.index, threads=threads))
         service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)
-        warming = threading.Thread(target=_warm, args=(service,), name="qbe-warming", daemon=True)
+        warming = threading.Thread(target=service.warm, name="qbe-warming", daemon=True)
         stack.callback(warming.join)
         warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
@@ -108,17 +106,6 @@ def _check(options: argparse.Namespace) -> None:
             if getattr(options, name) is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"expected {option} with --transport http only, found it with stdio")
-
-
-def _warm(service: SearchService) -> None:
-    import logging
-
-    from qbe.errors import QbeError
-
-    try:
-        service.warm()
-    except QbeError as error:  # a search will say so as well
-        logging.getLogger("qbe.mcp").warning("not everything could be opened: %s", error)
 
 
 def _end_at_signals() -> None:

@@ -100,10 +100,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _warm(app: FastAPI) -> None:
-    try:
-        await asyncio.to_thread(app.state.service.warm)
-    except QbeError as error:
-        log.error("%s: %s", type(error).__name__, error)
+    await asyncio.to_thread(app.state.service.warm)
     app.state.ready.set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
-from qbe.errors import PaperNotFoundError, UsageError
+from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import Closing
 from qbe.query import Aspect, Query
@@ -35,6 +36,8 @@ from qbe.service.requests import (
 )
 from qbe.service.titles import TitleSearch
 from qbe.types import Facet, Hit, Match, Paper
+
+log = logging.getLogger("qbe.service")
 
 T = TypeVar("T")
 
@@ -131,12 +134,17 @@ class SearchService(Closing):
             searcher.close()
 
     def warm(self) -> None:
-        """Open what the first searches need, with one search of a paper of the index."""
-        self._titles.complete("", 1)
-        if len(self.index):
-            with self.index.reading() as reader:
-                paper_id = next(iter(reader)).paper_id
-            self.search(SearchBody(paper_ids=[paper_id], k=1))
+        """Open what the first searches need, with one search of a paper of the index; logs what cannot be
+        opened, which a search will say as well.
+        """
+        try:
+            self._titles.complete("", 1)
+            if len(self.index):
+                with self.index.reading() as reader:
+                    paper_id = next(iter(reader)).paper_id
+                self.search(SearchBody(paper_ids=[paper_id], k=1))
+        except QbeError as error:
+            log.error("%s: %s", type(error).__name__, error)
 
     def refresh(self) -> bool:
         """Move to the newest commit of the index; returns whether there was a newer one."""
