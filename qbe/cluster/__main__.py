@@ -29,11 +29,7 @@ COMMANDS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options.
-
-    >>> parser().parse_args(["search", "--index=x", "--paper=p1", "--address=local"]).address
-    'local'
-    """
+    """The command's options."""
     return outer_parser(command_parser)
 
 
