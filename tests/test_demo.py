@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qbe.demo.__main__ import main
-from qbe.demo.sample_index import open_sample_index, sample_papers
+from qbe.demo.sample import open_sample_index, sample_papers
 from qbe.errors import OutputError
 from qbe.index.building.changes import delete_papers
 from qbe.search.__main__ import main as search

@@ -32,8 +32,7 @@ def main(arguments: list[str]) -> None:
     import sys
 
     from qbe.datasets.embedded import read_layout
-    from qbe.demo.sample_index import SAMPLE, open_sample_index
-    from qbe.demo.showing import about_the_sample, next_steps, searches
+    from qbe.demo.sample import SAMPLE, about_the_sample, next_steps, open_sample_index, searches
     from qbe.search.pipeline import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from qbe.doctor.check import Check, checked, in_bytes
@@ -127,23 +127,17 @@ def _nearest_existing(folder: Path) -> Path:
 
 
 def cache_check() -> Check:
-    """The cache and the bytes of what it holds: ``encoders/NAME`` for a folder of folders, ``csfcube`` for a
-    folder of files.
+    """The cache, and the bytes that it holds.
 
     >>> cache_check().name
     'cache'
     """
-    folder, sizes = cache_folder(), Counter[str]()
+    folder, size = cache_folder(), 0
     for where, _, files in os.walk(folder):
-        parts = Path(where).relative_to(folder).parts
         for name in files:
-            try:
-                sizes["/".join(parts[:2]) or name] += Path(where, name).lstat().st_size
-            except OSError:  # removed meanwhile
-                continue
-    content = dict(sorted(sizes.items()))
-    words = ", ".join(f"{name} {in_bytes(size)}" for name, size in content.items()) or "nothing yet"
+            with suppress(OSError):  # removed meanwhile
+                size += Path(where, name).lstat().st_size
     place, advice = _nearest_existing(folder), ""
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
-    return checked("cache", f"{folder}: {words}", advice, folder=str(folder), content=content)
+    return checked("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)

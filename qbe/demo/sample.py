@@ -1,33 +1,108 @@
-"""What the demonstration shows: searches as commands and tables, what they mean, and what to do next."""
+"""The sample: its index, searches in it as commands and tables, what they mean, and what to do next."""
 
 from __future__ import annotations
 
 import shlex
+import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from importlib import resources
 from pathlib import Path
 
-from qbe.datasets.embedded import FACTORS, Layout, grade
+from qbe.corpus import read_jsonl
+from qbe.datasets.embedded import FACTORS, PAPERS, Layout, grade
+from qbe.errors import EncoderMismatchError, IndexFormatError, OutputError, output_error
+from qbe.files import cache_folder, publish_directory
+from qbe.index.index import Index
+from qbe.index.opening import build_index, open_index
+from qbe.models.registry import DEFAULT_ENCODER
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_table
-from qbe.types import Facet
+from qbe.types import Facet, Paper
+
+SAMPLE = Path(str(resources.files("qbe.datasets"))) / "sample"
+"""The folder of the sample in the package."""
+
+
+def default_folder() -> Path:
+    """Where the index is kept.
+
+    >>> default_folder().parts[-2:]
+    ('demo', 'sample')
+    """
+    return cache_folder() / "demo" / "sample"
+
+
+def sample_papers() -> list[Paper]:
+    """The papers of the sample, in order.
+
+    >>> len(sample_papers())
+    128
+    """
+    return list(read_jsonl(SAMPLE / PAPERS))
+
+
+def open_sample_index(report: Callable[[str], object]) -> Index:
+    """The sample's index in the cache; it is built where it is not there, is damaged, or was built of another
+    sample or with another encoder. The caller closes what is returned.
+
+    ``report`` is called with a line before something is built. The index appears complete or not at all; when
+    building is interrupted, nothing is left. Raises OutputError where the cache cannot be written, and what
+    `qbe.index.opening.build_index` raises.
+    """
+    papers, folder = sample_papers(), default_folder()
+    if folder.exists():
+        with suppress(IndexFormatError, EncoderMismatchError):
+            return _open(folder, papers)
+    report(f"indexing the sample in {folder} ...")
+    _build(folder, papers)
+    return _open(folder, papers)
+
+
+def _open(folder: Path, papers: Sequence[Paper]) -> Index:
+    """Open an index of these papers, with postings and vectors of the default encoder.
+
+    Raises IndexFormatError or EncoderMismatchError for anything else.
+    """
+    index = open_index(folder, encoder=DEFAULT_ENCODER)
+    try:
+        if index.manifest.lucene is None or index.manifest.dense is None or list(index) != papers:
+            raise IndexFormatError(f"{folder}: expected postings and vectors of the sample, found others")
+    except BaseException:
+        index.close()
+        raise
+    return index
+
+
+def _build(folder: Path, papers: Sequence[Paper]) -> None:
+    """Build the index beside ``folder`` and move it there in one step."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent)
+    except OSError as error:
+        raise output_error(folder, error) from error
+    with beside as name:
+        try:
+            build_index(Path(name, "index"), papers).close()
+        except OutputError as error:  # it may say that a build can be resumed, but this one is removed
+            raise OutputError(
+                f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"
+            ) from error
+        publish_directory(Path(name, "index"), folder)
+
 
 ABOUT = (
     "Each of the 128 papers is invented and has a problem, a method and a finding, which vary independently: "
     "any kind of method meets any kind of problem in exactly two papers. So it shows what a facet changes. "
     "It is a demonstration, not a benchmark: scores on it say nothing about search in real literature.",
-    "For method and finding a ranking by words alone can beat one by vectors here. The papers of one method "
-    "or finding share its rare words, whatever their problem is. The vector of a sentence is computed in the "
-    "context of its abstract and so carries the topic too, which here says nothing about the method. In real "
-    "literature papers that share a method mostly share a problem as well. --first-stage "
-    "fused:background_penalty=1 takes the query's problem out.",
 )
 """Paragraphs about the sample."""
 
 
 def about_the_sample(width: int) -> str:
-    """What the sample is for, and why words can beat vectors there.
+    """What the sample is for.
 
     >>> about_the_sample(60).splitlines()[:2]
     ['About the sample', '']
@@ -98,7 +173,7 @@ def in_layout(layout: Layout, paper_ids: list[str]) -> str:
     """How many papers share the kind of method and the kind of problem of the query paper.
 
     >>> from qbe.datasets.embedded import read_layout
-    >>> from qbe.demo.sample_index import SAMPLE
+    >>> from qbe.demo.sample import SAMPLE
     >>> in_layout(read_layout(SAMPLE / "layout.json"), ["s051", "s007", "s059"])
     "Of these 3 papers 2 share the query's kind of method (contrastive-learning), 1 its kind of problem
     (scholarly-search)."
