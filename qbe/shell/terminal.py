@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from qbe.errors import QbeError, UsageError, did_you_mean
 from qbe.files import cache_folder
-from qbe.parallel import Closing
 from qbe.plain import one_line
 from qbe.service.requests import FacetName, Format, problem_in_words
 from qbe.service.service import SearchService
