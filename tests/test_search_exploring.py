@@ -124,19 +124,6 @@ def test_what_is_unlike_counts_by_its_grade_against_a_paper(by_vectors, query):
         assert hit.grades == much[paper_id].grades
 
 
-def test_no_other_search_finds_better_papers_by_a_shape(by_vectors, index, query):
-    """Over some papers of the sample: the mean values of the first five, by the weights of each shape."""
-    papers = [paper.paper_id for paper in index][::8]
-    found = {}
-    for shape, weights in SHAPES.items():
-        hits = by_vectors.batch_search([query(weights, paper_id) for paper_id in papers], 5, matches=False)
-        found[shape] = [hit for ranked in hits for hit in ranked]
-    for shape, weights in SHAPES.items():
-        means = {name: np.mean([value(hit, weights) for hit in hits]) for name, hits in found.items()}
-        assert max(means, key=means.get) == shape
-        assert len(set(means.values())) == len(SHAPES)
-
-
 def test_only_the_proportion_of_weights_matters(by_vectors, query):
     once = by_vectors.search(query({METHOD: 1.0, BACKGROUND: -0.75}))
     twice = by_vectors.search(query({METHOD: 2.0, BACKGROUND: -1.5}))
@@ -164,10 +151,6 @@ def test_fewer_hits_are_the_first_of_more(by_vectors, reranked, query, k):
             pipeline.search(query(UNLIKE), k, matches=False)
             == pipeline.search(query(UNLIKE), 60, matches=False)[:k]
         )
-
-
-def test_no_more_hits_than_papers(by_vectors, query):
-    assert len(by_vectors.search(query(UNLIKE), 5000)) == ALL
 
 
 def assert_alike(hits: list[Hit], expected: list[Hit]) -> None:
@@ -205,12 +188,6 @@ def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
     pool = ids(hits)[::3]
     of_pool = [hit for hit in passing if hit.paper_id in pool]
     assert_alike(by_vectors.search(query(UNLIKE), ALL, pool, filter=years), of_pool)
-
-
-@pytest.mark.parametrize("stage", [Dense(), Fused()])
-def test_a_filter_that_no_paper_passes_leaves_nothing(index, query, stage):
-    with Pipeline(index, stage) as pipeline:
-        assert pipeline.search(query(UNLIKE), filter=PaperFilter(years=(1800, 1801))) == []
 
 
 def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
@@ -387,13 +364,6 @@ def test_a_shape_is_what_its_facets_come_to_without_weights(explore, name):
     liked, disliked = SHAPES[name]
     written = explore("--paper", "s036", "--like", liked, "--unlike", disliked, "--hits", 3)
     assert written == explore("--paper", "s036", "--like", name, "--hits", 3)
-
-
-def test_help_names_the_shapes():
-    from qbe.search.options import parser
-
-    (action,) = [each for each in parser()._actions if each.dest == "like"]
-    assert all(shape in action.help for shape in SHAPES)
 
 
 @pytest.mark.parametrize(

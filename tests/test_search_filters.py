@@ -845,14 +845,6 @@ def test_wrong_options_are_told_in_a_line(plain, capsys, arguments, told):
     assert refused(plain, capsys, "--paper", "s006", *arguments) == f"qbe search: {told}"
 
 
-def test_a_query_without_a_year_is_told_with_what_to_do(plain, capsys):
-    told = refused(plain, capsys, "--paper", "s011", "--year", "query")
-    assert told == (
-        "qbe search: expected a year of the query's paper s011 for --year query, found none; give --year a "
-        "year"
-    )
-
-
 def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):
     topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
     topics.write_text("query_id\tpaper_id\nq1\ts003\nq2\ts020\n")

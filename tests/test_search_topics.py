@@ -7,7 +7,6 @@ import pytest
 from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import Topic
 from qbe.search.__main__ import main
-from qbe.search.options import parser
 from qbe.topics import read_topics, write_topics
 
 ABSTRACT = "Home nurses drive a lot. We plan rounds as shortest paths. They drive a fifth less."
@@ -173,8 +172,3 @@ def test_what_is_wrong_with_a_topic_is_named_with_its_line(search, rows, error, 
 def test_other_headers_are_refused(search, header):
     with pytest.raises(FileFormatError, match="line 1: expected a header line <query_id> <paper_id>"):
         search(f"{header}\na | b | c\n")
-
-
-def test_the_help_says_what_a_facet_does_to_topics():
-    (action,) = (action for action in parser()._actions if action.dest == "facet")
-    assert "with --topics, of all topics that state no other" in action.help
