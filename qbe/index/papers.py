@@ -246,9 +246,10 @@ def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
     for line in lines:
         begin = line.find(_METADATA_KEY)
         try:
-            yield json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
+            metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
         except ValueError:  # a file that something else has written
-            yield json.loads(line).get("metadata") or {}
+            metadata = json.loads(line).get("metadata")
+        yield metadata or {}
 
 
 def without_labels(paper: Paper) -> Paper:
