@@ -17,8 +17,9 @@ from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import build, shards
-from qbe.index.building.parts import BuildShard, PartMetadata, Parts, merge_parts
+from qbe.index.building.parts import BuildShard, Parts, merge_parts
 from qbe.index.index import Index
+from qbe.index.manifest import seal, unseal
 from qbe.index.papers import without_labels
 from qbe.query import Query
 
@@ -67,9 +68,8 @@ def built(folder: Path, settings: Job, count: int) -> list[Path]:
 def changed(part: Path, folder: Path, **values) -> Path:
     """A copy of a part whose card says something else, and says so consistently."""
     copy = Path(shutil.copytree(part, folder / part.name))
-    record = json.loads((copy / "part.json").read_text()) | values
-    card = PartMetadata(**{**record, "part": BuildShard(**record["part"])}).sealed()
-    (copy / "part.json").write_text(json.dumps({**record, "digest": card.digest}))
+    record = unseal((copy / "part.json").read_bytes()) | values
+    (copy / "part.json").write_text(seal(record))
     return copy
 
 
@@ -230,7 +230,9 @@ def test_damaged_parts_are_refused(halves, tmp_path, settings):
         merge_parts(tmp_path / "index", Parts([halves[0], copy]), settings.settings)
     card = copy / "part.json"
     card.write_text(card.read_text().replace('"papers": 56', '"papers": 57'))
-    with pytest.raises(IndexFormatError, match=r"part.json: expected the digest .*, found another"):
+    with pytest.raises(
+        IndexFormatError, match=r"part.json: expected the metadata of a part, found .*another checksum"
+    ):
         Parts([halves[0], copy])
     card.write_text('{"format": 9}')
     with pytest.raises(IndexFormatError, match=r"expected the metadata of a part, found .*format 9"):

@@ -178,7 +178,7 @@ def seal(record: Mapping[str, Any]) -> str:
     >>> unseal(seal({"papers": 2}).encode())
     {'papers': 2}
     """
-    return json.dumps({CHECKSUM: _checksum(record), **record}, indent=1) + "\n"
+    return json.dumps({CHECKSUM: checksum(record), **record}, indent=1) + "\n"
 
 
 def unseal(text: bytes) -> dict[str, Any]:
@@ -197,11 +197,12 @@ def unseal(text: bytes) -> dict[str, Any]:
         raise ValueError("objects nested too deep") from None
     if not isinstance(record, dict):
         raise ValueError(f"a {type(record).__name__}")
-    checksum = record.pop(CHECKSUM, None)
-    if checksum is not None and checksum != _checksum(record):
+    stated = record.pop(CHECKSUM, None)
+    if stated is not None and stated != checksum(record):
         raise ValueError("another checksum than it states")
     return record
 
 
-def _checksum(record: Mapping[str, Any]) -> str:
+def checksum(record: Mapping[str, Any]) -> str:
+    """The SHA-256 of the values of a description, however they are laid out."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,13 +26,13 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shards import BuildModels
 from qbe.index.building.source import Corpus, Origin, Source, open_corpus
 from qbe.index.building.staging import STATE, Place, build_place, check_target, read_state, save_state
-from qbe.index.manifest import PART, Manifest, describe_files
+from qbe.index.manifest import PART, Manifest, checksum, describe_files, seal, unseal
 from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS, SegmentPapers, encode_paper
 from qbe.models.encoder_files import resolve_encoder
 from qbe.types import Paper
 
-PART_FORMAT = 1
+PART_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class PartMetadata:
     ``part`` is its number and the count of parts, ``shard_papers`` the papers a shard, ``settings`` those of
     the build, ``corpus`` the number of papers of the whole corpus and the digest of their records, ``counts``
     what the part has of it, ``encoder`` and ``tagger`` their identities (the latter None where nothing was
-    tagged), ``files`` size and SHA-256 of every file, and ``digest`` one SHA-256 over all of this.
+    tagged), and ``files`` size and SHA-256 of every file.
     """
 
     part: BuildShard
@@ -101,14 +100,12 @@ class PartMetadata:
     encoder: Mapping[str, Any]
     tagger: Mapping[str, str] | None
     files: Mapping[str, Mapping[str, Any]]
-    digest: str = ""
     format: int = PART_FORMAT
 
-    def sealed(self) -> PartMetadata:
-        """The metadata with their digest."""
-        record = {**dataclasses.asdict(self), "digest": ""}
-        text = json.dumps(record, sort_keys=True)
-        return dataclasses.replace(self, digest=hashlib.sha256(text.encode()).hexdigest())
+    @property
+    def digest(self) -> str:
+        """One SHA-256 over all of this."""
+        return checksum(dataclasses.asdict(self))
 
 
 def read_part(folder: Path) -> PartMetadata:
@@ -122,7 +119,7 @@ def read_part(folder: Path) -> PartMetadata:
     """
     path = folder / PART
     try:
-        record = json.loads(path.read_text())
+        record = unseal(path.read_bytes())
         if record.get("format") != PART_FORMAT:
             raise ValueError(f"format {record.get('format')}")
         metadata = PartMetadata(**{**record, "part": BuildShard(**record["part"])})
@@ -135,10 +132,6 @@ def read_part(folder: Path) -> PartMetadata:
         raise IndexFormatError(
             f"{path}: expected the metadata of a part, found {error!r}; build the part again"
         ) from error
-    if metadata.sealed().digest != metadata.digest:
-        raise IndexFormatError(
-            f"{path}: expected the digest {metadata.digest[:12]}, found another; build the part again"
-        )
     return metadata
 
 
@@ -205,8 +198,8 @@ def _run(
         encoder=inputs["encoder"],
         tagger=state["tagger"],
         files=describe_files(staging, leave_out=(STATE, PART)),
-    ).sealed()
-    write_text(staging / PART, json.dumps(dataclasses.asdict(metadata), indent=1) + "\n")
+    )
+    write_text(staging / PART, seal(dataclasses.asdict(metadata)))
     publish_directory(staging, place.output)
     (place.output / STATE).unlink()
     return metadata
