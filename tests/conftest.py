@@ -48,6 +48,17 @@ def told(request) -> Callable[[str, Sequence[str]], None]:
     return check
 
 
+def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
+    """Import no slow file (several import torch) where none of its tests would run."""
+    if config.option.markexpr == "not slow" and collection_path.suffix == ".py":
+        return (
+            True
+            if re.search(r"^pytestmark = \[?pytest\.mark\.slow", collection_path.read_text(), re.M)
+            else None
+        )
+    return None
+
+
 def pytest_collection_modifyitems(items) -> None:
     """Let property tests try QBE_EXAMPLES inputs at most, for `make test-fast`."""
     most = int(os.environ.get("QBE_EXAMPLES", "0"))
