@@ -15,8 +15,7 @@ from qbe.index.reader import IndexReader
 from qbe.models.reranker_files import read_reranker_card
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
 from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.distillation.network import Teacher, scored
-from qbe.train.distillation.training import DistillationTask, Papers, Recipe
+from qbe.train.distillation import DistillationTask, Papers, Recipe, Teacher, scored
 from qbe.train.late_interaction import StoredVectors, token_terms
 from qbe.train.reranker.papers import TokenizedPaper, layout_of
 from qbe.train.reranker.task import CandidateScorer

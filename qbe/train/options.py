@@ -195,7 +195,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "Train the facet rerankers on the scores that facet projections give the papers of an index, whose "
         "vectors are those of a larger encoder; no grades are needed. Export them, and write their model "
         f"card. {_CONTINUES}",
-        "distillation.training:train",
+        "distillation:train",
         (
             _option(
                 "--index", "DIR", "papers to learn from, with vectors of a larger encoder", required=True

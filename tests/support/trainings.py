@@ -273,8 +273,8 @@ def reranker(request: pytest.FixtureRequest) -> Training:
 
 def distillation(request: pytest.FixtureRequest) -> Training:
     """Tiny facet rerankers, which learn from the shipped projections of the default encoder."""
+    from qbe.train import distillation as training
     from qbe.train.artifacts import check_provenance, save_state
-    from qbe.train.distillation import training
     from qbe.train.weights import PUBLISHED, copied
     from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, write_lists
 

@@ -1,14 +1,19 @@
-"""Distillation of the facet rerankers, from an index of a larger encoder to the published folder."""
+"""Distillation of the facet rerankers, from an index of a larger encoder to the published folder.
+
+All papers of a batch are compared with each other: each is a query, the others are candidates. The teacher's
+scores are computed from stored vectors, those of the rerankers from their states.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
@@ -25,18 +30,85 @@ from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.projections import WEIGHTS, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, read_provenance
 from qbe.train.correlation import check_dev
-from qbe.train.distillation.network import Teacher, scored
-from qbe.train.late_interaction import StoredVectors
+from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import within
-from qbe.train.reranker.network import Network
-from qbe.train.reranker.papers import layout_of, tokenize
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.papers import Layout, layout_of, tokenize
 from qbe.train.reranker.task import CandidateScorer, GradedSplits, NetworkRecipe, adamw
 from qbe.train.reranker.training import Data, base_weights, figures_on_dev, publish
 from qbe.train.trainer import Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import PUBLISHED, Weights, best_weights, interpolated
-from qbe.types import Paper
+from qbe.types import Facet, Paper
 
 log = logging.getLogger(__name__)
+
+_BLOCK = 1024
+"""How many papers are compared with all at once when neighbours are looked for."""
+
+
+class Scored(NamedTuple):
+    """``scores`` (3, papers, papers) of each paper, in rows, with each, by facet, and for each facet the
+    projected ``sentences`` (sentences, dimension), of unit length.
+    """
+
+    scores: Tensor
+    sentences: Sequence[Tensor]
+
+
+class Teacher:
+    """Scores papers with each other by projections of their vectors (`qbe.rerank.projections`)."""
+
+    def __init__(self, vectors: StoredVectors, projections: Mapping[Facet, FacetProjection]) -> None:
+        """``projections`` by facet: matrices (dimension, dimension) and weights (4,)."""
+        self._vectors = vectors
+        ordered = [projections[facet] for facet in FACETS]
+        self._matrices = torch.tensor(np.stack([each.matrix for each in ordered]), dtype=torch.float32)
+        self._weights = torch.tensor(np.stack([each.weights for each in ordered]), dtype=torch.float32)
+
+    def neighbours(self, usable: Tensor, count: int) -> Tensor:
+        """For each facet and each paper the ``count`` most similar ones, by the projections of whole papers:
+        (3, papers, count) int64.
+
+        Only papers that are ``usable`` (papers,) bool are neighbours, and none is its own.
+        """
+        nearest = []
+        for matrix in self._matrices:
+            whole = F.normalize(self._vectors.whole @ matrix.T, dim=-1)
+            blocks = []
+            for first in range(0, len(whole), _BLOCK):
+                cosines = whole[first : first + _BLOCK] @ whole.T
+                cosines[:, ~usable] = -torch.inf
+                rows = torch.arange(len(cosines))
+                cosines[rows, rows + first] = -torch.inf
+                blocks.append(cosines.topk(count, dim=1).indices)
+            nearest.append(torch.cat(blocks))
+        return torch.stack(nearest)
+
+    def scored(self, papers: Sequence[int], layout: Layout) -> Scored:
+        """The scores of some papers, given by their places; of each the first sentences, as many as the
+        ``layout`` has, are compared.
+        """
+        places = torch.tensor(papers)
+        projected = [
+            ProjectedPapers.of(self._vectors, places, layout.counts, marked, matrix)
+            for marked, matrix in zip(layout.marked, self._matrices, strict=True)
+        ]
+        scores = [
+            torch.einsum("t,tqc->qc", weights, vector_terms(each, each))
+            for weights, each in zip(self._weights, projected, strict=True)
+        ]
+        return Scored(torch.stack(scores), [each.sentences for each in projected])
+
+
+def scored(scorer: CandidateScorer, ids: Sequence[str]) -> Scored:
+    """The scores of some papers with each other, as the scorer's network scores the candidates of a query."""
+    states = scorer.network.encode_upper([scorer.frozen_states(paper_id) for paper_id in ids])
+    papers = scorer.network.encoded([scorer.papers[paper_id] for paper_id in ids], states)
+    return Scored(
+        scorer.network.compared(papers, papers), [projected.sentences for projected in papers.facets]
+    )
+
+
 SHARE = 0.5
 """The share of the trained weights in those that are published: the middle, as Wortsman et al. advise."""
 INTERPOLATED = "interpolated"
