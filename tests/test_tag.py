@@ -114,11 +114,11 @@ def test_damage_is_told_in_one_line(folder, damage):
 
 
 def test_a_registered_tagger_whose_card_is_gone(monkeypatch, tmp_path):
-    monkeypatch.setattr("qbe.models.sources.TAGGERS", {"gone": str(tmp_path / "gone")})
+    monkeypatch.setattr("qbe.models.sources._PACKAGE", tmp_path)
     with pytest.raises(
-        ModelError, match=r"gone/tagger.json: expected the metadata of a tagger, found .*; install"
+        ModelError, match=r"facet-tagger/tagger.json: expected the metadata of a tagger, found .*; install"
     ):
-        resolve_tagger("gone")
+        resolve_tagger("facet-tagger")
 
 
 def test_the_identity_is_name_head_and_trunk(tagger, tiny_tagger, tiny_model):
