@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import translate
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -196,14 +196,8 @@ class Reading:
         >>> Reading(categories=("cs.*",), on_error="skip").record()
         {'categories': ['cs.*'], 'on_error': 'skip'}
         """
-        values = {
-            "format": self.format,
-            "columns": dict(self.columns),
-            "categories": list(self.categories),
-            "on_error": self.on_error,
-            "max_rejected": None if self.max_rejected == Reading.max_rejected else self.max_rejected,
-            "keep_without_abstract": self.keep_without_abstract,
-            "dedupe": self.dedupe,
-            "limit": self.limit,
-        }
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        values |= {"columns": dict(self.columns), "categories": list(self.categories)}
+        if self.max_rejected == Reading.max_rejected:
+            values["max_rejected"] = None
         return {name: value for name, value in values.items() if value}
