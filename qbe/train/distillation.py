@@ -27,7 +27,7 @@ from qbe.index.opening import open_index
 from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
 from qbe.models.reranker_files import FacetRerankersMetadata
-from qbe.rerank.projections import WEIGHTS, find_model, read_model
+from qbe.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, read_provenance
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
