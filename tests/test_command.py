@@ -120,7 +120,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
         ("qbe index --corpus papers.jsonl --onl", ["--only"]),
         ("qbe index --corpus topics.", ["topics.tsv"]),
         ("qbe index --merge one --onl", ["--only"]),
-        ("qbe train encoder --objective m", ["max"]),
+        ("qbe train encoder --objective b", ["bi-encoder"]),
         ("qbe search --topics topics.", ["topics.tsv"]),
         ("qbe search --index in", ["indexes"]),
     ],
