@@ -24,7 +24,7 @@ class EncodedAspect(NamedTuple):
     ``whole`` (dimension,), float32, the vectors of these sentences and of the whole paper; None where the
     vectors were not needed. ``background`` (n, dimension) float32, of an aspect that is the method or the
     result, are the vectors of the paper's background sentences, those of the aspect itself left out; None
-    where there are none.
+    where there are none. ``vectors`` are those of all sentences of the paper.
 
     >>> from qbe.types import Facet, Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("It is slow."), Sentence("We route.", Facet.METHOD)))
@@ -37,6 +37,7 @@ class EncodedAspect(NamedTuple):
     sentences: Floats | None = None
     whole: Floats | None = None
     background: Floats | None = None
+    vectors: PaperVectors | None = None
 
     @property
     def sentence_vectors(self) -> Floats:
@@ -60,7 +61,7 @@ class EncodedAspect(NamedTuple):
             return cls(aspect, positions)
         rest = _background_positions(aspect, positions)
         background = vectors.sentences[rest] if rest else None
-        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background)
+        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background, vectors)
 
 
 def _background_positions(aspect: Aspect, positions: Collection[int]) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,24 +24,23 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GradeModel:
-    """Heads that turn features into grades, by what is known (`qbe.grade.model.NAMES`) and facet.
+    """Heads that turn features into grades, by facet.
 
-    ``encoder`` and ``reranker`` identify the models whose scores are read (the latter by the digests of its
-    files); ``training`` says how the model was made.
+    ``encoder`` identifies the encoder whose vectors the features compare; ``training`` says how the model was
+    made.
     """
 
-    heads: Mapping[str, Mapping[Facet, Head]]
+    heads: Mapping[Facet, Head]
     encoder: Mapping[str, Any]
-    reranker: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    def grades(self, features: Mapping[str, Doubles], known: str, candidates: int) -> Doubles:
+    def grades(self, features: Doubles) -> Doubles:
         """Estimated grades (candidates, 3) by background, method and result, on the scale from 0 (unrelated)
-        to 3 (near identical), out of features (candidates,) by name. Estimates may lie a little outside:
-        `on_scale` puts them on it; as they are they still tell candidates apart at its ends.
+        to 3 (near identical), out of features (candidates, F). Estimates may lie a little outside: `on_scale`
+        puts them on it; as they are they still tell candidates apart at its ends. They are rounded to six
+        places, so that none depends on the order in which products are summed.
         """
-        matrix = columns(features, known, candidates)
-        return np.stack([self.heads[known][facet].scores(matrix) for facet in Facet], axis=1)
+        return np.stack([self.heads[facet].scores(features) for facet in Facet], axis=1).round(6)
 
 
 def on_scale(grades: Doubles) -> Doubles:
@@ -61,81 +61,37 @@ def default_model() -> Path:
     return _STORAGE.shipped
 
 
-def write_model(folder: Path, model: GradeModel) -> None:
-    """Write a model into a folder that exists, in single precision."""
+def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
+    """Write a model of these features into a folder that exists, in single precision."""
     arrays: dict[str, Any] = {}
-    for known, heads in model.heads.items():
-        for facet, head in heads.items():
-            arrays |= head_arrays(f"{known}.{facet}", head)
+    for facet, head in model.heads.items():
+        arrays |= head_arrays(facet.value, head)
     described = {
         "encoder": dict(model.encoder),
-        "reranker": dict(model.reranker),
-        "features": _features(),
+        "features": list(features),
         "training": dict(model.training),
     }
     _STORAGE.write(folder, arrays, described)
 
 
-def read_model(folder: Path) -> GradeModel:
-    """The model in a folder; raises ModelError for one that is absent, damaged or of another format."""
+def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
+    """The model of these features in a folder; raises ModelError for one that is absent, damaged or of other
+    features.
+    """
 
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
-        heads = {known: {facet: head_of(f"{known}.{facet}", arrays) for facet in Facet} for known in NAMES}
-        return GradeModel(heads, card["encoder"], card["reranker"], card["training"])
+        heads = {facet: head_of(facet.value, arrays) for facet in Facet}
+        return GradeModel(heads, card["encoder"], card["training"])
 
-    return _STORAGE.read(folder, _features(), model_of)
-
-
-def _features() -> dict[str, list[str]]:
-    return {known: list(names) for known, names in NAMES.items()}
+    return _STORAGE.read(folder, list(features), model_of)
 
 
-WHOLE = "whole"
-"""The cosine of the whole papers."""
+def grades_vectors_of(encoder: Mapping[str, Any]) -> bool:
+    """Whether the model that ships reads the vectors of an ``encoder``, as the manifest of an index names it.
 
-VECTORS, RERANKED = "vectors", "reranked"
-"""What is known of candidates: stored vectors alone, or the rerankers' scores too."""
-
-
-def of_sentences(facet: Facet) -> str:
-    """How well the paper's sentences of a facet match all sentences of a candidate (mean-max)."""
-    return f"{facet}.sentences"
-
-
-def of_facets(facet: Facet, other: Facet) -> str:
-    """How well the paper's sentences of a facet match a candidate's of another or the same (mean-max)."""
-    return f"{facet}.{other}"
-
-
-def of_best(facet: Facet, other: Facet) -> str:
-    """The best match of a sentence of each."""
-    return f"{facet}.{other}.best"
-
-
-def of_reranker(facet: Facet) -> str:
-    """The score of the facet's reranker."""
-    return f"{facet}.reranker"
-
-
-_VECTORS = (
-    WHOLE,
-    *(of_sentences(facet) for facet in Facet),
-    *(of_facets(facet, other) for facet in Facet for other in Facet),
-    *(of_best(facet, other) for facet in Facet for other in Facet),
-)
-
-NAMES: Mapping[str, tuple[str, ...]] = {
-    VECTORS: _VECTORS,
-    RERANKED: (*_VECTORS, *(of_reranker(facet) for facet in Facet)),
-}
-"""The names of the features, by what is known."""
-
-
-def columns(features: Mapping[str, Doubles], known: str, candidates: int) -> Doubles:
-    """Features, each (candidates,), as a matrix (candidates, names); NaN where one is missing.
-
-    >>> columns({"whole": np.array([0.5])}, "vectors", 1)[0, :3].tolist()
-    [0.5, nan, nan]
+    >>> grades_vectors_of({"weights_sha256": "0" * 64})
+    False
     """
-    missing = np.full(candidates, np.nan)
-    return np.stack([features.get(name, missing) for name in NAMES[known]], axis=1)
+    card = json.loads((default_model() / CARD).read_text(encoding="utf-8"))
+    same: bool = card["encoder"]["weights_sha256"] == encoder["weights_sha256"]
+    return same

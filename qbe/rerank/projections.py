@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.grade.head import MODELS, Arrays, Storage
 from qbe.parallel import Workers
-from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
+from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 
 Doubles = NDArray[np.float64]
@@ -65,13 +65,14 @@ class Compared(NamedTuple):
     cosines: Doubles
 
 
-def projected(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
-    """The projections of vectors (n, dimension), at unit length.
+def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
+    """The projections of vectors (n, dimension), at unit length; without a ``matrix`` the vectors themselves.
 
     >>> projected(np.array([[1.0, 1.0]]), np.diag([3.0, 4.0])).tolist()
     [[0.6, 0.8]]
     """
-    return _unit(np.asarray(vectors, np.float64) @ matrix.T)
+    double = np.asarray(vectors, np.float64)
+    return unit(double if matrix is None else double @ matrix.T)
 
 
 def compare(
@@ -104,15 +105,20 @@ def compare(
             np.maximum.reduceat(cosines, papers.starts, axis=1).mean(axis=0),
             np.maximum.reduceat(of_facet, papers.starts, axis=1).mean(axis=0),
             projected(papers.whole, matrix) @ projected(whole[None], matrix)[0],
-            _unit(sums) @ _unit(query.sum(axis=0)),
+            unit(sums) @ unit(query.sum(axis=0)),
         ]
     )
     return Compared(terms, cosines)
 
 
-def _unit(vectors: Doubles) -> Doubles:
-    unit: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return unit
+def unit(vectors: Doubles) -> Doubles:
+    """Vectors (..., dimension) at unit length.
+
+    >>> unit(np.array([3.0, 4.0])).tolist()
+    [0.6, 0.8]
+    """
+    scaled: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return scaled
 
 
 VectorSource = Callable[[Sequence[Paper]], StoredPapers]
@@ -155,13 +161,7 @@ class ProjectedMatching:
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
-        scored = []
-        for scores in self._workers.map(self._score, requests):
-            scored.append(scores)
-            if progress:
-                for _ in scores:
-                    progress(1)
-        return scored
+        return scored_in_threads(self._score, requests, self._workers, progress)
 
     def _score(self, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
@@ -170,7 +170,7 @@ class ProjectedMatching:
         stored, facet = self._vectors(papers), query.aspect.facet
         assert facet is not None
         projection = self._projections[facet]
-        marked = _marked(papers, facet, stored)
+        marked = mark_facet(papers, facet, stored)
         compared = compare(query.sentence_vectors, query.whole_vector, stored, marked, projection.matrix)
         # In single precision, so that no score depends on the order in which products are summed.
         terms = compared.terms.astype(np.float32).astype(np.float64)
@@ -183,8 +183,15 @@ class ProjectedMatching:
         return scores
 
 
-def _marked(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> Bools:
-    """Marks the sentences (sentences,) of a facet; all of a paper that has none."""
+def mark_facet(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> Bools:
+    """Marks the sentences (sentences,) of a facet; all of a paper that has none.
+
+    >>> stored = StoredPapers(np.eye(2), np.array([0]), np.eye(2)[:1])
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("1", "", (Sentence("We cut."), Sentence("It helps.")))
+    >>> mark_facet([paper], Facet.METHOD, stored).tolist()
+    [True, True]
+    """
     marked = np.zeros(len(stored.sentences), np.bool_)
     for paper, sentences in zip(papers, stored.places(), strict=True):
         positions = paper.facet_positions(facet)[0]

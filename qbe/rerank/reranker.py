@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import ModelError
+from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.types import Match, Paper, TransportEntry
 
@@ -62,6 +63,21 @@ class Reranker(Protocol):
         What concerns a candidate alone is computed once for all requests, and no thread waits for the end of
         a request.
         """
+
+
+def scored_in_threads(
+    score: Callable[[RerankRequest], list[RerankScore]],
+    requests: Sequence[RerankRequest],
+    workers: Workers,
+    progress: Progress | None,
+) -> list[list[RerankScore]]:
+    """The scores of each request by a function of one, as many at a time as ``workers`` have threads."""
+    scored = []
+    for scores in workers.map(score, requests):
+        scored.append(scores)
+        if progress and scores:
+            progress(len(scores))
+    return scored
 
 
 Scoring = Callable[[Aspect, Sequence[Paper]], Sequence[float]]

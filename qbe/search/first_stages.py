@@ -28,7 +28,8 @@ from qbe.types import Facet, Hit, Pools
 
 def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     """The words of a BM25 query, in one of `qbe.search.stages.BM25_QUERIES`: the title of the paper and the
-    aspect's sentences (``title+facet``), or title and whole abstract (``abstract``).
+    aspect's sentences (``title+facet``), title and whole abstract (``abstract``), or the words that tell the
+    aspect's facet (``words``; for an aspect that is no facet as ``title+facet``).
 
     >>> from qbe import Facet, Paper, Sentence
     >>> from qbe.query import Aspect
@@ -39,6 +40,10 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     paper = query.aspect.paper
     if form == "abstract":
         return contents(paper)
+    if form == "words" and query.aspect.facet is not None:
+        from qbe.grade.words import shipped_words
+
+        return shipped_words().query_text(paper, query.aspect.facet)
     sentences = " ".join(paper.sentences[position].text for position in query.positions)
     return f"{paper.title} {sentences}"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
@@ -18,16 +20,19 @@ from qbe.search.ranking import RerankStage
 from qbe.search.stages import (
     BM25,
     EQUAL_WEIGHTS,
+    TELLING_WORDS,
     CrossEncoder,
     Dense,
     Fused,
+    Grades,
     Matching,
     Projections,
-    Stages,
 )
 from qbe.types import Paper
 
 if TYPE_CHECKING:
+    from qbe.rerank.graded import Grader
+    from qbe.rerank.projections import VectorSource
     from qbe.search.grading import ExploreStage
 
 RerankerOpener = Callable[..., Reranker]
@@ -71,7 +76,7 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
 
 
 def open_rerank_stage(
-    stage: Projections | CrossEncoder | Matching | None,
+    stage: Grades | Projections | CrossEncoder | Matching | None,
     index: Index,
     workers: Workers,
     open_cross_encoder: Callable[[Any], Reranker],
@@ -88,7 +93,9 @@ def open_rerank_stage(
     if stage is None:
         return None
     penalty = 0.0
-    if isinstance(stage, Projections):
+    if isinstance(stage, Grades):
+        reranker = _graded(index, workers)
+    elif isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
         reranker, penalty = _cross_encoder(stage.model, open_cross_encoder), stage.background_penalty
@@ -121,6 +128,12 @@ def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranke
     return FunctionReranker(scoring_of(model) or model)
 
 
+def _graded(index: Index, workers: Workers) -> Reranker:
+    from qbe.rerank.graded import GradedReranker
+
+    return GradedReranker(open_grader(index), workers)
+
+
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
     from qbe.rerank.matching import VectorMatching
 
@@ -136,12 +149,23 @@ def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
 
 
 def _projected_matching(stage: Projections, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.projections import ProjectedMatching, StoredPapers, find_model, read_model
+    from qbe.rerank.projections import ProjectedMatching, find_model, read_model
 
     index.require_vectors()
     assert index.manifest.dense is not None
     given = None if stage.model is None else Path(stage.model)
     model = read_model(find_model(index.manifest.dense["encoder"], given))
+
+    return ProjectedMatching(model.projections, stored_vectors(index), workers)
+
+
+def stored_vectors(index: Index) -> VectorSource:
+    """The stored vectors of papers of an index, as a function.
+
+    >>> stored_vectors(index)([index.paper("s036")]).whole.shape
+    (1, 384)
+    """
+    from qbe.rerank.projections import StoredPapers
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         with index.reading() as reader:
@@ -149,36 +173,53 @@ def _projected_matching(stage: Projections, index: Index, workers: Workers) -> R
             block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
             return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 
-    return ProjectedMatching(model.projections, stored, workers)
+    return stored
+
+
+def open_grader(index: Index) -> Grader:
+    """What grades the papers of an index; raises UsageError where the grade model does not read its vectors.
+
+    >>> from qbe.rerank.graded import GradedQuery
+    >>> paper = index.paper("s036")
+    >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].shape
+    (1, 3)
+    """
+    from qbe.grade.model import default_model, grades_vectors_of, read_model
+    from qbe.grade.words import shipped_words
+    from qbe.rerank.graded import FEATURES, Features, Grader
+    from qbe.rerank.projections import find_model
+    from qbe.rerank.projections import read_model as read_projections
+
+    dense = index.manifest.dense
+    if dense is None or not grades_vectors_of(dense["encoder"]):
+        raise UsageError(
+            "expected an index with vectors of the default encoder for grades, found one without; build it "
+            "with the default encoder"
+        )
+    model, projections = read_model(default_model(), FEATURES), read_projections(find_model(dense["encoder"]))
+    return Grader(Features(projections.projections, shipped_words(), stored_vectors(index)), model)
 
 
 def open_explore_stage(
-    stages: Stages,
-    reader: IndexReader,
-    first_stage: FirstStage,
-    workers: Workers,
-    facet_rerankers: Callable[[], Reranker],
+    index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers
 ) -> ExploreStage | None:
     """What ranks queries of several facets by grades; None where the grade model does not read the vectors of
     the index.
 
-    The ``facet_rerankers``, which the model reads, are opened when they first grade.
-
     >>> with index.reading() as reader:
     ...     stage = open_first_stage(Dense(), reader, Workers())
-    ...     explore = open_explore_stage(Stages(Dense()), reader, stage, Workers(), lambda: None)
-    >>> explore.reranks, explore.pair_count(1, 20)
-    (False, 0)
+    ...     open_explore_stage(index, reader, stage, Workers()) is None
+    False
     """
+    from qbe.grade.model import grades_vectors_of
+
     dense = reader.manifest.dense
-    if dense is None:
+    if dense is None or not grades_vectors_of(dense["encoder"]):
         return None
-    from qbe.grade.model import default_model, read_model
+    from qbe.search.first_stages import BM25Stage
+    from qbe.search.grading import ExploreStage
 
-    model = read_model(default_model())
-    if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
-        return None
-    from qbe.search.grading import ExploreStage, GradeFeatures
-
-    features = GradeFeatures(reader, workers, None if stages.reranker is None else facet_rerankers)
-    return ExploreStage(reader, first_stage, features, model, stages.grades.depth)
+    stages = [first_stage]
+    if reader.manifest.lucene is not None:
+        stages.append(BM25Stage(reader, workers, TELLING_WORDS))
+    return ExploreStage(reader, stages, cache(lambda: open_grader(index)))

@@ -13,7 +13,8 @@ from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
-from qbe.query import Aspect, Query
+from qbe.query import Query
+from qbe.rerank.graded import GradedQuery
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet, Paper
 
@@ -149,32 +150,26 @@ def _prepared(query: Query, labelled: Mapping[int, LabelledPaper], *, label_all:
     return PreparedQuery(Query.of(*aspects), [EncodedAspect.of(aspect) for aspect in aspects], vectors)
 
 
-def by_every_facet(prepared: PreparedQuery) -> list[dict[Facet, EncodedAspect]]:
-    """Each paper of an encoded query by every facet that it has sentences of; raises FacetNotFoundError for a
-    paper that has none.
+def graded_papers(prepared: PreparedQuery) -> list[GradedQuery]:
+    """Each paper of an encoded query with its vectors; raises FacetNotFoundError for a paper without a
+    sentence of any facet.
 
     >>> from qbe import Facet
     >>> query = Query.by_facets(index.paper("s036"), {Facet.METHOD: 1, Facet.RESULT: -1})
     >>> prepared = prepare_queries(index, [query], Workers())
     >>> with index.reading() as reader:
     ...     (encoded,) = encode_queries(index, reader, prepared, Workers())
-    >>> [str(facet) for facet in by_every_facet(encoded)[0]]
-    ['background', 'method', 'result']
+    >>> [each.paper.paper_id for each in graded_papers(encoded)]
+    ['s036']
     """
-    papers: dict[str, Paper] = {}
-    for encoded in prepared.aspects:
-        papers.setdefault(encoded.aspect.paper.paper_id, encoded.aspect.paper)
-    by_paper = []
+    papers = {each.aspect.paper.paper_id: each.aspect.paper for each in reversed(prepared.aspects)}
     for paper in papers.values():
-        facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-        if not facets:
+        if not any(paper.facet_positions(facet)[0] for facet in Facet):
             raise FacetNotFoundError(
                 f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
                 "have them predicted (`labels` predicted)"
             )
-        vectors = prepared.vectors[id(paper)]
-        by_paper.append({facet: EncodedAspect.of(Aspect(paper, facet), vectors) for facet in facets})
-    return by_paper
+    return [GradedQuery(paper, prepared.vectors[id(paper)]) for paper in reversed(papers.values())]
 
 
 def encode_queries(

@@ -12,11 +12,12 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Closing, Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
+from qbe.rerank.graded import GradedQuery
 from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
-from qbe.search.grading import ByFacet, ExploreRequest, ExploreStage
+from qbe.search.grading import ExploreRequest, ExploreStage
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
@@ -26,7 +27,7 @@ from qbe.search.opening import (
     open_rerank_stage,
 )
 from qbe.search.ranking import RankingRequest, rank
-from qbe.search.request import PreparedQuery, SearchRequest, by_every_facet, encode_queries, prepare_queries
+from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
 from qbe.search.stages import RERANK_DEPTH, Stages, default_stages
 from qbe.types import Hit
 
@@ -64,7 +65,7 @@ class Task(NamedTuple):
     """A query on its way through the stages: what it is ranked by, how many papers are to be ranked
     (``depth``), and the ``hits`` of the first stage, once there are some.
 
-    ``facets``, of a query that grades rank or whose hits are graded, are its papers by every facet.
+    ``graded_by``, of a query that grades rank or whose hits are graded, are its papers.
     """
 
     opened: _Opened
@@ -72,7 +73,7 @@ class Task(NamedTuple):
     prepared: PreparedQuery
     ranking: RankingRequest
     selected: FilterResult
-    facets: Sequence[ByFacet] | None
+    graded_by: Sequence[GradedQuery] | None
     depth: int
     hits: Sequence[Hit] = ()
 
@@ -190,8 +191,8 @@ class SearchSession(Closing):
         return self._computed(batch)
 
     def reranks(self, query: Query) -> bool:
-        """Whether the hits of a query are reranked: of several facets where grades by a reranker rank them,
-        of others where the reranker takes one of the aspects.
+        """Whether the hits of a query are reranked: where the reranker takes one of the aspects, and grades
+        do not rank the query.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
@@ -209,7 +210,7 @@ class SearchSession(Closing):
         facets = [aspect.facet for aspect in aspects]
         explore = self.index.read(lambda reader: self._over(reader).explore)
         if explore is not None and len(facets) > 1 and None not in facets:
-            return explore.pair_count(len({aspect.paper_id for aspect in aspects}), papers)
+            return 0
         return self._second.pair_count(facets, papers)
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
@@ -224,9 +225,8 @@ class SearchSession(Closing):
         return self.index.read(lambda reader: self._over(reader).explore) is not None
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Hits of a query with their grades (`qbe.types.Hit`), however they were found, by the reranker too
-        where it takes part; raises what `run` does, and UsageError where the index's encoder has no grade
-        model.
+        """Hits of a query with their grades (`qbe.types.Hit`), however they were found; raises what `run`
+        does, and UsageError where the index's encoder has no grade model.
         """
 
         def grade(reader: IndexReader) -> list[Hit]:
@@ -238,7 +238,7 @@ class SearchSession(Closing):
                     "build it with the default encoder"
                 )
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return explore.grade(_explored(task), hits, rerank=explore.reranks)
+            return explore.grade(_explored(task), hits)
 
         return self._computed(grade)
 
@@ -280,7 +280,7 @@ class SearchSession(Closing):
             opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
             if some[0].explores:
                 assert opened.explore is not None
-                return opened.explore.first([_explored(task) for task in some], depth, explain=explain)
+                return opened.explore.rank([_explored(task) for task in some], depth, explain=explain)
             rankings = [task.ranking for task in some]
             return rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
 
@@ -293,17 +293,11 @@ class SearchSession(Closing):
 
         def reranked(some: Sequence[Task]) -> list[list[Hit]]:
             opened, explain, hits = some[0].opened, some[0].request.explain, [task.hits for task in some]
-            if some[0].explores:
-                assert opened.explore is not None
-                requests = [_explored(task) for task in some]
-                return opened.explore.rerank(requests, hits, explain=explain, progress=progress)
             assert self._second is not None
             rankings = [task.ranking for task in some]
             return self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
 
-        return _in_groups(
-            tasks, lambda task: (id(task.opened), task.request.explain, task.explores), reranked
-        )
+        return _in_groups(tasks, lambda task: (id(task.opened), task.request.explain), reranked)
 
     def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
         """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
@@ -328,10 +322,10 @@ class SearchSession(Closing):
             query = next(encoded) if need else each
             selected = opened.filters.for_query(request.filter, query.query)
             ranking = RankingRequest(query.query, query.aspects, request.pool, selected.selection)
-            facets = by_every_facet(query) if by_grades else None
+            graded_by = graded_papers(query) if by_grades else None
             # The same for few hits as for many, and with a reranker as without one.
             depth = max(request.k, RERANK_DEPTH if second is None else second.depth)
-            tasks.append(Task(opened, request, query, ranking, selected, facets, depth))
+            tasks.append(Task(opened, request, query, ranking, selected, graded_by, depth))
         return tasks
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[PreparedQuery]:
@@ -395,9 +389,7 @@ class SearchSession(Closing):
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
-                explore = open_explore_stage(
-                    self.stages, reader, stage, self._workers, lambda: self._cross_encoder(None)
-                )
+                explore = open_explore_stage(self.index, reader, stage, self._workers)
                 self._opened = _Opened(reader, stage, explore, FilterCache(reader))
             return self._opened
 
@@ -441,13 +433,13 @@ def _in_groups(
 
 
 def _explored(task: Task) -> ExploreRequest:
-    assert task.facets is not None
-    return ExploreRequest(task.ranking, task.facets)
+    assert task.graded_by is not None
+    return ExploreRequest(task.ranking, task.graded_by)
 
 
 def _graded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
-    """Hits with grades in all facets, by stored vectors alone where the search did not grade them."""
+    """Hits with grades in all facets, where the search did not grade them."""
     explore = task.opened.explore
     if explore is None or not hits or any(hit.grades is not None for hit in hits):
         return list(hits)
-    return explore.grade(_explored(task), hits, rerank=False)
+    return explore.grade(_explored(task), hits)

@@ -1,4 +1,4 @@
-"""The stages of a search: what finds candidates, what reranks them, and what grades them.
+"""The stages of a search: what finds candidates, and what reranks them.
 
 Each stage checks its own parameters, writes itself as JSON, and is written in one grammar on the command
 line: ``fused:depth=500,background_penalty=0``. Light: nothing here opens an index or loads a model.
@@ -17,8 +17,8 @@ from qbe.errors import UsageError, check_positive, did_you_mean
 if TYPE_CHECKING:
     from qbe.index.index import Index
 
-TITLE_FACET, TITLE_ABSTRACT = "title+facet", "abstract"
-BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT)
+TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS = "title+facet", "abstract", "words"
+BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS)
 COMPONENTS = ("bm25", "sentences", "facet", "whole")
 """What the fused first stage scores a paper by."""
 
@@ -39,6 +39,9 @@ RERANK_DEPTH = 100
 
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
+
+GRADES_WEIGHT = 0.75
+"""The grades' share of the score; chosen on graded pairs."""
 
 BACKGROUND_PENALTY = 0.35
 """How much the similarity to the query's background lowers a score, of queries by method and result; chosen
@@ -92,11 +95,12 @@ class _FirstStage(_Stage):
 class BM25(_FirstStage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences) or
-    ``abstract`` (title and whole abstract, whatever the facet). Raises UsageError for another one.
+    ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences), ``abstract``
+    (title and whole abstract, whatever the facet) or ``words`` (those that tell the facet, of techniques by
+    method, of problems by background: `qbe.grade.words`). Raises UsageError for another one.
 
     >>> BM25() >> CrossEncoder()
-    Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...), grades=Grades(...))
+    Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
     """
 
     name: ClassVar[str] = "bm25"
@@ -144,6 +148,22 @@ class Fused(_FirstStage):
     background_penalty: float = _parameter(
         BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Grades(_Stage):
+    """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
+
+    Takes queries by facet (`qbe.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
+    grades' share of the score, from 0 to 1. Errors are those of `Fused`.
+
+    >>> (Fused() >> Grades(depth=50)).run_tag
+    'qbe-fused+grades'
+    """
+
+    name: ClassVar[str] = "grades"
+    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    weight: float = _parameter(GRADES_WEIGHT, "share", "the grades' share of the score, 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,24 +242,8 @@ class Matching(_Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class Grades(_Stage):
-    """Grades the candidates of queries of several facets from 0 to 3 in each (`qbe.grade`), to rank them.
-
-    All candidates are graded by stored vectors, and the best ``depth`` of them again by the scores of the
-    facet rerankers, unless nothing reranks (`Stages.reranker` None). Where the index's encoder has no grade
-    model, the z-normalized scores of the facets are summed up.
-
-    >>> (Fused() >> Projections() >> Grades(depth=50)).grades
-    Grades(depth=50)
-    """
-
-    name: ClassVar[str] = "grades"
-    depth: int = _parameter(RERANK_DEPTH, "count", "candidates that are graded by the facet rerankers too")
-
-
-@dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, what reranks its papers (None: nothing), and what grades those of several facets.
+    """A first stage, and what reranks its papers (None: nothing).
 
     ``first_stage`` may also be an object that meets `qbe.search.contracts.FirstStage`, and ``reranker`` what
     `CrossEncoder` takes as its model. Raises TypeError for anything else.
@@ -250,7 +254,6 @@ class Stages:
 
     first_stage: Any = field(default_factory=Fused)
     reranker: Any = None
-    grades: Grades = field(default_factory=Grades)
 
     def __post_init__(self) -> None:
         if not isinstance(self.first_stage, _FirstStage) and not _has(self.first_stage, "batch_search"):
@@ -258,13 +261,8 @@ class Stages:
                 f"expected a first stage such as qbe.Fused(), found {self.first_stage!r:.60} "
                 f"({type(self.first_stage).__name__})"
             )
-        if self.reranker is not None and not isinstance(self.reranker, Projections | CrossEncoder | Matching):
+        if self.reranker is not None and not isinstance(self.reranker, _RERANKERS):
             object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
-        if not isinstance(self.grades, Grades):
-            raise TypeError(f"expected qbe.Grades as `grades`, found {self.grades!r:.60}")
-
-    def __rshift__(self, grades: Grades) -> Stages:
-        return dataclasses.replace(self, grades=grades)
 
     @property
     def run_tag(self) -> str:
@@ -282,7 +280,6 @@ class Stages:
         return {
             "first_stage": self.first_stage.to_json(),
             "reranker": self.reranker and self.reranker.to_json(),
-            "grades": self.grades.to_json(),
         }
 
     @classmethod
@@ -294,15 +291,16 @@ class Stages:
         True
         """
         try:
-            first, second, third = record["first_stage"], record["reranker"], record["grades"]
-            return cls(stage_of(first), second and stage_of(second), stage_of(third))
+            first, second = record["first_stage"], record["reranker"]
+            return cls(stage_of(first), second and stage_of(second))
         except (KeyError, TypeError) as error:
             raise UsageError(f"expected a record of stages, found another ({error})") from None
 
 
 FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
-RERANKERS: Mapping[str, type[_Stage]] = {stage.name: stage for stage in (Projections, CrossEncoder, Matching)}
-_STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS, Grades.name: Grades}
+_RERANKERS = (Grades, Projections, CrossEncoder, Matching)
+RERANKERS: Mapping[str, type[_Stage]] = {stage.name: stage for stage in _RERANKERS}
+_STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS}
 
 
 def stage_of(record: Mapping[str, Any]) -> Any:
@@ -415,19 +413,23 @@ def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
 def default_stages(index: Index) -> Stages:
     """What searches an index where nothing else is said, the same in every front end.
 
-    The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. The
-    index's own projections rerank where there are some for its encoder, else the facet rerankers.
+    The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. Grades
+    rerank where the grade model reads the vectors of the index, else projections where there are some for its
+    encoder, else the facet rerankers.
 
     >>> default_stages(index).run_tag
-    'qbe-fused+projections'
+    'qbe-fused+grades'
     """
     with index.reading() as reader:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
+    from qbe.grade.model import grades_vectors_of
     from qbe.rerank.projections import shipped_model
 
     first = Dense() if lucene is None else Fused()
+    if grades_vectors_of(dense["encoder"]):
+        return first >> Grades()
     shipped = shipped_model(dense["encoder"]["weights_sha256"])
     return first >> (CrossEncoder() if shipped is None else Projections())
 

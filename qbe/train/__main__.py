@@ -33,7 +33,7 @@ _JUDGMENTS = "facet-judgments/train.tsv"
 _PAIRS = {
     "reranker": (_JUDGMENTS, ""),
     "facet-projections": (_JUDGMENTS, ""),
-    "grades": (_JUDGMENTS, "train-6.tsv"),
+    "grades": (_JUDGMENTS, ""),
     "large-encoder": ("", "train-3.tsv"),
 }
 """The default of ``--pairs``: a file below QBE_DATA, if any, and one of the repository's (empty: all)."""

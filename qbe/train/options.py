@@ -164,14 +164,21 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             *_run(),
         ),
     ),
+    "technique-words": (
+        "the words of techniques and problems",
+        "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
+        "them with a card. Takes minutes; nothing is trained.",
+        "technique_words:train",
+        (_CORPUS, _DEV_FILES, *_run("0")),
+    ),
     "grades": (
         "the grade model",
-        "Train the model that turns scores of candidates into grades, over an index of graded pairs' papers, "
-        f"and write it with a model card. {_CONTINUES}",
+        "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
+        f"pairs, and write it with a model card. {_CONTINUES}",
         "grades:train",
         (
             _PAIRS_INDEX,
-            _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs/train-6.tsv"),
+            _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs"),
             _DEV_FILES,
             _LEAVE_OUT,
             *_run(),
