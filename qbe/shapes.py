@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from qbe.errors import UsageError
@@ -13,24 +13,12 @@ SAME_PROBLEM_OTHER_METHOD = "same-problem-other-method"
 SAME_METHOD_OTHER_PROBLEM = "same-method-other-problem"
 COMPETITORS = "competitors"
 
-AGAINST_OTHERS, AGAINST_PROBLEM = 0.75, 1.0
-"""How much a disliked facet counts against a method or a result that is liked, and against the problem alone;
-chosen on graded pairs for training (see the card of the grade model).
-"""
-
-
-def unlike_weight(liked: Collection[Facet]) -> float:
-    """How much a disliked facet counts against those that are liked, where no weight is given.
-
-    >>> unlike_weight([Facet.BACKGROUND]), unlike_weight([Facet.METHOD])
-    (1.0, 0.75)
-    """
-    return AGAINST_PROBLEM if set(liked) == {Facet.BACKGROUND} else AGAINST_OTHERS
-
+SIMILAR_FROM, OTHER_TO = 1.5, 1.0
+"""Grades: a paper is similar in a facet from the one on, and another one up to the other."""
 
 SHAPES: Mapping[str, Mapping[Facet, float]] = {
-    SAME_PROBLEM_OTHER_METHOD: {Facet.BACKGROUND: 1.0, Facet.METHOD: -AGAINST_PROBLEM},
-    SAME_METHOD_OTHER_PROBLEM: {Facet.METHOD: 1.0, Facet.BACKGROUND: -AGAINST_OTHERS},
+    SAME_PROBLEM_OTHER_METHOD: {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0},
+    SAME_METHOD_OTHER_PROBLEM: {Facet.METHOD: 1.0, Facet.BACKGROUND: -1.0},
     COMPETITORS: {Facet.BACKGROUND: 1.0, Facet.METHOD: 1.0},
 }
 """Weights of facets by the name of a shape, as `qbe.query.Query.by_facets` takes them: other approaches to
@@ -40,8 +28,7 @@ the same problem, other uses of the same technique, and papers that do the same 
 
 def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, float]:
     """Weights of facets out of those that are liked and those that are disliked, each a name with a weight
-    after a colon, by default 1 for liked ones and `qbe.shapes.unlike_weight` for the others; or one of
-    `qbe.shapes.SHAPES` alone.
+    after a colon, by default 1; or one of `qbe.shapes.SHAPES` alone.
 
     Raises UsageError for what is no facet or weight, and for a facet that is there twice.
 
@@ -50,8 +37,7 @@ def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, f
     """
     if len(liked) == 1 and liked[0] in SHAPES and not disliked:
         return dict(SHAPES[liked[0]])
-    weights = _parse(liked, 1.0)
-    against = _parse(disliked, unlike_weight(weights))
+    weights, against = _parse(liked), _parse(disliked)
     twice = weights.keys() & against.keys()
     if twice:
         raise UsageError(
@@ -61,12 +47,12 @@ def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, f
     return weights | {facet: -weight for facet, weight in against.items()}
 
 
-def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
+def _parse(parts: Sequence[str]) -> dict[Facet, float]:
     weights: dict[Facet, float] = {}
     for part in parts:
         name, _, number = part.partition(":")
         try:
-            facet, weight = Facet(name), float(number) if number else default
+            facet, weight = Facet(name), float(number) if number else 1.0
             if not 0 < weight < inf or facet in weights:
                 raise ValueError
         except ValueError:

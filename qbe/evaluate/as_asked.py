@@ -16,14 +16,17 @@ from qbe.evaluate.crossed import FacetGrades
 from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.results import Evaluation
-from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD
+from qbe.shapes import (
+    COMPETITORS,
+    OTHER_TO,
+    SAME_METHOD_OTHER_PROBLEM,
+    SAME_PROBLEM_OTHER_METHOD,
+    SIMILAR_FROM,
+)
 from qbe.trec import Rankings
 from qbe.types import Facet
 
 AS_ASKED = "as-asked"
-
-SIMILAR_FROM, OTHER_TO = 1.5, 1.0
-"""Grades: a paper is similar in a facet from the one on, and another one up to the other."""
 
 REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
     **{facet.value: (frozenset({facet}), frozenset()) for facet in Facet},

@@ -105,7 +105,8 @@ class Head(NamedTuple):
 
     Features are first brought to mean 0 and deviation 1 by ``mean`` and ``scale`` (F,), as of the training
     data; one that is not known (NaN) counts as the mean. ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,)
-    and ``out`` (H,) are the weights: a score is linear in the features and in the hidden units.
+    and ``out`` (H,) are the weights: a score is linear in the features and in the hidden units. With
+    ``direct`` (F, K) and ``out`` (H, K) there are K scores.
 
     >>> unit = np.ones(1)
     >>> head = Head(0 * unit, 2 * unit, np.ones((1, 1)), 0 * unit, 3 * unit, 0 * unit)
@@ -121,7 +122,7 @@ class Head(NamedTuple):
     out: Doubles
 
     def scores(self, features: Doubles) -> Doubles:
-        """Scores (candidates,) of candidates by features (candidates, F); more is better."""
+        """Scores (candidates,), or (candidates, K), of candidates by features (candidates, F)."""
         inputs = np.nan_to_num((features - self.mean) / self.scale, nan=0.0)
         scores: Doubles = inputs @ self.direct + np.tanh(inputs @ self.hidden + self.bias) @ self.out
         return scores

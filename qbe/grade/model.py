@@ -1,4 +1,4 @@
-"""The grade model on the disk: heads, and a card of what it was made from."""
+"""The grade model on the disk: a head, and a card of what it was made from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,30 +17,53 @@ from qbe.types import Facet
 _STORAGE = Storage("grade", "grades")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
+_HEAD = "head"
 HIGHEST = 3.0
 
 Doubles = NDArray[np.float64]
 
 
+class Estimates(NamedTuple):
+    """What is estimated of candidates by background, method and result: ``grades`` (candidates, 3) from 0
+    (unrelated) to 3 (near identical), and how likely the true grade is at least SIMILAR_FROM (``similar``) or
+    at most OTHER_TO (``other``; both of `qbe.shapes`), each (candidates, 3), from 0 to 1.
+
+    Grades may lie a little outside their scale: `on_scale` puts them on it; as they are they still tell
+    candidates apart at its ends.
+    """
+
+    grades: Doubles
+    similar: Doubles
+    other: Doubles
+
+
+OUTPUTS = 3 * len(Facet)
+"""A head's scores: the grades, and the log odds of being similar and of being another one, by facet."""
+
+
 @dataclass(frozen=True, slots=True)
 class GradeModel:
-    """Heads that turn features into grades, by facet.
+    """A head of OUTPUTS scores that turns features into estimates.
 
     ``encoder`` identifies the encoder whose vectors the features compare; ``training`` says how the model was
     made.
     """
 
-    heads: Mapping[Facet, Head]
+    head: Head
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    def grades(self, features: Doubles) -> Doubles:
-        """Estimated grades (candidates, 3) by background, method and result, on the scale from 0 (unrelated)
-        to 3 (near identical), out of features (candidates, F). Estimates may lie a little outside: `on_scale`
-        puts them on it; as they are they still tell candidates apart at its ends. They are rounded to six
-        places, so that none depends on the order in which products are summed.
+    def estimates(self, features: Doubles) -> Estimates:
+        """Estimates out of features (candidates, F), rounded to six places, so that none depends on the order
+        in which products are summed.
         """
-        return np.stack([self.heads[facet].scores(features) for facet in Facet], axis=1).round(6)
+        grades, similar, other = np.split(self.head.scores(features), 3, axis=1)
+        return Estimates(*(part.round(6) for part in (grades, _chances(similar), _chances(other))))
+
+
+def _chances(log_odds: Doubles) -> Doubles:
+    chances: Doubles = 1 / (1 + np.exp(-np.clip(log_odds, -50, 50)))
+    return chances
 
 
 def on_scale(grades: Doubles) -> Doubles:
@@ -63,9 +86,7 @@ def default_model() -> Path:
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
     """Write a model of these features into a folder that exists, in single precision."""
-    arrays: dict[str, Any] = {}
-    for facet, head in model.heads.items():
-        arrays |= head_arrays(facet.value, head)
+    arrays = head_arrays(_HEAD, model.head)
     described = {
         "encoder": dict(model.encoder),
         "features": list(features),
@@ -80,8 +101,7 @@ def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
     """
 
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
-        heads = {facet: head_of(facet.value, arrays) for facet in Facet}
-        return GradeModel(heads, card["encoder"], card["training"])
+        return GradeModel(head_of(_HEAD, arrays), card["encoder"], card["training"])
 
     return _STORAGE.read(folder, list(features), model_of)
 

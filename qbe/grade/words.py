@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -50,11 +50,33 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Graph-based Studies: naïve Bayes")
     ['graph-based', 'study', 'naive', 'baye']
     """
+    return [_singular(word) for word in _raw_words(text)]
+
+
+def _raw_words(text: str) -> list[str]:
     folded = text.casefold()
     if not folded.isascii():
         decomposed = unicodedata.normalize("NFKD", folded)
         folded = "".join(character for character in decomposed if not unicodedata.combining(character))
-    return [_singular(word) for word in _WORD.findall(folded)]
+    return _WORD.findall(folded)
+
+
+class _Vocabulary(dict[str, int]):
+    """The numbers of words, by the word as a text has it; -1 for others. It keeps what it is asked for."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        super().__init__((word, number) for number, word in enumerate(words))
+        self._singular = dict(self)
+
+    def __missing__(self, raw: str) -> int:
+        word = _singular(raw)
+        number = -1 if word in STOP_WORDS else self._singular.get(word, -1)
+        if len(self) < _KEPT_WORDS:
+            self[raw] = number
+        return number
+
+
+_KEPT_WORDS = 1 << 19
 
 
 def _singular(word: str) -> str:
@@ -147,7 +169,18 @@ class TechniqueWords:
         techniques.
         """
         self.terms, self.idf, self.lean = terms, idf, lean
-        self._numbers = {term: number for number, term in enumerate(terms)}
+        words = dict.fromkeys(word for term in terms for word in term.split())
+        self._vocabulary = _Vocabulary(words)
+        # The number of the term that is a word alone (-1: none), and of those of two words, by both.
+        self._alone = np.full(len(words) + 1, -1, np.int64)
+        pairs = {-2: -1}
+        for number, term in enumerate(terms):
+            first, *second = (self._vocabulary[word] for word in term.split())
+            if second:
+                pairs[first * len(self._alone) + second[0]] = number
+            else:
+                self._alone[first] = number
+        self._pairs = np.array(sorted(pairs.items()), np.int64).T
         self._values = {kind: idf / (1 + np.exp(-sign * lean)) for kind, sign in _LEANS.items()}
 
     @classmethod
@@ -175,37 +208,57 @@ class TechniqueWords:
 
     def of(self, paper: Paper) -> PaperTerms:
         """The terms of a paper, with how much they stand in sentences of each facet."""
-        highest: dict[int, tuple[float, float, float]] = {}
-        texts = ((sentence.text, facet_shares(sentence)) for sentence in paper.sentences)
-        for text, shares in ((paper.title, _TITLE_SHARES), *texts):
-            for term in terms_of(text):
-                number = self._numbers.get(term)
-                if number is not None:
-                    before = highest.get(number)
-                    if before is not None:
-                        highest[number] = tuple(map(max, before, shares))  # type: ignore[assignment]
-                    else:
-                        highest[number] = shares
-        numbers = np.array(sorted(highest), np.int64)
-        by_facet = np.array([highest[number] for number in numbers.tolist()], np.float64).reshape(-1, 3).T
-        return PaperTerms(numbers, np.vstack([by_facet, by_facet.max(axis=0, initial=0.0)[None]]))
+        _, numbers, shares = self._of_all([paper])
+        return PaperTerms(numbers, shares)
+
+    def _of_all(self, papers: Sequence[Paper]) -> tuple[Ints, Ints, Doubles]:
+        """The terms of papers, in order: to which paper each belongs, its number and its shares (4, terms)."""
+        words: list[int] = []
+        lengths: list[int] = []
+        owners: list[int] = []
+        shares: list[tuple[float, float, float]] = []
+        for owner, paper in enumerate(papers):
+            texts = ((sentence.text, facet_shares(sentence)) for sentence in paper.sentences)
+            for text, of_text in ((paper.title, _TITLE_SHARES), *texts):
+                found = list(map(self._vocabulary.__getitem__, _raw_words(text)))
+                words += found
+                lengths.append(len(found))
+                owners.append(owner)
+                shares.append(of_text)
+        number = np.array(words, np.int64)
+        place = np.repeat(np.arange(len(lengths)), lengths)
+        pairs = self._numbers_of_pairs(number[:-1], number[1:])
+        pairs[place[:-1] != place[1:]] = -1
+        numbers = np.concatenate([self._alone[number], pairs])
+        known = numbers >= 0
+        numbers, place = numbers[known], np.concatenate([place, place[:-1]])[known]
+        keys = np.array(owners, np.int64)[place] * len(self.terms) + numbers
+        order = np.argsort(keys, kind="stable")
+        keys, starts = np.unique(keys[order], return_index=True)
+        by_text = np.array(shares, np.float64)[place[order]]
+        highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
+        of_any = highest.max(axis=1, initial=0.0)[:, None]
+        return *np.divmod(keys, len(self.terms)), np.hstack([highest, of_any]).T
+
+    def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
+        """The numbers of terms of two words, by those of the words; -1 for what is no term."""
+        keys = np.where((first >= 0) & (second >= 0), first * len(self._alone) + second, -1)
+        places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
+        return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
 
     def compare(self, query: Paper, candidates: Sequence[Paper]) -> Doubles:
         """The features NAMES of candidates, (candidates, NAMES): the cosine of weighted terms, the share of
         the query's terms that the candidate has, and the weights of the most telling terms in common.
         """
-        mine = self.of(query)
-        papers = [self.of(paper) for paper in candidates]
-        numbers = np.concatenate([paper.numbers for paper in papers])
-        theirs = np.concatenate([paper.shares for paper in papers], axis=1)
-        owners = np.repeat(np.arange(len(papers)), [len(paper.numbers) for paper in papers])
+        mine, count = self.of(query), len(candidates)
+        owners, numbers, theirs = self._of_all(candidates)
         place = np.searchsorted(mine.numbers, numbers)
         place[place == len(mine.numbers)] = 0
         shared = mine.numbers[place] == numbers if len(mine.numbers) else np.zeros(len(numbers), bool)
         ours = np.where(shared, mine.shares[:, place], 0.0) if len(mine.numbers) else np.zeros_like(theirs)
 
         def summed(values: Doubles) -> Doubles:
-            return np.bincount(owners, values, len(papers)).astype(np.float64)
+            return np.bincount(owners, values, count).astype(np.float64)
 
         columns: list[Doubles] = []
         for first, second, kind in _VIEWS:
@@ -216,7 +269,7 @@ class TechniqueWords:
             columns += [common / np.sqrt(norm * norms), common / norm]
         for part, kind in _BEST:
             weights = np.minimum(ours[part], theirs[part]) * self._values[kind][numbers]
-            columns += list(_three_highest(weights, owners, len(papers)))
+            columns += list(_three_highest(weights, owners, count))
         return np.stack(columns, axis=1)
 
     def in_common(self, query: Paper, candidate: Paper, most: int = 3) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from qbe.encode.encoder import PaperVectors
-from qbe.grade.model import GradeModel
+from qbe.grade.model import Estimates, GradeModel
 from qbe.grade.words import NAMES as WORD_FEATURES
 from qbe.grade.words import TechniqueWords, facet_shares
 from qbe.parallel import Workers
@@ -106,7 +106,7 @@ class Grader:
 
     >>> from qbe.search.opening import open_grader
     >>> grader, paper = open_grader(index), index.paper("s036")
-    >>> grades, _ = grader.grade(GradedQuery(paper, index.vectors(paper)), [paper, index.paper("s051")])
+    >>> (grades, *_), _ = grader.grade(GradedQuery(paper, index.vectors(paper)), [paper, index.paper("s051")])
     >>> grades.shape, bool((grades[0] > grades[1]).all())
     ((2, 3), True)
     """
@@ -115,12 +115,10 @@ class Grader:
         """``model`` was trained on such features."""
         self._features, self._model = features, model
 
-    def grade(self, query: GradedQuery, candidates: Sequence[Paper]) -> tuple[Doubles, Compared]:
-        """Estimated grades (candidates, 3) by background, method and result, as of `GradeModel.grades`, and
-        what they come from.
-        """
+    def grade(self, query: GradedQuery, candidates: Sequence[Paper]) -> tuple[Estimates, Compared]:
+        """What is estimated of candidates, and what it comes from."""
         compared = self._features.compare(query, candidates)
-        return self._model.grades(compared.values), compared
+        return self._model.estimates(compared.values), compared
 
 
 class _Space(NamedTuple):
@@ -227,10 +225,10 @@ class GradedReranker:
         query, papers = request
         facet, vectors = query.aspect.facet, query.vectors
         assert facet is not None and vectors is not None
-        grades, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
+        estimates, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
         place = list(Facet).index(facet)
         scores = []
-        for grade, sentences in zip(grades[:, place].tolist(), compared.places, strict=True):
+        for grade, sentences in zip(estimates.grades[:, place].tolist(), compared.places, strict=True):
             cosines = compared.cosines[place][list(query.positions), sentences]
             row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
             closest = Match(query.positions[row], int(column), float(np.float32(cosines[row, column])))

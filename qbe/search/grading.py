@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qbe.grade.model import on_scale
+from qbe.grade.model import Estimates, on_scale
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.query import Aspect
+from qbe.query import Aspect, Query
 from qbe.rerank.graded import GradedQuery, Grader
 from qbe.search.contracts import FirstStage, Rows, Scores
-from qbe.search.fusion import best_hits, sum_of_papers
-from qbe.search.ranking import ASPECT_DEPTH, RankingRequest, checked_pool, liked_candidates
+from qbe.search.fusion import BEST_PAPERS, best_hits
+from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
 from qbe.types import Facet, Hit, Paper
 
-Grades = NDArray[np.float64]
-"""Grades (papers, 3) by background, method and result."""
+DEPTH = 300
+"""How many candidates each first stage brings by each liked aspect."""
+
+LIKELY_FROM = 0.6
+"""The chance from which on a paper is called likely."""
 
 _PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
 
@@ -32,7 +34,8 @@ class ExploreRequest(NamedTuple):
 
 
 class ExploreStage:
-    """Ranks by the weighted sum of grades: of liked facets less those of disliked ones.
+    """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
+    another one in the disliked (of at most 1).
 
     Candidates come from the first stages, by every liked aspect.
     """
@@ -59,68 +62,100 @@ class ExploreStage:
         by_row = dict(zip(rows.tolist(), _named_grades(request, self._graded(request, rows)), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
-    def _graded(self, request: ExploreRequest, rows: Rows) -> list[Grades]:
-        """The grades of papers by each paper of a request."""
+    def _graded(self, request: ExploreRequest, rows: Rows) -> list[Estimates]:
+        """What is estimated of papers by each paper of a request."""
         grader, papers = self._open_grader(), [self._reader.papers[row] for row in rows.tolist()]
         return [grader.grade(query, papers)[0] for query in request.papers]
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:
         papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
         if paper_ids is None:
-            depth = min(max(k, ASPECT_DEPTH), len(self._reader))
+            depth = min(max(k, DEPTH), len(self._reader))
             paper_ids = [each for stage in self._stages for each in liked_candidates(stage, request, depth)]
         return np.unique(rows_of(papers, paper_ids))
 
 
-def _counted(request: ExploreRequest, graded: Sequence[Grades]) -> list[Scores]:
-    """What counts of the candidates by each aspect (papers,): the estimated grade, of a disliked one as it is
-    on the scale, since what is unrelated cannot be more so.
+def _chances(request: ExploreRequest, graded: Sequence[Estimates]) -> list[Scores]:
+    """How likely candidates (papers,) are as each aspect asks: similar, or another one where it is
+    disliked.
     """
     columns = []
     for aspect in request.ranking.query.aspects:
         assert aspect.facet is not None
-        column = _graded_by(request, graded, aspect)[:, _PLACES[aspect.facet]]
-        columns.append(column if aspect.weight > 0 else on_scale(column))
+        estimates = _graded_by(request, graded, aspect)
+        chances = estimates.similar if aspect.weight > 0 else estimates.other
+        columns.append(chances[:, _PLACES[aspect.facet]])
     return columns
 
 
-def _named_grades(request: ExploreRequest, graded: Sequence[Grades]) -> list[dict[str, float]]:
+def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
+    """How likely candidates are as asked by all aspects, (papers,), the chances of each being independent.
+
+    The weight of an aspect is an exponent of its chances; 1 leaves them as they are. With several liked
+    papers it is the mean of the two (BEST_PAPERS) that a candidate fits best; those that only disliked
+    aspects name count as often as one liked paper, whatever their number.
+    """
+    papers: dict[str, Scores] = {}
+    liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
+    for column, aspect in zip(chances, aspects, strict=True):
+        name = aspect.paper.paper_id
+        weight = abs(aspect.weight) / (1 if name in liked else len(liked))
+        papers[name] = papers.get(name, np.ones(len(column))) * column**weight
+    best = np.sort([papers[name] for name in liked], axis=0)[-BEST_PAPERS:]
+    others = [papers[name] for name in papers if name not in liked]
+    scores: Scores = np.prod([best.mean(axis=0), *others], axis=0).round(6)
+    return scores
+
+
+def likely(query: Query, hits: Sequence[Hit]) -> int | None:
+    """How many hits of `ExploreStage` are likely what a query asks for; None where weights other than 1 make
+    their scores no chances.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
+    >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
+    >>> likely(query, [Hit("p2", 0.7), Hit("p3", 0.2)])
+    1
+    """
+    if any(abs(aspect.weight) != 1 for aspect in query.aspects):
+        return None
+    return sum(hit.score >= LIKELY_FROM for hit in hits)
+
+
+def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
     """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
     name none. A facet that no paper of the query has sentences of is left out.
     """
     query = request.ranking.query
     ids = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
     papers = zip((each.paper for each in request.papers), graded, strict=True)
-    liked = [(paper, grades) for paper, grades in papers if paper.paper_id in ids]
+    liked = [(paper, each) for paper, each in papers if paper.paper_id in ids]
     best = {
-        facet.value: np.max([grades[:, place] for paper, grades in liked if _has(paper, facet)], axis=0)
+        facet.value: np.max([each.grades[:, place] for paper, each in liked if _has(paper, facet)], axis=0)
         for facet, place in _PLACES.items()
         if any(_has(paper, facet) for paper, _ in liked)
     }
-    count = len(graded[0])
+    count = len(graded[0].grades)
     shown = {name: on_scale(column).round(4) for name, column in best.items()}
     return [{name: float(column[row]) for name, column in shown.items()} for row in range(count)]
 
 
 def _hits(
-    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Grades], *, explain: bool
+    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
 ) -> list[Hit]:
     """All candidates as hits, best first."""
     if not len(rows):
         return []
     ids = [reader.papers.ids[row] for row in rows.tolist()]
-    counted, grades = _counted(request, graded), _named_grades(request, graded)
-    aspects = request.ranking.query.aspects
-    liked = sum(aspect.weight for aspect in aspects if aspect.weight > 0)
-    # Over the weights of what is liked: about 3 at the most.
-    scores = sum_of_papers(counted, aspects) / liked
+    chances, grades = _chances(request, graded), _named_grades(request, graded)
+    scores = _as_asked(chances, request.ranking.query.aspects)
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     hits = []
     for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
         number = place[hit.paper_id]
         hit = hit._replace(grades=grades[number])
         if explain:
-            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(counted)}
+            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
             hit = hit._replace(component_scores=named)
         hits.append(hit)
     return hits
@@ -130,7 +165,7 @@ def _has(paper: Paper, facet: Facet) -> bool:
     return bool(paper.facet_positions(facet)[0])
 
 
-def _graded_by(request: ExploreRequest, graded: Sequence[Grades], aspect: Aspect) -> Grades:
-    """The grades of the candidates by the paper of an aspect."""
+def _graded_by(request: ExploreRequest, graded: Sequence[Estimates], aspect: Aspect) -> Estimates:
+    """What is estimated of the candidates by the paper of an aspect."""
     papers = [each.paper.paper_id for each in request.papers]
     return graded[papers.index(aspect.paper.paper_id)]

@@ -17,7 +17,7 @@ from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
-from qbe.search.grading import ExploreRequest, ExploreStage
+from qbe.search.grading import ExploreRequest, ExploreStage, likely
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
@@ -373,6 +373,8 @@ class SearchSession(Closing):
     def _notes(self, task: Task, *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
             yield note
+        if task.explores and (count := likely(task.prepared.query, task.hits)) is not None:
+            yield f"papers that are likely what you ask for: {count or 'none'}"
         if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
 

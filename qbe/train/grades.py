@@ -24,9 +24,8 @@ from qbe.rerank.projections import WEIGHTS, find_model, read_model
 from qbe.search.opening import stored_vectors
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
-from qbe.train.heads import GradeRecipe, fit_grade_heads
+from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head
 from qbe.train.pairs import held_by, papers_of, within, without_evaluated
-from qbe.types import Facet
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,8 @@ DEFAULT_RECIPE = GradeRecipe()
 def train(
     sources: Sources, folders: Folders, run: RunOptions, *, recipe: GradeRecipe = DEFAULT_RECIPE
 ) -> Mapping[str, Sequence[float]]:
-    """Train the grade model, measure it on each file of dev, and publish it with a card.
+    """Train the grade model, calibrate its chances on the last file of dev, measure its grades on each, and
+    publish it with a card.
 
     ``sources`` are files of graded pairs, an index of their papers, and papers to leave out. What was
     measured of pairs is kept in the work folder. Returns the root mean squared errors of the grades by facet,
@@ -108,13 +108,15 @@ def train(
         dev = {f"{file.parent.name}/{file.name}": read(file, leave_out=False) for file in sources.dev}
         train = joined([read(file, leave_out=True) for file in sources.train])
     log.info("fitting to %d pairs", len(train.grades))
-    by_seed = [
-        fit_grade_heads(train.features, train.grades, recipe, seed, folders.work / f"{seed}.pt")
-        for seed in run.seeds
-    ]
-    heads = {facet: mean_head([each[facet] for each in by_seed]) for facet in Facet}
-    training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades)}
-    model = GradeModel(heads, encoder, training)
+    head = mean_head(
+        [
+            fit_grade_head(train.features, train.grades, recipe, seed, folders.work / f"{seed}.pt")
+            for seed in run.seeds
+        ]
+    )
+    calibrating, pairs = list(dev.items())[-1]
+    training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades), "calibrated": calibrating}
+    model = GradeModel(calibrated(head, pairs.features, pairs.grades), encoder, training)
     errors = {name: _errors(model, each) for name, each in dev.items()}
     with staged_folder(folders.output) as staged:
         write_model(staged, model, FEATURES)
@@ -130,7 +132,8 @@ def _card(model: GradeModel, errors: Mapping[str, Sequence[float]]) -> Card:
         input=f"{len(FEATURES)} comparisons of a paper and a candidate: stored vectors of "
         f"{model.encoder['name']} (weights {model.encoder['weights_sha256'][:12]}), plain and by "
         "facet-projections, and technique-words",
-        figures="Root mean squared errors, in grades.",
+        figures="Root mean squared errors, in grades. Chances are calibrated on "
+        f"{model.training['calibrated']}.",
         table=facet_table(["pairs"], ([name, *each] for name, each in errors.items()), places=2),
         data=model.training["data"],
         command="grades --index DIR",
@@ -140,6 +143,6 @@ def _card(model: GradeModel, errors: Mapping[str, Sequence[float]]) -> Card:
 
 def _errors(model: GradeModel, pairs: GradedFeatures) -> list[float]:
     """Root mean squared errors of the grades of the pairs, by facet."""
-    predicted = on_scale(model.grades(pairs.features))
+    predicted = on_scale(model.estimates(pairs.features).grades)
     errors: list[float] = np.sqrt(((predicted - pairs.grades) ** 2).mean(axis=0)).tolist()
     return errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.grade.head import Head
+from qbe.grade.model import OUTPUTS
+from qbe.shapes import OTHER_TO, SIMILAR_FROM
 from qbe.train.trainer import Schedule, fit, shuffled
 from qbe.types import Facet
 
@@ -135,14 +138,15 @@ def fit_head(
 # Heads whose scores are grades.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradeRecipe:
-    """How the heads of the grade model are fitted.
+    """How the head of the grade model is fitted.
 
-    Grades are fitted by squared error, and with the weight ``differences`` those of two facets of a
-    candidate, which rank it where one facet is liked and the other disliked. Pairs of papers whose grades by
-    background and method lie at least one apart weigh ``1 + crossed``: in most pairs the facets agree, so
-    that the others alone teach to tell them apart.
+    Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate,
+    which rank it where one facet is liked and the other disliked; and with the weight ``chances`` whether a
+    grade is at least SIMILAR_FROM and at most OTHER_TO (`qbe.shapes`), by cross-entropy. Pairs of papers
+    whose grades by background and method lie at least one apart weigh ``1 + crossed``: in most pairs the
+    facets agree, so that the others alone teach to tell them apart.
     """
 
     epochs: int = 16
@@ -151,47 +155,54 @@ class GradeRecipe:
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
     differences: float = 1.0
-    crossed: float = 3.0
+    chances: float = 1.0
+    crossed: float = 4.0
 
 
-_PAIRS = tuple(combinations(range(len(Facet)), 2))
+_FACETS = len(Facet)
+_PAIRS = tuple(combinations(range(_FACETS), 2))
 
 
-def grade_loss(predicted: Tensor, grades: Tensor, differences: float, crossed: float) -> Tensor:
-    """The mean squared error of grades (pairs, 3), and with the weight ``differences`` that of the
-    differences of two facets' grades; both with ``1 + crossed`` times the weight for pairs whose grades by
-    background and method lie at least one apart.
+def grade_loss(predicted: Tensor, grades: Tensor, recipe: GradeRecipe) -> Tensor:
+    """The loss of scores (pairs, 9), as of `qbe.grade.model.GradeModel`, against grades (pairs, 3).
 
-    >>> float(grade_loss(torch.tensor([[1.0, 0.0, 0.0]]), torch.zeros(1, 3), 0.5, 3))  # 1/3 + 0.5 * 2/3
+    >>> recipe = GradeRecipe(differences=0.5, chances=0.0)
+    >>> float(grade_loss(torch.tensor([[1.0] + 8 * [0.0]]), torch.zeros(1, 3), recipe))  # 1/3 + 0.5 * 2/3
     0.666...
     """
-    apart = (grades[:, 0] - grades[:, 1]).abs() >= 1
-    error = (predicted - grades) * (1 + crossed * apart).sqrt()[:, None]
+    weights = 1 + recipe.crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
+    error = predicted[:, :_FACETS] - grades
     between = torch.stack([error[:, first] - error[:, second] for first, second in _PAIRS], dim=1)
-    return (error**2).mean() + differences * (between**2).mean()
+    entropy = F.binary_cross_entropy_with_logits(predicted[:, _FACETS:], _as_asked(grades), reduction="none")
+    parts = (error**2, recipe.differences * between**2, recipe.chances * entropy)
+    return torch.stack([(weights * part).mean() for part in parts]).sum()
 
 
-class _GradeHeads(nn.Module):
+def _as_asked(grades: Tensor) -> Tensor:
+    """Whether grades (pairs, 3) are of similar papers and whether they are of other ones, (pairs, 6)."""
+    return torch.cat([grades >= SIMILAR_FROM, grades <= OTHER_TO], dim=1).to(grades.dtype)
+
+
+class _GradeHead(nn.Module):
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.direct, self.hidden = nn.Linear(width, len(Facet)), nn.Linear(width, hidden)
-        self.out = nn.Linear(hidden, len(Facet), bias=False)
+        self.direct, self.hidden = nn.Linear(width, OUTPUTS), nn.Linear(width, hidden)
+        self.out = nn.Linear(hidden, OUTPUTS, bias=False)
         nn.init.zeros_(self.out.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        grades: Tensor = self.direct(inputs) + self.out(torch.tanh(self.hidden(inputs)))
-        return grades
+        scores: Tensor = self.direct(inputs) + self.out(torch.tanh(self.hidden(inputs)))
+        return scores
 
-    def head(self, standard: _Standardization, place: int) -> Head:
-        """One facet's head. A head has no constant: a hidden unit without inputs stands for it."""
-        width = self.hidden.in_features
-        constant = float(self.direct.bias.detach()[place]) / np.tanh(1.0)
+    def head(self, standard: _Standardization) -> Head:
+        """The same as a `Head`. It has no constant: a hidden unit without inputs stands for it."""
+        constants = _array(self.direct.bias) / np.tanh(1.0)
         return Head(
             *standard,
-            np.concatenate([_array(self.hidden.weight).T, np.zeros((width, 1))], axis=1),
+            np.concatenate([_array(self.hidden.weight).T, np.zeros((self.hidden.in_features, 1))], axis=1),
             np.append(_array(self.hidden.bias), 1.0),
-            _array(self.direct.weight)[place],
-            np.append(_array(self.out.weight)[place], constant),
+            _array(self.direct.weight).T,
+            np.concatenate([_array(self.out.weight).T, constants[None]]),
         )
 
 
@@ -200,7 +211,7 @@ class _GradeTask:
 
     def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
         self.standard, self._recipe = _Standardization.of(features), recipe
-        self.network = _GradeHeads(features.shape[1], recipe.hidden)
+        self.network = _GradeHead(features.shape[1], recipe.hidden)
         self._inputs = self.standard.inputs(features)
         self._grades = torch.tensor(grades, dtype=torch.float32)
         self.steps_per_epoch = -(-len(grades) // recipe.batch)
@@ -213,24 +224,51 @@ class _GradeTask:
         return shuffled(places, recipe.batch, recipe.epochs, np.random.default_rng(seed))
 
     def losses(self, batch: list[int]) -> Iterator[Tensor]:
-        yield grade_loss(
-            self.network(self._inputs[batch]),
-            self._grades[batch],
-            self._recipe.differences,
-            self._recipe.crossed,
-        )
+        yield grade_loss(self.network(self._inputs[batch]), self._grades[batch], self._recipe)
 
     def score(self) -> None:
         """None: all epochs are done."""
 
 
-def fit_grade_heads(
-    features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path
-) -> Mapping[Facet, Head]:
-    """Heads by facet, fitted to features (pairs, F), NaN where one is missing, and grades (pairs, 3), with
-    checkpoints in the file ``path``.
+def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path) -> Head:
+    """A head of OUTPUTS scores, fitted to features (pairs, F), NaN where one is missing, and grades
+    (pairs, 3), with checkpoints in the file ``path``.
     """
     torch.manual_seed(seed)  # for the weights at the start
     task = _GradeTask(features, grades, recipe)
     fit(task, Schedule(recipe.epochs), seed, path)
-    return {facet: task.network.head(task.standard, place) for place, facet in enumerate(Facet)}
+    return task.network.head(task.standard)
+
+
+def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
+    """The head with log odds that are true of pairs with these features (pairs, F) and grades (pairs, 3): of
+    each the line ``a + b * log odds`` with the smallest cross-entropy (Platt, *Probabilistic outputs for
+    support vector machines*, 1999).
+
+    Of the best of a hundred thousand papers fewer are what they seem than of the pairs of a training.
+    """
+    scores = head.scores(features)
+    direct, out = head.direct.copy(), head.out.copy()
+    targets = _as_asked(torch.from_numpy(grades)).numpy()
+    hidden, bias = np.pad(head.hidden, ((0, 0), (0, 1))), np.append(head.bias, 1.0)
+    constants = np.zeros(OUTPUTS)
+    for place in range(_FACETS, OUTPUTS):
+        constants[place], slope = _platt(scores[:, place], targets[:, place - _FACETS])
+        direct[:, place] *= slope
+        out[:, place] *= slope
+    return Head(head.mean, head.scale, hidden, bias, direct, np.vstack([out, constants / np.tanh(1.0)]))
+
+
+def _platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
+    """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1."""
+    inputs, prior = np.stack([np.ones_like(log_odds), log_odds], axis=1), np.array([0.0, 1.0])
+    line = prior
+    for _ in range(50):
+        chances = 1 / (1 + np.exp(-np.clip(inputs @ line, -50, 50)))
+        gradient = inputs.T @ (targets - chances) - _PULL * (line - prior)
+        curvature = (inputs.T * (chances * (1 - chances))) @ inputs + _PULL * np.eye(2)
+        line = line + np.linalg.solve(curvature, gradient)
+    return float(line[0]), float(line[1])
+
+
+_PULL = 1e-3

@@ -53,7 +53,12 @@ _THREADS = _option("--threads", "N", "default: all available processors", type=i
 _DEVICE = _option("--device", None, "where it trains", choices=("cpu", "cuda"), default="cpu")
 _CSABSTRUCT = _option("--csabstruct", "DIR", f"its train, dev, test.jsonl {_DATA}")
 _DEV = _option("--dev", "FILE", f"graded pairs of dev {_DATA}")
-_DEV_FILES = _option("--dev", "FILE", f"graded pairs to measure on, the first chooses {_DATA}", nargs="+")
+_DEV_FILES = _option(
+    "--dev",
+    "FILE",
+    f"graded pairs to measure on; the first chooses, the last calibrates the chances of grades {_DATA}",
+    nargs="+",
+)
 _CORPUS = _option("--corpus", "FILE", f"the papers of the pairs as JSON lines {_DATA}")
 _LEAVE_OUT = _option(
     "--leave-out",
