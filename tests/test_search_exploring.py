@@ -1,4 +1,4 @@
-"""Queries of several facets: candidates graded in each, and ranked by what is liked less what is disliked."""
+"""Queries of several facets: candidates graded in each, and ranked by how likely they are as asked."""
 
 import csv
 import io
@@ -15,8 +15,11 @@ from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
 from qbe.search.filters import PaperFilter
 from qbe.search.fusion import z_normalize
+from qbe.search.grading import LIKELY_FROM, _as_asked
 from qbe.search.output import RunInputs, fingerprint
 from qbe.search.pipeline import Pipeline
+from qbe.search.request import SearchRequest
+from qbe.search.session import SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
 from qbe.trec import read_run
@@ -27,9 +30,6 @@ pytestmark = pytest.mark.slow
 BACKGROUND, METHOD, RESULT = Facet
 ALL = 127
 """The papers of the sample without the query's own."""
-
-DEPTH = 5
-"""Papers that are reranked here."""
 
 EVERY_PAIR = [{liked: 1.0, disliked: -0.5} for liked, disliked in permutations(Facet, 2)]
 UNLIKE = {BACKGROUND: 1.0, METHOD: -0.5}
@@ -54,24 +54,10 @@ def by_vectors(index) -> Iterator[Pipeline]:
         yield pipeline
 
 
-@pytest.fixture(scope="module")
-def reranked(index) -> Iterator[Pipeline]:
-    """The best papers graded by the rerankers as well."""
-    with Pipeline(index, Dense() >> Projections() >> Grades(DEPTH)) as pipeline:
-        yield pipeline
-
-
 @pytest.fixture
 def query(index):
     """A query by weights of facets, of the paper s036 or another."""
     return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
-
-
-def value(hit: Hit, weights: dict[Facet, float]) -> float:
-    """The weighted sum of a hit's grades, over the weights of what is liked."""
-    assert hit.grades is not None
-    liked = sum(weight for weight in weights.values() if weight > 0)
-    return sum(weight * hit.grades[facet.value] for facet, weight in weights.items()) / liked
 
 
 def ids(hits: list[Hit]) -> list[str]:
@@ -84,51 +70,50 @@ def ids(hits: list[Hit]) -> list[str]:
 @pytest.mark.parametrize(
     "weights", [*EVERY_PAIR, *SHAPES.values(), {METHOD: 2.0, RESULT: 1.0, BACKGROUND: -1}]
 )
-def test_hits_are_graded_in_every_facet_and_ranked_by_the_weighted_sum(by_vectors, query, weights):
+def test_hits_are_graded_in_every_facet_and_ranked_by_the_chance_of_all(by_vectors, query, weights):
     hits = by_vectors.search(query(weights), ALL, explain=True)
     assert len(hits) == ALL
     assert "s036" not in ids(hits)
     for hit in hits:
-        for facet, weight in weights.items():
-            counted = hit.component_scores[facet.value]
-            assert hit.grades[facet.value] == pytest.approx(min(max(counted, 0), 3), abs=1e-4)
-            assert weight > 0 or 0 <= counted <= 3
         assert list(hit.grades) == ["background", "method", "result"]
         assert all(0 <= grade <= 3 for grade in hit.grades.values())
-        total = sum(weight * hit.component_scores[facet.value] for facet, weight in weights.items())
-        liked = sum(weight for weight in weights.values() if weight > 0)
-        assert hit.score == pytest.approx(total / liked)
+        assert list(hit.component_scores) == [facet.value for facet in weights]
+        chance = np.prod([hit.component_scores[facet.value] ** abs(w) for facet, w in weights.items()])
+        assert hit.score == pytest.approx(chance, abs=1e-6)
+        assert 0 <= hit.score <= 1
     assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))
 
 
-def test_the_best_papers_are_graded_again_and_the_others_follow_below(by_vectors, reranked, query):
-    before, after = by_vectors.search(query(UNLIKE), ALL), reranked.search(query(UNLIKE), ALL)
-    assert sorted(ids(after[:DEPTH])) == sorted(ids(before[:DEPTH]))
-    assert ids(after[DEPTH:]) == ids(before[DEPTH:])
-    assert [hit.grades for hit in after[DEPTH:]] == [hit.grades for hit in before[DEPTH:]]
-    assert {hit.paper_id: hit.grades for hit in after[:DEPTH]} != {
-        hit.paper_id: hit.grades for hit in before[:DEPTH]
-    }
-    for hit in after[:DEPTH]:
-        assert hit.score == pytest.approx(value(hit, UNLIKE), abs=3e-4)
-        assert hit.driven_by.aspect == 0
-    assert after == sorted(after, key=lambda hit: (-hit.score, hit.paper_id))
-    assert after[DEPTH].score == pytest.approx(after[DEPTH - 1].score - 1)
+def test_what_is_similar_is_less_likely_another_one(by_vectors, query):
+    hits = by_vectors.search(query(SHAPES[COMPETITORS]), ALL, explain=True)
+    chances = {hit.paper_id: hit.component_scores["method"] for hit in hits}
+    against = by_vectors.search(query({BACKGROUND: 1.0, METHOD: -1.0}), ALL, explain=True)
+    others = {hit.paper_id: hit.component_scores["method"] for hit in against}
+    for paper_id in (max(chances, key=chances.__getitem__), min(chances, key=chances.__getitem__)):
+        assert (chances[paper_id] > 0.5) == (others[paper_id] < 0.5)
+        assert chances[paper_id] + others[paper_id] <= 1.05  # some papers are in between
 
 
-def test_what_is_unlike_counts_by_its_grade_against_a_paper(by_vectors, query):
-    weights = ({BACKGROUND: 1.0, METHOD: -0.5}, {BACKGROUND: 1.0, METHOD: -1.0})
-    little, much = ({hit.paper_id: hit for hit in by_vectors.search(query(each), ALL)} for each in weights)
-    for paper_id, hit in little.items():
-        assert hit.score - much[paper_id].score == pytest.approx(0.5 * hit.grades["method"], abs=1e-4)
-        assert hit.grades == much[paper_id].grades
+def test_of_several_papers_the_two_that_fit_best_count_and_unlike_ones_as_one():
+    papers = [Paper(str(number), "", (Sentence("We cut.", METHOD),)) for number in range(5)]
+    aspects = [
+        Aspect(paper, METHOD, weight=1.0 if number < 3 else -1.5) for number, paper in enumerate(papers)
+    ]
+    chances = [np.array([chance]) for chance in (0.9, 0.5, 0.1, 0.25, 0.81)]
+    assert _as_asked(chances, aspects).tolist() == pytest.approx([0.7 * 0.5 * 0.9])
+    assert _as_asked(chances[:1], aspects[:1]).tolist() == [0.9]
 
 
-def test_only_the_proportion_of_weights_matters(by_vectors, query):
-    once = by_vectors.search(query({METHOD: 1.0, BACKGROUND: -0.75}))
-    twice = by_vectors.search(query({METHOD: 2.0, BACKGROUND: -1.5}))
-    assert ids(once) == ids(twice)
-    assert [hit.score for hit in once] == pytest.approx([hit.score for hit in twice])
+def test_likely_papers_are_counted(index, query):
+    session = SearchSession(index, Stages(Dense()))
+    for weights in (SHAPES[COMPETITORS], UNLIKE):
+        ranking = session.search(SearchRequest(query(weights), k=3))
+        likely = sum(
+            hit.score >= LIKELY_FROM for hit in session.search(SearchRequest(query(weights), ALL)).hits
+        )
+        told = f"papers that are likely what you ask for: {likely or 'none'}"
+        assert ranking.notes == ((told,) if weights is not UNLIKE else ())
+    session.close()
 
 
 def test_a_paper_under_another_id_is_graded_highest(by_vectors, index):
@@ -144,13 +129,10 @@ def test_a_paper_under_another_id_is_graded_highest(by_vectors, index):
 # What is asked for
 
 
-@pytest.mark.parametrize("k", [1, 4, DEPTH, 7, 40])
-def test_fewer_hits_are_the_first_of_more(by_vectors, reranked, query, k):
-    for pipeline in (by_vectors, reranked):
-        assert (
-            pipeline.search(query(UNLIKE), k, matches=False)
-            == pipeline.search(query(UNLIKE), 60, matches=False)[:k]
-        )
+@pytest.mark.parametrize("k", [1, 4, 40])
+def test_fewer_hits_are_the_first_of_more(by_vectors, query, k):
+    hits = by_vectors.search(query(UNLIKE), k, matches=False)
+    assert hits == by_vectors.search(query(UNLIKE), 60, matches=False)[:k]
 
 
 def assert_alike(hits: list[Hit], expected: list[Hit]) -> None:
@@ -175,8 +157,8 @@ def test_a_paper_of_a_pool_is_graded_as_in_the_whole_index(by_vectors, query):
 
 
 @pytest.mark.parametrize("pool", [[], ["s036"]])
-def test_a_pool_without_another_paper_has_no_hits(by_vectors, reranked, query, pool):
-    assert by_vectors.search(query(UNLIKE), 10, pool) == reranked.search(query(UNLIKE), 10, pool) == []
+def test_a_pool_without_another_paper_has_no_hits(by_vectors, query, pool):
+    assert by_vectors.search(query(UNLIKE), 10, pool) == []
 
 
 def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
@@ -198,12 +180,7 @@ def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
         assert_alike(bm25.search(query(UNLIKE), 5), by_vectors.search(query(UNLIKE), 5))
 
 
-def test_explained_hits_have_the_grade_of_each_aspect(by_vectors, reranked, query):
-    for pipeline in (by_vectors, reranked):
-        for hit in pipeline.search(query(UNLIKE), 8, explain=True):
-            assert list(hit.component_scores) == ["background", "method"]
-            for name, grade in hit.component_scores.items():
-                assert hit.grades[name] == pytest.approx(grade, abs=5e-5)
+def test_explained_hits_have_the_chance_of_each_aspect(by_vectors, query):
     assert by_vectors.search(query(UNLIKE), 1)[0].component_scores is None
     explanation = by_vectors.explain(query(UNLIKE), 1)
     assert len(explanation.sentences) == 2
@@ -216,7 +193,7 @@ def test_matches_are_those_of_each_aspect(by_vectors, query):
     assert by_vectors.search(query(UNLIKE), 1, matches=False)[0].matches == ()
 
 
-def test_a_batch_gives_what_single_searches_give(by_vectors, reranked, index, query):
+def test_a_batch_gives_what_single_searches_give(by_vectors, index, query):
     """Queries by grades and others, in any order."""
     queries = [
         query(UNLIKE),
@@ -226,22 +203,9 @@ def test_a_batch_gives_what_single_searches_give(by_vectors, reranked, index, qu
         query(UNLIKE),
     ]
     pools = [None, None, ["s001", "s002", "s003"], None, ["s051"]]
-    for pipeline in (by_vectors, reranked):
-        together = pipeline.batch_search(queries, 7, pools)
-        assert together == [pipeline.search(each, 7, pool) for each, pool in zip(queries, pools, strict=True)]
-        assert [ranked[0].grades is not None for ranked in together] == [True, False, True, False, True]
-
-
-def test_progress_counts_the_pairs_that_were_announced(reranked, query):
-    counted = []
-    reranked.batch_search([query(UNLIKE), query(UNLIKE, "s118")], progress=counted.append)
-    aspects = [aspect.paper.paper_id for aspect in query(UNLIKE).aspects]
-    assert aspects == ["s036", "s036"]
-    from qbe.search.queries import from_query
-
-    (topic,) = from_query(query(UNLIKE)).aspects
-    assert sum(counted) == 2 * reranked.session.rerank_pairs(topic, ALL) == 2 * 3 * DEPTH
-    assert reranked.session.rerank_pairs(topic, 2) == 6
+    together = by_vectors.batch_search(queries, 7, pools)
+    assert together == [by_vectors.search(each, 7, pool) for each, pool in zip(queries, pools, strict=True)]
+    assert [ranked[0].grades is not None for ranked in together] == [True, False, True, False, True]
 
 
 # The query's paper
@@ -269,11 +233,8 @@ def test_an_unlabelled_paper_from_outside_is_labelled(by_vectors, index):
 
 
 @pytest.mark.parametrize("facet", [*Facet, None])
-def test_queries_of_one_aspect_are_not_graded(by_vectors, reranked, index, facet):
-    one = Query(index.paper("s036"), facet)
-    for pipeline in (by_vectors, reranked):
-        hits = pipeline.search(one)
-        assert [hit.grades for hit in hits] == [None] * 10
+def test_queries_of_one_aspect_are_not_graded(by_vectors, index, facet):
+    assert [hit.grades for hit in by_vectors.search(Query(index.paper("s036"), facet))] == [None] * 10
 
 
 def test_queries_with_an_aspect_that_is_no_facet_are_not_graded(by_vectors, index):
@@ -302,24 +263,22 @@ def test_without_a_grade_model_of_the_encoder_z_scores_are_added(tiny):
     assert [hit.grades for hit in hits] == [None] * ALL
 
 
-@pytest.mark.parametrize("reranker", [Projections(), CrossEncoder(), Matching(), len])
-def test_the_facet_rerankers_grade_whatever_reranks_other_queries(index, query, reranked, reranker):
-    with Pipeline(index, Stages(Dense(), reranker, Grades(DEPTH))) as pipeline:
-        assert pipeline.search(query(UNLIKE), ALL) == reranked.search(query(UNLIKE), ALL)
+@pytest.mark.parametrize("reranker", [Projections(), CrossEncoder(), Matching(), Grades(), len])
+def test_no_reranker_changes_what_grades_rank(index, query, by_vectors, reranker):
+    with Pipeline(index, Stages(Dense(), reranker)) as pipeline:
+        assert pipeline.search(query(UNLIKE), ALL) == by_vectors.search(query(UNLIKE), ALL)
 
 
 # Grades of any hits
 
 
-def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, reranked, index, query):
+def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, index, query):
     searched = by_vectors.search(query(UNLIKE), ALL)
     grades = {hit.paper_id: hit.grades for hit in searched}
     hits = by_vectors.search(Query(index.paper("s036"), METHOD), 20)
     graded = by_vectors.grade(Query(index.paper("s036"), METHOD), hits)
     assert [hit._replace(grades=None) for hit in graded] == hits
     assert [hit.grades for hit in graded] == [grades[hit.paper_id] for hit in hits]
-    top = reranked.search(query(UNLIKE), DEPTH)
-    assert reranked.grade(query(UNLIKE), [hit._replace(grades=None) for hit in top]) == top
     assert by_vectors.grade(query(UNLIKE), []) == []
 
 

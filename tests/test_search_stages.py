@@ -42,7 +42,8 @@ EVERY = [
 
 
 def test_defaults():
-    assert Stages() == Stages(Fused(), None, Grades())
+    assert Stages() == Stages(Fused(), None)
+    assert (Grades().depth, Grades().weight) == (100, 0.75)
     assert (Fused().depth, Fused().background_penalty, Fused().bm25_query) == (300, 0.35, "title+facet")
     for stage in (Projections(), CrossEncoder()):
         assert (stage.depth, stage.weight, stage.background_penalty) == (100, 0.5, BACKGROUND_PENALTY)
@@ -57,8 +58,8 @@ def test_a_stage_is_read_back_from_its_json(stage):
 
 
 def test_stages_are_composed_and_read_back():
-    stages = Dense() >> Matching("attention") >> Grades(7)
-    assert stages == Stages(Dense(), Matching("attention"), Grades(7))
+    stages = Dense() >> Matching("attention")
+    assert stages == Stages(Dense(), Matching("attention"))
     assert Stages.from_json(stages.to_json()) == stages
     assert Stages.from_json(Stages(BM25()).to_json()) == Stages(BM25())
     for record in ({}, {**stages.to_json(), "first_stage": {"stage": "splade"}}):
@@ -120,7 +121,11 @@ def test_a_folder_says_itself_what_is_in_it(tmp_path):
         (parse_first_stage, "fused:weights=bm25", "expected a number as `weights`, found ''"),
         (parse_first_stage, "fused:background_penalty=nan", "`background_penalty` from 0 to 1, found nan"),
         (parse_reranker, "projection", "found 'projection'; did you mean projections"),
-        (parse_reranker, "by-facet", "expected `rerank` of none, projections, cross-encoder, matching"),
+        (
+            parse_reranker,
+            "by-facet",
+            "expected `rerank` of none, grades, projections, cross-encoder, matching",
+        ),
         (parse_reranker, "projections:weight", "found 'weight'; check `rerank`"),
         (parse_reranker, "none:depth=3", "found 'none:depth=3'|found 'none'"),
     ],
@@ -133,7 +138,7 @@ def test_what_the_command_line_refuses(parse, text, message):
 @pytest.mark.parametrize(
     ("stage", "parameters", "message"),
     [
-        (BM25, {"query": "keyterms"}, r"`query` of title\+facet, abstract, found 'keyterms'"),
+        (BM25, {"query": "keyterms"}, r"`query` of title\+facet, abstract, words, found 'keyterms'"),
         (Dense, {"nprobe": 0}, "`nprobe` of at least 1, found 0"),
         (Fused, {"depth": -1}, "`depth` of at least 1, found -1"),
         (Fused, {"weights": {"bm25": -1.0}}, r"`weights` from 0 to 1e\+06, not all 0, of bm25, sentences"),
@@ -167,7 +172,6 @@ def test_values_out_of_range(stage, parameters, message):
         (lambda: CrossEncoder(7), r"a model as `model`: a name, a folder, an object .* found 7 \(int\)"),
         (lambda: Fused() >> 7, "a model as `model`"),
         (lambda: Stages("fused"), r"a first stage such as qbe.Fused\(\), found 'fused'"),
-        (lambda: Stages(grades=7), "qbe.Grades as `grades`"),
         (lambda: (Fused() >> len).to_json(), "a name or folder as `model` to be written as JSON"),
     ],
 )
@@ -185,7 +189,7 @@ def test_help_names_every_parameter():
 
 
 def test_every_stage_is_public():
-    for stage in (*FIRST_STAGES.values(), *RERANKERS.values(), Grades, Stages):
+    for stage in (*FIRST_STAGES.values(), *RERANKERS.values(), Stages):
         assert getattr(qbe, stage.__name__) is stage
 
 
@@ -205,7 +209,7 @@ def test_the_default_follows_what_an_index_has(sample, tiny_encoder, tmp_path, p
 
 def test_the_default_follows_the_encoder(graded_index):
     with qbe.open_index(graded_index) as index:
-        assert default_stages(index) == Fused() >> Projections()
+        assert default_stages(index) == Fused() >> Grades()
 
 
 def test_stages_are_light():

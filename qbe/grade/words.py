@@ -212,7 +212,7 @@ class TechniqueWords:
         return PaperTerms(numbers, shares)
 
     def _of_all(self, papers: Sequence[Paper]) -> tuple[Ints, Ints, Doubles]:
-        """The terms of papers, in order: to which paper each belongs, its number and its shares (4, terms)."""
+        """The terms of papers, in order: to which paper each belongs, its number, its shares (4, terms)."""
         words: list[int] = []
         lengths: list[int] = []
         owners: list[int] = []

@@ -66,6 +66,20 @@ def facet_probability(sentence: Sentence) -> float | None:
     return round(probabilities.of(sentence.facet) if sentence.facet else probabilities.other, 4)
 
 
+def techniques_in_common(query: Query, paper: Paper) -> list[str]:
+    """The words of techniques that a paper shares with the papers that a query likes, at most three of each,
+    the most telling first (`qbe.grade.words`).
+
+    >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), index.paper("s051"))[:1]
+    ['masking']
+    """
+    from qbe.grade.words import shipped_words
+
+    liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
+    shared = (shipped_words().in_common(each, paper) for each in liked.values())
+    return list(dict.fromkeys(word for words in shared for word in words))
+
+
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     """A sentence's label, with its probability or as given: ``method 0.93``, ``method given``, ``no label``;
     where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``.

@@ -181,7 +181,7 @@ def open_grader(index: Index) -> Grader:
 
     >>> from qbe.rerank.graded import GradedQuery
     >>> paper = index.paper("s036")
-    >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].shape
+    >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].grades.shape
     (1, 3)
     """
     from qbe.grade.model import default_model, grades_vectors_of, read_model

@@ -9,7 +9,7 @@ from typing import Any
 from qbe.bibliography.reference import Reference, reference_of
 from qbe.plain import plain
 from qbe.query import Aspect, Query
-from qbe.search.explain import describe, explain_query, facet_probability, shown
+from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
@@ -45,7 +45,8 @@ def to_record(
     ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
     matched sentences' facets, each hit's component scores (see `qbe.types.Hit`), the pair of sentences that
     contributed most to a reranker's score, null where there was none, and the transport plan, empty where the
-    reranker has none.
+    reranker has none. Graded or explained hits have ``in_common``, words of techniques that the query's
+    paper has too.
 
     >>> from qbe.types import Facet
     >>> query = Query(index.paper("s036"), Facet.METHOD)
@@ -99,6 +100,8 @@ def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Ma
     place = {"rank": rank, "paper_id": hit.paper_id, "score": hit.score, **described(paper)}
     if hit.grades is not None:
         place["grades"] = dict(hit.grades)
+    if explain or hit.grades is not None:
+        place["in_common"] = techniques_in_common(query, paper)
     matches = [_match(query, paper, match, explain) for match in hit.matches]
     if not explain:
         return {**place, "matches": matches}
@@ -278,6 +281,8 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
 def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
     """The component scores of a hit, the transport plan, the pair that drove it, and all matches."""
     lines = _wrapped("", _in_words(hit.component_scores), width) if hit.component_scores else []
+    if in_common := techniques_in_common(query, paper):
+        lines += _wrapped("", f"both: {', '.join(in_common)}", width)
     if hit.plan:
         lines += [line.replace(_TIED, " ") for line in _wrapped("", _plan_in_words(hit.plan), width)]
     pairs = [(">", hit.driven_by)] if hit.driven_by else []

@@ -178,13 +178,13 @@ def grades(request: pytest.FixtureRequest) -> Training:
     sources = Sources(
         index=index, train=(folder / "train.tsv",), dev=(folder / "dev.tsv",), leave_out=left_out
     )
-    recipe = GradeRecipe(sampled=3, epochs=3, batch=4, hidden=2)
+    recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
 
     def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
         return training.train(sources, folders, run, recipe=replace(recipe, **changes))
 
-    parts = ("vectors-0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
-    return Training(train, {"sampled": 2}, ("grades.npz", "grades.json"), sources, parts)
+    parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
+    return Training(train, {"hidden": 3}, ("grades.npz", "grades.json"), sources, parts)
 
 
 # Sentence encoders.

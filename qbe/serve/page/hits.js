@@ -48,6 +48,7 @@ function listed(hit, facets, state, actions) {
       make("h4", { id: titleId }, hit.title || hit.paper_id),
       credits(hit),
       gradeBars(hit.grades),
+      hit.in_common?.length ? make("p", { class: "in-common" }, `Both: ${hit.in_common.join(", ")}`) : null,
       pairs.length ? make("p", { class: "snippet" }, tag(pairs[0].facet), " ", shortened(pairs[0].sentence)) : null,
       make(
         "div",

@@ -1,0 +1,101 @@
+"""Features of candidates worked by hand, and the reranker by grades."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from qbe.encode.encoder import PaperVectors
+from qbe.grade.words import NAMES as WORD_FEATURES
+from qbe.grade.words import TechniqueWords
+from qbe.index.index import Index
+from qbe.query import Query
+from qbe.rerank.graded import FEATURES, Features, GradedQuery
+from qbe.rerank.projections import FacetProjection, StoredPapers
+from qbe.search.opening import open_grader
+from qbe.search.pipeline import Pipeline
+from qbe.search.stages import Fused, Grades
+from qbe.types import Facet, Paper, Sentence
+
+BACKGROUND, METHOD, RESULT = Facet
+
+
+@pytest.fixture(scope="module")
+def index(graded_index) -> Iterator[Index]:
+    with Index(graded_index) as index:
+        yield index
+
+
+def test_features_by_hand():
+    """In two dimensions; the projection for method exchanges them."""
+    paper = Paper("q", "", (Sentence("One", BACKGROUND), Sentence("Two", METHOD)), labelled=True)
+    vectors = PaperVectors(np.array([0.0, 1.0]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    candidates = [
+        Paper("a", "", (Sentence("Three", METHOD), Sentence("Four", None)), labelled=True),
+        Paper("b", "", (Sentence("Five", BACKGROUND),), labelled=True),
+    ]
+    sentences = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]])
+    stored = StoredPapers(sentences, np.array([0, 2]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    exchange, same = np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(2)
+    projections = {
+        facet: FacetProjection(exchange if facet is METHOD else same, np.ones(4)) for facet in Facet
+    }
+    words = TechniqueWords(["fish"], np.ones(1), np.zeros(1))
+    compared = Features(projections, words, lambda _: stored).compare(GradedQuery(paper, vectors), candidates)
+    assert compared.values.shape == (2, len(FEATURES))
+    assert compared.places == [slice(0, 2), slice(2, 3)]
+    np.testing.assert_allclose(compared.cosines[1], [[0.6, 1, 0], [0.8, 0, 1]])
+    feature = dict(zip(FEATURES, compared.values.T, strict=True))
+    expected = {
+        "background.plain.sentences": [1.0, 0.0],  # of the one sentence, its best match
+        "background.plain.facet": [1.0, 0.0],  # a has no background: all of its sentences
+        "method.plain.sentences": [0.8, 1.0],
+        "method.plain.facet": [0.8, 1.0],
+        "method.projected.best": [0.8, 1.0],
+        "method.plain.whole": [1.0, 0.0],
+        "method.plain.by probability": [0.8, 0.0],
+        "method.plain.all by probability": [0.8, 1.0],
+        "method.with background": [0.0, 1.0],
+        "background.with method": [0.6, 0.0],
+        "method.of candidate": [0.8, 0.0],
+        "sentences of candidate": [np.log(2), 0.0],
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(feature[name], values, atol=1e-5, err_msg=name)
+    for name in FEATURES:
+        missing = name.startswith(("result.plain", "result.projected"))
+        assert np.isnan(feature[name]).all() == missing, name
+    assert not compared.values[:, -len(WORD_FEATURES) :].any()
+
+
+def test_no_candidates(index):
+    paper = index.paper("s036")
+    estimates, compared = open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [])
+    assert estimates.grades.shape == (0, 3)
+    assert compared.values.shape == (0, len(FEATURES))
+
+
+def test_candidates_are_graded_one_by_one_as_together(index):
+    grader, paper = open_grader(index), index.paper("s036")
+    query = GradedQuery(paper, index.vectors(paper))
+    candidates = [index.paper(f"s{number:03}") for number in range(1, 20)]
+    together = np.hstack(grader.grade(query, candidates)[0])
+    alone = np.vstack([np.hstack(grader.grade(query, [each])[0]) for each in candidates])
+    np.testing.assert_allclose(together, alone, atol=1.1e-6)
+
+
+@pytest.mark.parametrize("facet", Facet)
+def test_a_search_is_reranked_by_the_grade_in_its_facet(index, facet):
+    paper = index.paper("s036")
+    with Pipeline(index, Fused() >> Grades(depth=20, weight=1)) as pipeline:
+        hits = pipeline.search(Query(paper, facet), 20)
+    place = list(Facet).index(facet)
+    candidates = [index.paper(hit.paper_id) for hit in hits]
+    estimates, compared = open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), candidates)
+    grades = estimates.grades[:, place]
+    assert (np.diff(grades) <= 2e-6).all()
+    for hit, sentences in zip(hits, compared.places, strict=True):
+        positions = list(paper.facet_positions(facet)[0])
+        assert hit.driven_by is not None
+        best = compared.cosines[place][positions, sentences].max()
+        assert hit.driven_by.score == pytest.approx(best, abs=1e-6)

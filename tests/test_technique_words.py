@@ -1,0 +1,116 @@
+"""Technique words: terms of texts, features by hand, words in common, the file, and what titles teach."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe.errors import ModelError
+from qbe.grade.words import FILE, NAMES, TechniqueWords, shipped_words, terms_of
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+
+BACKGROUND, METHOD = Facet.BACKGROUND, Facet.METHOD
+WORDS = TechniqueWords(
+    ["graph", "kernel", "graph kernel", "traffic"], np.array([1.0, 2.0, 4.0, 3.0]), np.array([0, 5, 6, -5.0])
+)
+
+
+def paper(title: str, *sentences: tuple[str, Facet | None]) -> Paper:
+    return Paper(title, title, tuple(Sentence(text, facet) for text, facet in sentences), labelled=True)
+
+
+QUERY = paper(
+    "Graph kernels for traffic", ("We use graph kernels.", METHOD), ("Traffic is slow.", BACKGROUND)
+)
+SAME_METHOD = paper("Molecules", ("Graph kernels compare molecules.", METHOD))
+SAME_PROBLEM = paper("On traffic", ("Traffic is everywhere.", BACKGROUND), ("We count.", METHOD))
+
+
+def test_terms_stand_in_sentences_of_a_facet():
+    numbers, shares = WORDS.of(
+        paper("A graph", ("Kernels of a graph", METHOD), ("A graph kernel", BACKGROUND))
+    )
+    assert numbers.tolist() == [0, 1, 2]
+    # A title counts as background and method; "kernels of a graph" is no pair.
+    assert shares.tolist() == [[1, 1, 1], [1, 1, 0], [0.5, 0, 0], [1, 1, 1]]
+
+
+def test_shares_are_the_taggers_probabilities():
+    probabilities = FacetProbabilities(background=0.2, objective=0.1, method=0.6, result=0.1, other=0.0)
+    tagged = Paper("p", "", (Sentence("Kernels", METHOD, probabilities),), labelled=True)
+    assert WORDS.of(tagged).shares[:, 0].tolist() == pytest.approx([0.3, 0.6, 0.1, 0.6])
+
+
+def test_a_pair_of_words_stands_in_one_sentence():
+    assert WORDS.of(paper("", ("A graph.", METHOD), ("Kernel methods", METHOD))).numbers.tolist() == [0, 1]
+
+
+@given(st.text(alphabet="graph kernels traffic-the,. 1é", max_size=60))
+def test_terms_are_those_of_the_text(text):
+    known = {WORDS.terms.index(term) for term in terms_of(text) if term in WORDS.terms}
+    assert set(WORDS.of(Paper("p", "", (Sentence(text or " "),))).numbers.tolist()) == known
+
+
+def test_features_by_hand():
+    """By all words of method the query has graph, kernel and their pair with weights 1/2, 1 and 2 of title
+    and sentence; traffic of the title weighs 3/2.
+    """
+    values = WORDS.compare(QUERY, [SAME_METHOD, SAME_PROBLEM, paper("Fish", ("They swim.", METHOD))])
+    feature = dict(zip(NAMES, values.T, strict=True))
+    # Weights are idf / 2 where all words count alike.
+    assert feature["words.1.all.share"] == pytest.approx([3.5 / 5, 1.5 / 5, 0], abs=1e-5)
+    assert feature["words.1.all.cosine"] == pytest.approx(
+        [3.5 / (5 * 3.5) ** 0.5, 1.5 / (5 * 1.5) ** 0.5, 0], abs=1e-5
+    )
+    assert feature["words.1.technique.cosine"][0] > 0.9 > 0.1 > feature["words.1.technique.cosine"][1]
+    assert feature["words.0.problem.cosine"][1] > 0.9 > 0.1 > feature["words.0.problem.cosine"][0]
+    best = [feature[f"words.1.strong technique.{place}"][0] for place in range(3)]
+    assert best == pytest.approx([4, 2, 0.5], abs=0.01)
+
+
+def test_papers_without_known_terms():
+    nothing = paper("Fish", ("They swim.", METHOD))
+    assert not WORDS.compare(nothing, [QUERY, nothing]).any()
+    assert WORDS.of(nothing).shares.shape == (4, 0)
+    assert WORDS.in_common(nothing, QUERY) == ()
+
+
+def test_words_in_common_are_techniques_and_no_word_of_a_named_pair():
+    assert WORDS.in_common(QUERY, SAME_METHOD) == ("graph kernel",)
+    assert WORDS.in_common(QUERY, SAME_PROBLEM) == ()
+
+
+def test_queries_repeat_what_tells_the_facet():
+    assert WORDS.query_text(QUERY, METHOD) == "graph graph kernel kernel kernel kernel"
+    assert WORDS.query_text(QUERY, BACKGROUND) == "graph graph traffic traffic traffic traffic"
+
+
+def test_words_are_read_as_they_were_written(tmp_path):
+    WORDS.write(tmp_path)
+    read = TechniqueWords.read(tmp_path / FILE)
+    assert read.terms == WORDS.terms
+    assert (read.idf.tolist(), read.lean.tolist()) == (WORDS.idf.tolist(), WORDS.lean.tolist())
+    before = (tmp_path / FILE).read_bytes()
+    read.write(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"term\tidf\tlean\n", b"\x1f\x8b\x08\x00garbage"])
+def test_damaged_words_are_told(tmp_path, content):
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ModelError, match=r"expected technique words, found: .*qbe train technique-words"):
+        TechniqueWords.read(tmp_path / FILE)
+
+
+def test_the_words_that_ship_tell_techniques_from_problems():
+    words = shipped_words()
+    lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
+    for technique in (
+        "variational inference",
+        "neural network",
+        "optimal transport",
+        "reinforcement learning",
+    ):
+        assert lean[technique] > 0.5, technique
+    for problem in ("machine translation", "sentiment", "traffic", "parsing"):
+        assert lean[problem] < 0, problem

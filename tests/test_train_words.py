@@ -1,0 +1,49 @@
+"""Technique words learned from the titles of a small corpus."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qbe.grade.words import FILE, TechniqueWords
+from qbe.train.artifacts import Folders, RunOptions, Sources
+from qbe.train.technique_words import WordsRecipe, slots_of, train
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("title", "slots"),
+    [
+        ("Traffic forecasting with graph networks", ("graph networks", "Traffic forecasting")),
+        ("Graph networks for traffic forecasting", ("Graph networks", "traffic forecasting")),
+        ("GNN: Parsing via search for speed", ("search for speed", "Parsing")),
+        ("A survey of parsing", None),
+    ],
+)
+def test_titles_name_a_technique_and_a_problem(title, slots):
+    assert slots_of(title) == slots
+
+
+def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
+    titles = ["Kernels for parsing", "Kernels for tagging", "Parsing using kernels", "Traffic by magic"]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        "".join(
+            json.dumps({"paper_id": str(number), "title": title, "abstract": ["We count words."]}) + "\n"
+            for number, title in enumerate(titles)
+        )
+    )
+    dev = tmp_path / "dev.tsv"
+    dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
+    folders = Folders(tmp_path / "output", tmp_path / "work")
+    sources = Sources(corpus=corpus, dev=(dev,))
+    counted = train(sources, folders, RunOptions(seeds=(0,)), recipe=WordsRecipe(papers=1))
+    words = TechniqueWords.read(folders.output / FILE)
+    assert counted == {"terms": len(words.terms)}
+    assert "magic" not in words.terms
+    lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
+    assert lean["kernel"] > 0 > lean["parsing"]
+    assert lean["count"] == 0
+    idf = dict(zip(words.terms, words.idf.tolist(), strict=True))
+    assert idf["kernel"] == pytest.approx(np.log(1 + 0.5 / 3.5), abs=1e-3)  # in all three papers
