@@ -7,12 +7,12 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large exploration whole benchmarks test test-fast lint types tests docs peers clean
+.PHONY: help install audit reproduce reproduce-large wild whole benchmarks test test-fast lint types tests docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
 	@echo "make reproduce-large  the same with the large encoder (6 to 30 minutes, 1.5 GB of models)"
-	@echo "make exploration  one facet liked, another disliked, on graded pairs of arXiv papers (a quarter of an hour)"
+	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
@@ -36,8 +36,8 @@ reproduce: install
 reproduce-large: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/reproduce-large.sh
 
-exploration: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/exploration.sh
+wild: install
+	PATH="$(abspath $(BIN)):$$PATH" bash scripts/wild.sh
 
 whole: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh

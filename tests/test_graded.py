@@ -29,7 +29,7 @@ def index(graded_index) -> Iterator[Index]:
 def test_features_by_hand():
     """In two dimensions; the projection for method exchanges them."""
     paper = Paper("q", "", (Sentence("One", BACKGROUND), Sentence("Two", METHOD)), labelled=True)
-    vectors = PaperVectors(np.array([0.0, 1.0]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    vectors = PaperVectors(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.0, 1.0]))
     candidates = [
         Paper("a", "", (Sentence("Three", METHOD), Sentence("Four", None)), labelled=True),
         Paper("b", "", (Sentence("Five", BACKGROUND),), labelled=True),

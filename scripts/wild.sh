@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Searches over all arXiv papers of computer science in $QBE_DATA, judged: the first hits by facet and by shape of
+# exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
+# hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools.
+set -euo pipefail
+
+[ -e indexes/arxiv/manifest.json ] ||
+    qbe index --corpus "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" --output indexes/arxiv --on-error skip --resume
+
+search() {  # the name of the run, the file of topics, options
+    qbe search --index indexes/arxiv --topics "$2" --output "runs/$1.trec" --run-tag "$1" --overwrite "${@:3}"
+}
+
+for name in ${WILD:-wild-dev}; do
+    pairs="data/graded-pairs/$name.tsv"
+    mkdir -p "qrels/$name"
+    for scope in background method result same-method-other-problem same-problem-other-method competitors; do
+        topics="qrels/$name/$scope.tsv"
+        awk -F '\t' -v scope=$scope -v OFS='\t' 'NR == 1 { print "query_id", "paper_id" }
+            NR > 1 && !seen[$1]++ { print $1 "_" scope, $1 }' "$pairs" > "$topics"
+        case $scope in
+            background | method | result)
+                search "$name.bm25.$scope" "$topics" --facet $scope --first-stage bm25 --rerank none --hits 10
+                search "$name.default.$scope" "$topics" --facet $scope --hits 10
+                ;;
+            *) search "$name.default.$scope" "$topics" --like $scope --hits 10 ;;
+        esac
+    done
+    qbe evaluate --protocol as-asked --qrels "$pairs" --run runs/"$name".{bm25,default}.*.trec \
+        --output "runs/$name.json"
+done
+
+for name in ${POOLS:-dev-2 dev-3}; do
+    pairs="data/graded-pairs/$name.tsv"
+    qbe datasets graded-pairs --source "$pairs" --output "qrels/$name" --overwrite
+    pooled() { search "$name.$1" "qrels/$name/topics.tsv" --pool "qrels/$name/pools.tsv" "${@:2}"; }
+    pooled bm25 --first-stage bm25 --rerank none
+    pooled fused --rerank none
+    pooled projections --rerank projections
+    pooled grades
+    qbe evaluate --protocol crossed --qrels "$pairs" --run runs/"$name".{bm25,fused,projections,grades}.trec \
+        --baseline "runs/$name.fused.trec" --output "runs/$name.crossed.json"
+    for wish in "background method" "method background"; do
+        read -r liked disliked <<< "$wish"
+        topics="qrels/$name/topics.$liked.tsv"
+        awk -F '\t' -v facet="$liked" 'NR == 1 || $3 == facet' "qrels/$name/topics.tsv" > "$topics"
+        search "$name.explored.$liked-not-$disliked" "$topics" --pool "qrels/$name/pools.tsv" \
+            --like "$liked" --unlike "$disliked"
+    done
+    qbe evaluate --protocol exploration --qrels "$pairs" --run runs/"$name".explored.*.trec \
+        --output "runs/$name.exploration.json"
+done
