@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "index": "build an index from a corpus of papers, or change one",
+    "harvest": "fetch arXiv's records, and update an index with them",
     "search": "find papers like a paper: by facet, sentences or abstract",
     "list": "list the papers of an index, all or some",
     "show": "show papers of an index, by id or words of the title",
     "cite": "recommend papers that a paper should cite",
+    "watch": "keep searches, and report the papers that are new for them",
     "evaluate": "score runs against relevance judgements",
     "tag": "label each sentence of abstracts with its facet",
     "datasets": "write a test collection: corpus, topics, pools, judgements",

@@ -452,7 +452,7 @@ def progress_by_share(
 
 
 def counter(
-    description: str, unit: str, total: int
+    description: str, unit: str, total: int | None
 ) -> contextlib.AbstractContextManager[Callable[[int], object]]:
     """A context that gives a function to call with the number of items just finished; it moves a progress
     bar, on a terminal only.

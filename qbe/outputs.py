@@ -6,6 +6,7 @@ What a file is, its content says, whatever its name.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -90,6 +91,19 @@ def _is_tagged_paper(head: bytes) -> bool:
     return isinstance(record, dict) and {"paper_id", "pred_labels"} <= record.keys()
 
 
+_WATCH_BEGINS = (
+    b'{"watch": ',
+    b'<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n  <title>New ',
+    b"nothing new\n",
+)
+_WATCH_HEADING = re.compile(rb"(?:## )?.+: \d+ papers?\n")
+
+
+def _is_watch_report(head: bytes) -> bool:
+    return head.startswith(_WATCH_BEGINS) or _WATCH_HEADING.match(head) is not None
+
+
 SEARCH = Result("a result of qbe search", _is_search_result)
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
 TAGGED = Result("papers that have labels", _is_tagged_paper)
+WATCHED = Result("a report of qbe watch", _is_watch_report)

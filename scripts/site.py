@@ -17,6 +17,7 @@ NAVIGATION = [
     {"Searching": "docs/searching.md"},
     {"Corpora": "docs/corpora.md"},
     {"Indexing": "docs/indexing.md"},
+    {"New papers": "docs/watching.md"},
     {"Citations": "docs/citing.md"},
     {"Page and HTTP": "docs/serve.md"},
     {"Python": "docs/api.md"},

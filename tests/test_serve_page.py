@@ -75,8 +75,9 @@ def index(shared, sample) -> Path:
 
 @pytest.fixture(scope="module")
 def address(index, tmp_path_factory) -> Iterator[str]:
-    """Where the server is that serves them, warm."""
-    with serving(index, tmp_path_factory.mktemp("serve") / "log") as server:
+    """Where the server is that serves them, warm; searches can be watched."""
+    folder = tmp_path_factory.mktemp("serve")
+    with serving(index, folder / "log", "--watches", str(folder / "watches.json")) as server:
         yield f"http://127.0.0.1:{server.port}/"
 
 
@@ -677,6 +678,51 @@ def test_a_wrong_label_is_corrected_for_this_search(visit):
     visit.hits.first.get_by_role("button", name="Search from here").click()
     visit.until_asked(text=None)
     assert "labels" not in visit.asked
+
+
+def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp_path):
+    folder, file = tmp_path / "index", tmp_path / "watches.json"
+    shutil.copytree(index, folder)
+    with serving(folder, tmp_path / "log", "--watches", str(file)) as server:
+        visit = Visit(browser, f"http://127.0.0.1:{server.port}/")
+        page = visit.open().page
+        panel = page.locator("#watches")
+        expect(panel).to_contain_text("No search is watched yet")
+        expect(page.get_by_role("button", name="Watch this search")).to_be_hidden()
+        visit.paste(title="On eyes")
+        visit.button("Problem").click()
+        visit.until_asked(like=["background:1"])
+        expect(page.get_by_label("Name of this search")).to_have_value("On eyes")
+        visit.button("Watch this search").click()
+        expect(page.locator("#watch-note")).to_contain_text("“On eyes” is watched")
+        expect(panel.locator("li")).to_contain_text("no new papers")
+        visit.button("Watch this search").click()
+        expect(page.locator("#watch-note")).to_contain_text("expected another")
+
+        from qbe.index.building.changes import append_papers
+        from qbe.types import Paper, Sentence
+
+        texts = ABSTRACT.split(". ")
+        append_papers(folder, [Paper("new", f"New {SCRIPT}", tuple(Sentence(f"{text}.") for text in texts))])
+        deadline = time.monotonic() + SECONDS
+        while not server.ask("GET", "/api/watches").json()["watches"][0]["papers"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        page.goto("about:blank")
+        page.goto(visit.address)
+        expect(panel.locator("li").first).to_contain_text("1 new paper")
+        panel.locator("summary").click()
+        expect(panel.locator("details li")).to_contain_text(f"New {SCRIPT}")
+        panel.get_by_role("button", name="Search On eyes").click()
+        visit.until_asked(text=ABSTRACT, like=["background:1"])
+        page.get_by_label("New since").fill("2999-01-01")
+        page.get_by_label("New since").blur()
+        expect(panel.locator("li")).to_contain_text("no new papers")
+        assert visit.fragment["since"] == ["2999-01-01"]
+        panel.get_by_role("button", name="Remove On eyes").click()
+        expect(panel.locator("li")).to_have_count(0)
+        visit.context.close()
+    assert not visit.problems
 
 
 FORMULAS = {

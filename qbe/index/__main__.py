@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
         else:
             _say_left_out(output, written.left_out)
             _say_papers(written, action)
-            print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
+            print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
         counts, built = _build(output, options, execution) if build is None else build(output, execution)
@@ -231,15 +231,6 @@ def _change(
         tagger=options.tagger,
         device=options.device,
         execution=execution,
-    )
-
-
-def _describe(written: Written) -> str:
-    segments = "1 segment" if written.segments == 1 else f"{written.segments} segments"
-    unchanged = f"{written.unchanged:,} unchanged, " if written.unchanged else ""
-    return (
-        f"{written.added:,} papers added, {written.replaced:,} replaced, {written.deleted:,} deleted, "
-        f"{unchanged}now {written.papers:,} in {segments}, generation {written.generation}"
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,9 +71,12 @@ class NamedPapers(NamedTuple):
         return f"{name}: {'; '.join(said)}" if said else None
 
 
-def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
+def papers_of(
+    reader: IndexReader, path: Path, catalogue: Callable[[], Catalogue] | None = None
+) -> NamedPapers:
     r"""The papers of the index that a file names: a bibliography in any format of `qbe.corpus.formats`, or a
-    list of ids, DOIs, arXiv ids, addresses or titles, one a line.
+    list of ids, DOIs, arXiv ids, addresses or titles, one a line. ``catalogue`` gives that of the reader,
+    where it serves several files.
 
     Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
     be read.
@@ -82,7 +86,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     ...     papers_of(reader, Path("cited.txt"))
     NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), repeated=0, broken=())
     """
-    named = papers_named(reader, _entries(path))
+    named = papers_named(reader, _entries(path), catalogue)
     if not named.paper_ids:
         first = ", ".join([*named.missing[:SHOWN], *named.broken[:1]])
         raise UsageError(
@@ -92,7 +96,11 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     return named
 
 
-def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
+def papers_named(
+    reader: IndexReader,
+    named: Iterable[Mapping[str, Any] | RecordError | str],
+    catalogue_of: Callable[[], Catalogue] | None = None,
+) -> NamedPapers:
     """The papers of the index that records of a corpus name, or texts: ids, DOIs, arXiv ids, addresses, or
     titles.
 
@@ -114,7 +122,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
         name = record.get("paper_id")
         paper_id = entry if isinstance(entry, str) else id_of(entry) or ""
         if reader.papers.find(paper_id) is None:
-            catalogue = catalogue or Catalogue(reader)
+            catalogue = catalogue or (catalogue_of or partial(Catalogue, reader))()
             paper_id = catalogue.find(record) or ""
         if paper_id:
             repeated += paper_id in paper_ids

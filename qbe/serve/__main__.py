@@ -64,6 +64,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-queries", action="store_true", help="log what is searched for, pasted texts too"
     )
+    parser.add_argument(
+        "--watches",
+        metavar="FILE",
+        help="where searches are kept, of qbe watch: the page keeps some too, and shows what is new for them",
+    )
     _cli.add_rerank(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
@@ -109,6 +114,7 @@ def run(
     from qbe.index.index import Index
     from qbe.serve.app import create_app
     from qbe.service.service import SearchService, stages_of
+    from qbe.watch.watcher import Watcher
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
     listening = listen(options.host, options.port)
@@ -117,6 +123,7 @@ def run(
         (open_index or Index)(options.index, threads=threads) as index,
         SearchService(index, stages_of(index, options.rerank), open_reranker=open_reranker) as service,
     ):
+        watcher = Watcher(options.watches, index) if options.watches else None
 
         def started() -> None:
             print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
@@ -124,7 +131,7 @@ def run(
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
-            server_of(create_app(service, settings), started).run(sockets=[listening])
+            server_of(create_app(service, settings, watcher), started).run(sockets=[listening])
 
 
 if __name__ == "__main__":

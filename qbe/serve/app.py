@@ -25,6 +25,7 @@ from qbe.serve.guard import Guard, Metrics, ServeSettings
 from qbe.serve.routes import failure_of
 from qbe.service.requests import problem_in_words
 from qbe.service.service import SearchService
+from qbe.watch.watcher import Watcher
 
 log = logging.getLogger("qbe.serve")
 
@@ -34,8 +35,14 @@ REFRESH_SECONDS = 2.0
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
-def create_app(service: SearchService, settings: ServeSettings = ServeSettings()) -> ASGIApp:  # noqa: B008
-    """An ASGI application over a service, which it warms when it starts and leaves open when it ends."""
+def create_app(
+    service: SearchService,
+    settings: ServeSettings = ServeSettings(),  # noqa: B008
+    watcher: Watcher | None = None,
+) -> ASGIApp:
+    """An ASGI application over a service, which it warms when it starts and leaves open when it ends; with a
+    ``watcher`` searches can be kept, and papers that come into the index are found for them.
+    """
     metrics = Metrics(service)
     app = FastAPI(
         title="qbe",
@@ -47,14 +54,18 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
         root_path=settings.root_path,
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
+    app.state.watcher = watcher
     app.state.unreadable = ""  # why the newest commit cannot be read
     app.include_router(routes.api)
     app.include_router(routes.operations)
+    if watcher is not None:
+        app.include_router(routes.watching)
     _add_handlers(app)
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
-    app.state.routes = [*routes.api.routes, *routes.operations.routes, *app.routes]
+    added = [] if watcher is None else routes.watching.routes
+    app.state.routes = [*routes.api.routes, *routes.operations.routes, *added, *app.routes]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -102,6 +113,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _warm(app: FastAPI) -> None:
     await asyncio.to_thread(app.state.service.warm)
     app.state.ready.set()
+    await asyncio.to_thread(_find_new, app)
 
 
 async def _follow(app: FastAPI) -> None:
@@ -111,11 +123,21 @@ async def _follow(app: FastAPI) -> None:
         try:
             if await asyncio.to_thread(service.refresh):
                 log.info("a newer commit of the index: %d papers", len(service.index))
+                await asyncio.to_thread(_find_new, app)
             app.state.unreadable = ""
         except QbeError as error:  # perhaps mended by the next commit; until then the last one is served
             if str(error) != app.state.unreadable:  # said once
                 log.error("%s: %s", type(error).__name__, error)
             app.state.unreadable = str(error)
+
+
+def _find_new(app: FastAPI) -> None:
+    """Find what is new for the searches that are kept, if any are; what goes wrong is logged."""
+    try:
+        if app.state.watcher is not None:
+            app.state.watcher.find()
+    except QbeError as error:
+        log.error("%s: %s", type(error).__name__, error)
 
 
 def _methods(request: Request) -> set[str]:

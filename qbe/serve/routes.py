@@ -23,6 +23,7 @@ from qbe.service.requests import (
     SearchBody,
 )
 from qbe.service.service import SearchService
+from qbe.watch.watcher import WatchBody, Watcher, WatchName
 
 log = logging.getLogger("qbe.serve")
 
@@ -56,6 +57,7 @@ SEARCH_EXAMPLES: dict[str, Any] = {
 
 api = APIRouter(prefix="/api")
 operations = APIRouter()
+watching = APIRouter(prefix="/api/watches")
 
 
 def failure_of(error: QbeError) -> JSONResponse:
@@ -86,9 +88,9 @@ def _json(record: dict[str, Any]) -> Response:
 
 
 @api.get("/index")
-def about(service: Service) -> Response:
+def about(service: Service, request: Request) -> Response:
     """Say what is served: how many papers, and what can be asked of them."""
-    return _json(service.about())
+    return _json(service.about() | ({"watches": True} if request.app.state.watcher else {}))
 
 
 @api.get("/search")
@@ -185,6 +187,39 @@ def export(request: Export, service: Service) -> Response:
         media_type=f"{media_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
     )
+
+
+def watcher_of(request: Request) -> Watcher:
+    """The watches of the application."""
+    watcher: Watcher = request.app.state.watcher
+    return watcher
+
+
+Watching = Annotated[Watcher, Depends(watcher_of)]
+
+
+@watching.get("")
+def watches(watcher: Watching, since: Annotated[str, Query(max_length=20)] = "") -> Response:
+    """Searches that are kept, each with the papers that came for it, perhaps only those since a date."""
+    return _json(watcher.records(since))
+
+
+@watching.post("")
+def watch(body: WatchBody, watcher: Watching) -> Response:
+    """Keep a search: papers that come into the index from now on are reported."""
+    return _json(watcher.add(body))
+
+
+@watching.post("/remove")
+def unwatch(body: WatchName, watcher: Watching) -> Response:
+    """Keep a search no longer."""
+    return _json(watcher.remove(body.name))
+
+
+@watching.get("/feed")
+def feed(watcher: Watching, name: Annotated[str | None, Query(max_length=200)] = None) -> Response:
+    """The papers that came for the searches that are kept, or for one, as an Atom feed."""
+    return Response(watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
 
 
 @operations.get("/health")

@@ -25,9 +25,6 @@ from qbe.types import Paper
 IN_MEMORY = "<papers>"
 """What a manifest calls a corpus of papers that a program handed over."""
 
-Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Paper]
-"""A path or ``hf:`` name, several of them, or papers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -61,6 +58,10 @@ class Source:
     add_shards: Callable[[Path, dict[str, str] | None], None] | None = None
 
 
+Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Paper] | Source
+"""A path or ``hf:`` name, several of them, papers, or a source as it is."""
+
+
 def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """The source of a corpus; ``reading`` says how files are read.
 
@@ -76,6 +77,8 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     >>> open_corpus(iter(papers)).origin == open_corpus(iter(papers)).origin
     False
     """
+    if isinstance(corpus, Source):
+        return corpus
     if isinstance(corpus, str | os.PathLike):
         return _of_files([os.fspath(corpus)], reading)
     if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):

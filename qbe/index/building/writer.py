@@ -64,6 +64,19 @@ class Written:
     kept: tuple[str, ...] = ()
     deleted_titles: Mapping[str, str] = field(default_factory=dict)
 
+    def summary(self) -> str:
+        """The numbers in a line.
+
+        >>> Written(1, 0, 2, 127, 2, 1).summary()
+        '1 papers added, 0 replaced, 2 deleted, now 127 in 2 segments, generation 1'
+        """
+        segments = "1 segment" if self.segments == 1 else f"{self.segments} segments"
+        unchanged = f"{self.unchanged:,} unchanged, " if self.unchanged else ""
+        return (
+            f"{self.added:,} papers added, {self.replaced:,} replaced, {self.deleted:,} deleted, "
+            f"{unchanged}now {self.papers:,} in {segments}, generation {self.generation}"
+        )
+
 
 @contextlib.contextmanager
 def writing(folder: str | Path) -> Iterator[Snapshot]:

@@ -10,6 +10,7 @@ import { emphasize, showMap } from "./map.js";
 import * as querying from "./query.js";
 import { find, findMore } from "./search.js";
 import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
+import * as watching from "./watches.js";
 
 const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
 
@@ -48,6 +49,7 @@ function show() {
   querying.showSame(state);
   showFilters();
   showLists();
+  if (index.watches) watching.showWatches(state, papers);
   search();
 }
 
@@ -99,6 +101,12 @@ function startFrom(ids) {
 
 function startWith({ text, title }) {
   go({ text, title, papers: [], sentences: [], labels: "" });
+  reveal();
+}
+
+/** Shows a search that was kept. */
+function openSearch(changes) {
+  go({ ...changes, view: "similar", seen: [] });
   reveal();
 }
 
@@ -197,6 +205,7 @@ function take({ record, papers: own }) {
   byId("remarks").textContent = [...record.notes, inFilter(record)].join(" ");
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
+  if (index.watches) watching.showWatches(state, papers);
   if (revealing) byId("results").scrollIntoView();
   revealing = false;
 }
@@ -267,6 +276,7 @@ function connect() {
   asking.connect({ onText: startWith, onPaper: (id) => startFrom([id]) });
   querying.connect({ onSame: changeSame });
   comparing.connect();
+  watching.connect({ getState: () => state, onOpen: openSearch, onSince: (since) => go({ since }), onPaper: (id) => startFrom([id]) });
   connectFilters();
   byId("sort").addEventListener("change", () => go({ sort: byId("sort").value }, { replace: true }));
   byId("more").addEventListener("click", more);
@@ -318,7 +328,7 @@ async function introduce() {
   try {
     index = await get("api/index");
     byId("collection").textContent = `${index.papers.toLocaleString("en")} papers`;
-    if (!index.citations) show();
+    if (!index.citations || index.watches) show();
   } catch (error) {
     showFailure(error.message);
   }

@@ -15,6 +15,7 @@ export const EMPTY = Object.freeze({
   from: "",
   to: "",
   categories: "",
+  since: "",
   sort: "rank",
   not: [],
   seen: [],
@@ -24,7 +25,7 @@ export const EMPTY = Object.freeze({
 const PAGE = 20;
 const MOST_SEEN = 1000; // papers that a request can leave out
 const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
-const TEXTS = ["text", "title", "from", "to", "categories"];
+const TEXTS = ["text", "title", "from", "to", "categories", "since"];
 const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
 
 /** The state that an address's fragment describes; what it does not describe, or wrongly, is as in EMPTY. */
@@ -41,6 +42,7 @@ export function read(fragment) {
   state.sentences = unique((fields.get("sentences") ?? "").split(",").filter((part) => /^\d{1,4}$/.test(part)).map(Number));
   state.labels = labelled(fields.get("labels") ?? "");
   if (state.papers.length) state.text = state.title = "";
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(state.since)) state.since = "";
   return state;
 }
 
@@ -102,6 +104,33 @@ export function requestOf(state) {
     k: PAGE,
     not_paper_ids: state.not,
     exclude: state.seen.slice(-MOST_SEEN),
+  };
+}
+
+const SHAPES = {
+  "same-problem-other-method": { background: 1, method: -1 },
+  "same-method-other-problem": { background: -0.75, method: 1 },
+  competitors: { background: 1, method: 1 },
+};
+
+/** What of a state a search is, in the form of `requestOf`, that was kept here or by the command line. */
+export function stateOf(search) {
+  const weights = { ...SHAPES[search.explore], ...(search.facet && { [search.facet]: 1 }) };
+  for (const [sign, list] of [[1, search.like], [-1, search.unlike]]) {
+    for (const [facet, most] of (list ?? []).map((each) => each.split(":"))) weights[facet] = sign * Number(most ?? 1);
+  }
+  const from = { text: search.text ?? "", title: search.title ?? "", papers: search.paper_ids ?? [] };
+  return {
+    ...from,
+    sentences: search.sentences ?? [],
+    labels: (search.labels ?? []).join(","),
+    problem: weight(weights.background ?? 0),
+    method: weight(weights.method ?? 0),
+    result: (weights.result ?? 0) > 0,
+    from: String(search.year_from ?? ""),
+    to: String(search.year_to ?? ""),
+    categories: (search.categories ?? []).join(" "),
+    not: search.not_paper_ids ?? [],
   };
 }
 

@@ -1,0 +1,174 @@
+"""``python -m benchmarks.alive``: a harvest with faults, an update of a large index, watched searches.
+
+A server that speaks OAI-PMH as arXiv's does gives 10,000 invented records with every fault of
+`benchmarks.repository`. The index is copied; the copy gets 500 new papers (texts of the index under other
+ids), 20 replaced and 5 deleted ones from the server, while a process that opened it before goes on searching.
+Then 100 searches by papers of the index, which were kept before, are run over the 500 new papers, and what
+they report is compared with the grades of all pairs, computed one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.repository import FAULTS, Record, paper, repository
+from qbe import _cli
+from qbe.harvest.harvest import Asked, harvest
+from qbe.harvest.repository import Repository
+from qbe.harvest.update import update_index
+from qbe.index.building.settings import Execution
+from qbe.index.opening import open_index
+from qbe.query import Query
+from qbe.search.request import SearchRequest
+from qbe.service.requests import SearchBody
+from qbe.types import Facet, Hit, Paper
+from qbe.watch.finding import find, note_papers, watch_session
+from qbe.watch.watches import Watches, watch_of
+
+RECORDS, PAGE = 10_000, 500
+NEW, REPLACED, DELETED, SEARCHES = 500, 20, 5, 100
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.alive", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="as of `make whole`")
+    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    return parser
+
+
+def check_harvest(folder: Path) -> str:
+    """Harvest over a faulty server; what came, in words. Raises SystemExit where something is missing."""
+    output = folder / "papers.jsonl"
+    faults = [each for fault in FAULTS for each in (fault, fault, "")]
+    with repository([paper(number) for number in range(RECORDS)], PAGE, faults) as served:
+        begin = time.perf_counter()
+        harvest(output, Asked(served.address), Repository(served.address, 0, pause=0.01))
+        seconds, requests = time.perf_counter() - begin, len(served.asked)
+        expected = sorted(served.papers)
+    with output.open(encoding="utf-8") as stream:
+        ids = sorted(json.loads(line)["paper_id"] for line in stream)
+    if ids != expected:
+        sys.exit(f"expected {RECORDS} papers once each, found {len(ids)}, {len(set(ids))} different")
+    return f"{RECORDS:,} records, all, once each; {requests} requests, {seconds:.1f} s without pauses"
+
+
+def as_served(original: Paper, paper_id: str, **changes: object) -> Record:
+    """A paper of the index as a record of the server."""
+    abstract = original.abstract
+    return paper(1, id=paper_id, title=original.title, abstract=abstract, datestamp="2026-11-25", **changes)
+
+
+@contextmanager
+def searching(index: Path, query: str) -> Iterator[list[bool]]:
+    """Search an index that was opened before, over and over; whether each answer was that of the first."""
+    same: list[bool] = []
+    ended = threading.Event()
+    with open_index(index, threads=1) as opened, watch_session(opened) as session:
+        request = SearchRequest(Query(opened.paper(query), Facet.METHOD))
+        first = session.search(request).hits
+
+        def search() -> None:
+            while not ended.is_set():
+                same.append(session.search(request).hits == first)
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=search)
+        thread.start()
+        try:
+            yield same
+        finally:
+            ended.set()
+            thread.join()
+
+
+def main(arguments: list[str]) -> None:
+    options = parser().parse_args(arguments)
+    chance = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(dir=options.index.parent) as work:
+        folder = Path(work)
+        print(f"harvest: {check_harvest(folder)}", flush=True)
+        index = folder / "index"
+        shutil.copytree(options.index, index)
+        watches = Watches()
+        with open_index(index, threads=options.threads) as opened:
+            ids = list(opened.papers.ids)
+            chosen = chance.sample(ids, NEW + REPLACED + DELETED + SEARCHES)
+            new, rest = chosen[:NEW], chosen[NEW:]
+            replaced, rest = rest[:REPLACED], rest[REPLACED:]
+            deleted, queries = rest[:DELETED], rest[DELETED:]
+            served = [as_served(opened.paper(each), f"n{number}") for number, each in enumerate(new)]
+            served += [as_served(opened.paper(each), each, authors=[("Ek", "Bo")]) for each in replaced]
+            served += [paper(1, id=each, datestamp="2026-11-25", deleted=True) for each in deleted]
+            note_papers(watches, opened)
+            facets = (*(str(facet) for facet in Facet), None)
+            for number, each in enumerate(queries):
+                asked = {"paper_ids": [each], "facet": facets[number % 4]}
+                watches.add(watch_of(each, SearchBody.model_validate(asked)))
+        print(f"update: {_update(folder, index, served, queries[0], options.threads)}", flush=True)
+        print(f"watch: {_watch(index, watches, options.threads)}", flush=True)
+
+
+def _update(folder: Path, index: Path, served: list[Record], query: str, threads: int) -> str:
+    """Update the index; raises SystemExit where other numbers come of it, or a reader notices."""
+    corpus = folder / "changes.jsonl"
+    with repository(served, PAGE) as server, searching(index, query) as same:
+        begin = time.perf_counter()
+        harvest(corpus, Asked(server.address), Repository(server.address, 0))
+        written = update_index(corpus, index, Execution(threads))
+        seconds = time.perf_counter() - begin
+    found = written.added, written.replaced, written.deleted
+    if found != (NEW, REPLACED, DELETED) or not same or not all(same):
+        sys.exit(
+            f"expected {(NEW, REPLACED, DELETED)} papers and all hits as they were, found {found}, "
+            f"{same.count(False)} of {len(same)} with others"
+        )
+    return (
+        f"{written.summary()}; {seconds:.1f} s with the harvest; {len(same)} searches beside it, all the same"
+    )
+
+
+def _watch(index: Path, watches: Watches, threads: int) -> str:
+    """Run the watches twice; raises SystemExit where they report other papers than they should."""
+    begin = time.perf_counter()
+    with open_index(index, threads=threads) as opened, watch_session(opened) as session:
+        problems = find(watches, session)
+        seconds = time.perf_counter() - begin
+        reported = {(watch.name, each.paper_id) for watch in watches.watches.values() for each in watch.found}
+        expected = set()
+        for watch in watches.watches.values():
+            facet = watch.search.get("facet")
+            query = Query(opened.paper(watch.name), Facet(facet) if facet else None)
+            for hit in session.grade(query, [Hit(f"n{number}", 0.0) for number in range(NEW)]):
+                grades = dict(hit.grades or {})
+                if (grades.get(facet, 0.0) if facet else max(grades.values())) >= watch.grade:
+                    expected.add((watch.name, hit.paper_id))
+        find(watches, session)
+        again = sum(len(watch.found) for watch in watches.watches.values())
+    if problems or reported != expected or again != len(reported):
+        sys.exit(
+            f"expected {len(expected)} reports, found {len(reported)}, {again} after another run; {problems}"
+        )
+    facets = Counter(
+        str(watch.search.get("facet")) for watch in watches.watches.values() for _ in watch.found
+    )
+    by_facet = ", ".join(f"{name}: {count}" for name, count in sorted(facets.items()))
+    return (
+        f"{len(watches.watches)} searches over {NEW} new papers in {seconds:.1f} s, opening it included;"
+        f" {len(reported)} papers reported ({by_facet}), as graded one by one; nothing more by another run"
+    )
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.alive", main)

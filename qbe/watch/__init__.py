@@ -1,0 +1,1 @@
+"""Searches that are kept, and the papers that are new for them."""

@@ -1,0 +1,128 @@
+"""The papers that are new for watches, found among those that came into an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from qbe.errors import QbeError, UsageError
+from qbe.index.index import Index
+from qbe.search.paper_files import Catalogue, papers_of
+from qbe.search.request import SearchRequest
+from qbe.search.session import SearchSession
+from qbe.search.stages import Dense, Stages
+from qbe.service.requests import MOST_PAPERS, SearchBody
+from qbe.types import Facet, Hit
+from qbe.watch.watches import Found, Watch, Watches, now
+
+TOGETHER = 5000
+"""New papers that are graded together."""
+
+
+def watch_session(index: Index) -> SearchSession:
+    """A session that grades papers by stored vectors, and ranks them without Java and rerankers; raises
+    UsageError for an index without grades.
+    """
+    session = SearchSession(index, Stages(Dense()))
+    if session.can_grade:
+        return session
+    session.close()
+    raise UsageError(
+        "expected an index with vectors of the default encoder, by which papers are graded, found one "
+        "without; build it with the default encoder"
+    )
+
+
+def note_papers(watches: Watches, index: Index) -> None:
+    """Note the papers of an index that are not known yet, in its order."""
+    known = set(watches.known)
+    with index.reading() as reader:
+        papers = reader.papers
+        new = [papers.ids[row] for row in papers.live.tolist() if papers.ids[row] not in known]
+    watches.known += new
+
+
+def check_watch(watch: Watch, index: Index) -> None:
+    """Raise what keeps a watch from being searched for: what `SearchBody.compile` and `watch_session` do."""
+    with watch_session(index) as session:
+        for body in _bodies(watch, index):
+            session.prepared([body.compile(index)])
+
+
+def find(
+    watches: Watches, session: SearchSession, advance: Callable[[int], object] = lambda _: None
+) -> dict[str, QbeError]:
+    """Add to each watch what it finds among the papers that are new for it, best first.
+
+    All new papers are graded by stored vectors, and the filter of the search holds; nothing else is searched.
+    Returns what went wrong, by the name of the watch, whose new papers then stay new. ``session`` is that of
+    `watch_session`, and ``advance`` is called with 1 for each watch.
+    """
+    note_papers(watches, session.index)
+    time, catalogue = now(), cache(partial(_catalogue, session.index))
+    problems = {}
+    for watch in watches.watches.values():
+        try:
+            graded = _graded(watch, watches.known[watch.seen :], session, catalogue)
+        except QbeError as error:
+            problems[watch.name] = error
+        else:
+            best = sorted(graded.items(), key=lambda pair: (-pair[1], pair[0]))
+            watch.keep([Found(paper_id, grade, time) for paper_id, grade in best if grade >= watch.grade])
+            watch.seen = len(watches.known)
+        advance(1)
+    return problems
+
+
+def _catalogue(index: Index) -> Catalogue:
+    with index.reading() as reader:
+        return Catalogue(reader)
+
+
+def _graded(
+    watch: Watch, paper_ids: Sequence[str], session: SearchSession, catalogue: Callable[[], Catalogue]
+) -> dict[str, float]:
+    """The grades of those of some papers that are in the index and may be found."""
+    index = session.index
+    grades: dict[str, float] = {}
+    own: set[str] = set()
+    pool = [paper_id for paper_id in paper_ids if paper_id in index]
+    if not pool:
+        return grades
+    for body in _bodies(watch, index, catalogue):
+        asked = body.compile(index)
+        own |= {paper.paper_id for paper in asked.query.papers}
+        for begin in range(0, len(pool), TOGETHER):
+            some = pool[begin : begin + TOGETHER]
+            request = SearchRequest(asked.query, len(some), some, asked.filter, matches=False, grades=True)
+            for hit in session.search(request, rerank=False).hits:
+                grades[hit.paper_id] = max(grade_of(body, hit), grades.get(hit.paper_id, 0.0))
+    return {paper_id: grade for paper_id, grade in grades.items() if paper_id not in own}
+
+
+def _bodies(
+    watch: Watch, index: Index, catalogue: Callable[[], Catalogue] | None = None
+) -> Iterator[SearchBody]:
+    """The searches of a watch: of a bibliography as many as its papers need."""
+    if not watch.cited:
+        yield SearchBody.model_validate(watch.search)
+        return
+    with index.reading() as reader:
+        named = papers_of(reader, Path(watch.cited), catalogue).paper_ids
+    for begin in range(0, len(named), MOST_PAPERS):
+        yield SearchBody.model_validate({**watch.search, "paper_ids": named[begin : begin + MOST_PAPERS]})
+
+
+def grade_of(body: SearchBody, hit: Hit) -> float:
+    """The grade of a hit, from 0 to 3: of a search by a facet in this facet, of an exploration the score, in
+    which grades of what must differ count against those of what is to be alike, of other searches the highest
+    of all facets.
+
+    >>> grade_of(SearchBody(paper_ids=["s036"]), Hit("s051", 0.5, grades={"method": 1.5, "result": 0.75}))
+    1.5
+    """
+    aspects, grades = body.aspects, hit.grades or {}
+    if isinstance(aspects, Mapping):
+        return max(0.0, round(float(hit.score), 4))
+    return grades.get(str(aspects), 0.0) if isinstance(aspects, Facet) else max(grades.values(), default=0.0)

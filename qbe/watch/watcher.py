@@ -1,0 +1,106 @@
+"""The watches of a file, for a server: searches are kept and removed, and new papers are found."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from qbe.index.index import Index
+from qbe.service.requests import Body, SearchBody
+from qbe.types import Paper
+from qbe.watch.finding import check_watch, find, note_papers, watch_session
+from qbe.watch.reports import Item, items_of, record_of, report
+from qbe.watch.watches import LONGEST_NAME, Watches, changing, read_watches, watch_of, write_watches
+
+log = logging.getLogger("qbe.watch")
+
+MOST_SHOWN = 200
+"""Papers of a watch in an answer, the newest."""
+
+
+class WatchBody(Body):
+    """A search to keep under a name."""
+
+    name: str = Field(min_length=1, max_length=LONGEST_NAME, description="what it is called")
+    search: SearchBody = Field(description="as of /api/search; its page and exclude do not count")
+    grade: float | None = Field(
+        default=None, ge=0, le=3, description="papers of at least this grade are new (default: 1, or 0.5)"
+    )
+
+
+class WatchName(Body):
+    """A search that is kept."""
+
+    name: str = Field(min_length=1, max_length=LONGEST_NAME, description="what it is called")
+
+
+class Watcher:
+    """Keeps watches in the file ``path``, which `qbe watch` uses as well, over an index."""
+
+    def __init__(self, path: str | Path, index: Index) -> None:
+        """Raises what `read_watches` does, UsageError for an index without grades."""
+        self._path, self._index = Path(path), index
+        read_watches(self._path)
+        watch_session(index).close()
+
+    def find(self) -> None:
+        """Find what is new for all watches; what goes wrong with one is logged."""
+        if not read_watches(self._path).watches:
+            return
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            problems = find(watches, session)
+            write_watches(self._path, watches)
+        for name, error in problems.items():
+            log.error("%s: %s", name, error)
+
+    def add(self, body: WatchBody) -> dict[str, Any]:
+        """Keep a search, for which all papers of the index are old; raises UsageError for a name that is
+        taken, and what the search does.
+        """
+        watch = watch_of(body.name, body.search, body.grade)
+        check_watch(watch, self._index)
+        with changing(self._path) as watches:
+            note_papers(watches, self._index)
+            watches.add(watch)
+            write_watches(self._path, watches)
+        return self.records()
+
+    def remove(self, name: str) -> dict[str, Any]:
+        """Remove a search; raises UsageError where there is none of that name."""
+        with changing(self._path) as watches:
+            watches.remove(name)
+            write_watches(self._path, watches)
+        return self.records()
+
+    def records(self, since: str = "") -> dict[str, Any]:
+        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first."""
+        watches = read_watches(self._path)
+        return {
+            "watches": [
+                {
+                    "name": watch.name,
+                    "search": dict(watch.search),
+                    "is_bibliography": bool(watch.cited),
+                    "grade": watch.grade,
+                    "papers": [
+                        record_of(item) for item in self._items(watches, since, watch.name)[:MOST_SHOWN]
+                    ],
+                }
+                for watch in watches.watches.values()
+            ]
+        }
+
+    def feed(self, name: str | None = None) -> str:
+        """The Atom feed of all watches, or of one."""
+        watches = read_watches(self._path)
+        return report(self._items(watches, "", name), "atom", watches.feed)
+
+    def _items(self, watches: Watches, since: str, name: str | None) -> list[Item]:
+        items = items_of(watches, self._paper, since, name)
+        return [item for item in items if item.found.found >= since]
+
+    def _paper(self, paper_id: str) -> Paper | None:
+        return self._index.paper(paper_id) if paper_id in self._index else None

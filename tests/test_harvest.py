@@ -1,0 +1,347 @@
+"""Harvests of arXiv's records from a server that fails, and indexes updated with them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from benchmarks.repository import FAULTS, paper, repository
+from qbe.corpus import read_corpus
+from qbe.errors import CorpusError, QbeError
+from qbe.harvest import harvest as harvesting
+from qbe.harvest.__main__ import main
+from qbe.harvest.harvest import PART, STATE, Asked, beside, harvest, harvest_lock, read_state
+from qbe.harvest.repository import ATTEMPTS, Repository
+from qbe.harvest.update import update_index
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
+from qbe.index.opening import Index
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def output(tmp_path) -> Path:
+    return tmp_path / "papers.jsonl"
+
+
+def records(path: Path) -> dict[str, dict]:
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len({line["paper_id"] for line in lines}) == len(lines)
+    return {line["paper_id"]: line for line in lines}
+
+
+def fetched(served, output: Path, **asked: object):
+    """A harvest without pauses."""
+    return harvest(output, Asked(served.address, **asked), Repository(served.address, 0, pause=0))
+
+
+def counts(done) -> tuple[int, int, int, int, int]:
+    return done.added, done.replaced, done.deleted, done.unchanged, done.papers
+
+
+def test_a_record_of_either_format_becomes_a_paper(output):
+    licence = "http://creativecommons.org/licenses/by/4.0/"
+    full = paper(2, **{"journal-ref": "J. Fish 7 (2026) 1", "doi": "10.1000/FISH.7", "license": licence})
+    with repository([full]) as served:
+        fetched(served, output)
+        fetched(served, output.with_name("plain.jsonl"), form="arXiv")
+    (raw,), (plain,) = records(output).values(), records(output.with_name("plain.jsonl")).values()
+    assert raw == {
+        "paper_id": "2611.00002",
+        "title": "Counting salmon in river 2",
+        "abstract": "Salmon of river 2 are hard to count & follow. We count them at $x<2$ weirs. It works.",
+        "metadata": {
+            "authors": ["Ann Lee", "Bo van der Post"],
+            "categories": ["math.CO"],
+            "date": "2026-11-02",
+            "venue": "J. Fish 7 (2026) 1",
+            "doi": "10.1000/fish.7",
+            "url": "https://arxiv.org/abs/2611.00002",
+            "license": licence,
+            "versions": 2,
+        },
+    }
+    of_plain = {**raw["metadata"], "date": "2026-11-03"}
+    assert plain == {**raw, "metadata": {name: each for name, each in of_plain.items() if name != "versions"}}
+
+
+def test_every_record_comes_once_whatever_the_server_does(output):
+    faults = [each for fault in FAULTS for each in (fault, fault, "")]
+    with repository([paper(number) for number in range(95)], page=10, faults=faults) as served:
+        done = fetched(served, output)
+        assert counts(done) == (95, 0, 0, 0, 95)
+        assert done.date == served.today
+        assert not served.faults
+        assert list(records(output)) == [each["id"] for each in sorted(served.papers.values(), key=_by_date)]
+        assert {agent.partition("/")[0] for agent in served.agents} == {"qbe"}
+        lists = [asked for _, asked in served.asked if "resumptionToken" not in asked]
+        assert all(asked == {"metadataPrefix": "arXivRaw"} for asked in lists)
+    assert sorted(path.name for path in output.parent.iterdir()) == ["papers.jsonl", f"papers.jsonl{STATE}"]
+    assert len(list(read_corpus([str(output)], split_sentences))) == 95
+
+
+def _by_date(each: dict) -> tuple[str, str]:
+    return each["datestamp"], each["id"]
+
+
+def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
+    waits: list[float] = []
+    with repository(
+        [paper(number) for number in range(30)], page=10, faults=["503 7", "500", "500"]
+    ) as served:
+
+        def sleep(seconds: float) -> None:
+            if seconds > 1:
+                waits.append(seconds)
+            else:
+                time.sleep(seconds)
+
+        harvest(output, Asked(served.address), Repository(served.address, 0.2, pause=2, sleep=sleep))
+    times = [each for each, _ in served.asked]
+    assert min(later - before for before, later in pairwise(times)) >= 0.2
+    assert waits == [7, 4, 8]  # what the server says; else twice as long each time
+
+
+def test_a_server_that_never_answers_is_given_up_and_asked_again_another_time(output):
+    papers = [paper(number) for number in range(30)]
+    with repository(papers, page=10, faults=["", *["503 0"] * ATTEMPTS]) as served:
+        with pytest.raises(CorpusError, match=r"HTTP status 503.*is kept"):
+            fetched(served, output)
+        assert not output.exists()
+        before = len(served.asked)
+        assert counts(fetched(served, output)) == (30, 0, 0, 0, 30)
+        assert len(served.asked) - before == 2  # the first page is not asked for again
+    with repository(papers, faults=["503 90000"]) as served, pytest.raises(CorpusError, match="1 attempts"):
+        fetched(served, output.with_name("other.jsonl"))
+
+
+def test_a_token_that_is_refused_begins_the_list_anew_a_few_times(output):
+    with repository([paper(number) for number in range(30)], page=10) as served:
+        answer = served.answer
+        refused = {"resumptionToken": "x"}
+        served.answer = lambda asked: answer(refused if "resumptionToken" in asked else asked)
+        with pytest.raises(CorpusError, match="after 3 new beginnings"):
+            fetched(served, output)
+        served.answer = answer
+        assert counts(fetched(served, output)) == (30, 0, 0, 0, 30)
+
+
+def test_later_harvests_bring_what_changed_since_the_last(output):
+    with repository([paper(number) for number in range(20)], page=10) as served:
+        fetched(served, output)
+        before = output.read_bytes()
+        served.put(
+            paper(30, datestamp="2026-11-25"),
+            paper(3, title="Another title", datestamp="2026-11-25"),
+            paper(4, datestamp="2026-11-26"),  # only touched
+            paper(5, datestamp="2026-11-26", deleted=True),
+            paper(77, datestamp="2026-11-26", deleted=True),  # never had
+        )
+        served.today = "2026-11-27"
+        served.asked.clear()
+        assert counts(fetched(served, output)) == (1, 1, 1, 1, 20)
+        assert [asked["from"] for _, asked in served.asked] == ["2026-11-25"]
+        now = records(output)
+        assert now["2611.00003"]["title"] == "Another title"
+        assert "2611.00005" not in now
+        assert read_state(output).deleted == {"2611.00005", "2611.00077"}
+        *kept, _, _ = output.read_bytes().splitlines()
+        assert [line for line in before.splitlines() if line in kept] == kept  # in their order
+
+        served.put(paper(5, datestamp="2026-11-27"))  # comes back
+        assert counts(fetched(served, output)) == (1, 0, 0, 0, 21)
+        assert read_state(output).deleted == {"2611.00077"}
+        content = output.read_bytes()
+        assert counts(fetched(served, output)) == (0, 0, 0, 1, 21)
+        assert output.read_bytes() == content
+
+
+def test_an_earlier_date_is_harvested_afterwards(output):
+    with repository([paper(number) for number in range(28)], page=10) as served:
+        assert counts(fetched(served, output, first_date="2026-11-20")) == (9, 0, 0, 0, 9)
+        assert counts(fetched(served, output, first_date="2026-11-20")) == (0, 0, 0, 4, 9)
+        assert counts(fetched(served, output, first_date="2026-11-10")) == (10, 0, 0, 9, 19)
+        assert counts(fetched(served, output, first_date="2026-11-28")) == (
+            0,
+            0,
+            0,
+            4,
+            19,
+        )  # since the last time
+
+
+def test_several_sets_are_harvested_into_one_file(output):
+    both = paper(1, categories="cs.IR math.CO")
+    with repository([both, paper(2), paper(3)], page=1) as served:
+        assert counts(fetched(served, output, sets=("cs", "math"))) == (3, 0, 0, 0, 3)
+        assert [asked.get("set") for _, asked in served.asked if "set" in asked] == ["cs", "math"]
+
+
+@pytest.mark.parametrize("moment", ["a page", "the state", "the file", "the last state"])
+def test_an_interrupted_harvest_ends_in_the_same_file(output, monkeypatch, moment):
+    papers = [paper(number) for number in range(35)]
+    with repository(papers, page=10) as served:
+        fetched(served, output.with_name("whole.jsonl"))
+        expected = output.with_name("whole.jsonl").read_bytes()
+        served.asked.clear()
+        left = {"a page": 1, "the state": 2, "the file": 0, "the last state": 5}[moment]
+
+        def interrupt(*_: object) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            progress = interrupt if moment == "a page" else lambda _: None
+            if moment == "the file":
+                patched.setattr(harvesting, "atomic_file", interrupt)
+            if moment in ("the state", "the last state"):
+                write = harvesting.State.write
+
+                def interrupted_write(self, path: Path) -> None:
+                    interrupt()
+                    write(self, path)
+
+                patched.setattr(harvesting.State, "write", interrupted_write)
+            with pytest.raises(KeyboardInterrupt):
+                harvest(output, Asked(served.address), Repository(served.address, 0), progress)
+        if beside(output, PART).exists():
+            with beside(output, PART).open("ab") as stream:
+                stream.write(b'{"paper_id": "half a li')
+        done = fetched(served, output)
+        assert done.papers == 35
+    assert output.read_bytes() == expected
+    assert not beside(output, PART).exists()
+
+
+def test_a_killed_harvest_goes_on_where_it_was(output):
+    with repository([paper(number) for number in range(60)], page=10) as served:
+        command = [sys.executable, "-m", "qbe.harvest", "--output", output, "--address", served.address]
+        process = subprocess.Popen([*command, "--interval", "0.5"], stdout=subprocess.DEVNULL)
+        while len(served.asked) < 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        assert process.wait(30) == -signal.SIGKILL
+        assert not output.exists()
+        asked = len(served.asked)
+        done = subprocess.run([*command, "--interval", "0"], capture_output=True, text=True, check=True)
+        assert "60 papers added" in done.stdout
+        assert len(served.asked) - asked in (4, 3)
+    assert len(records(output)) == 60
+
+
+def test_records_that_cannot_be_used_are_left_out_and_counted(output):
+    with repository([paper(1), paper(2, abstract="  "), paper(3, title="")]) as served:
+        done = fetched(served, output)
+    assert done.left_out == {"no abstract": 1}
+    assert list(records(output)) == ["2611.00001", "2611.00003"]
+
+
+def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
+    monkeypatch.chdir(output.parent)
+    output = Path("papers.jsonl")
+    messages = []
+
+    def refused(action) -> None:
+        with pytest.raises(QbeError) as raised:
+            action()
+        messages.append(f"{type(raised.value).__name__} {raised.value}".replace(served.address, "ADDRESS"))
+
+    with repository([paper(1)]) as served:
+        refused(lambda: fetched(served, output, sets=("nosuch",)))
+        refused(lambda: fetched(served, output, first_date="yesterday"))
+        refused(lambda: fetched(served, output, form="oai_dc"))
+        refused(lambda: Repository("oaipmh.arxiv.org"))
+        refused(lambda: Repository(served.address, -1))
+        refused(lambda: update_index(output, "index"))
+        fetched(served, output)
+        refused(lambda: fetched(served, output, sets=("cs",)))
+        refused(lambda: fetched(served, output, form="arXiv"))
+        refused(lambda: update_index(output, "index"))
+        with harvest_lock(output):
+            refused(lambda: fetched(served, output))
+        output.rename("moved.jsonl")
+        refused(lambda: fetched(served, output))
+        output.write_text("notes\n")
+        refused(lambda: fetched(served, output))
+        beside(output, STATE).write_text("{}")
+        refused(lambda: fetched(served, output))
+        beside(output, STATE).unlink()
+        refused(lambda: fetched(served, output))
+        assert output.read_text() == "notes\n"
+    told("harvest", messages)
+
+
+# Indexes
+
+
+def titles(folder: Path) -> dict[str, str]:
+    with Index(folder) as index:
+        return {each.paper_id: each.title for each in index}
+
+
+def own(paper_id: str) -> Paper:
+    return Paper(paper_id, f"Own paper {paper_id}", (Sentence("We fish."), Sentence("They swim.")))
+
+
+def test_an_index_gets_what_changed_and_keeps_the_rest(output, tmp_path, tiny_encoder, capsys):
+    folder = tmp_path / "index"
+    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder))
+    build(folder, [own("x1"), own("2611.00002"), own("2611.00009")], settings)
+    with repository([paper(number) for number in range(1, 6)]) as served:
+        served.put(paper(9, deleted=True, datestamp="2026-11-25"))
+        options = ["--output", str(output), "--address", served.address, "--interval", "0"]
+        main([*options, "--index", str(folder)])
+        *_, line = capsys.readouterr().out.splitlines()
+        assert "4 papers added, 1 replaced, 1 deleted, now 6 in 2 segments" in line
+        assert titles(folder) == {"x1": "Own paper x1"} | {
+            f"2611.0000{number}": f"Counting salmon in river {number}" for number in range(1, 6)
+        }
+        with Index(folder) as reader:
+            served.put(paper(1, title="Another title", datestamp="2026-11-26"))
+            served.put(paper(2, deleted=True, datestamp="2026-11-26"))
+            main([*options, "--index", str(folder)])
+            assert "0 papers added, 1 replaced, 1 deleted, now 5" in capsys.readouterr().out
+            assert len(reader) == 6  # undisturbed
+        assert "2611.00002" not in titles(folder)
+        main([*options, "--index", str(folder)])
+        assert "0 papers added, 0 replaced, 0 deleted, now 5" in capsys.readouterr().out
+        assert read_state(output).pending == set()
+
+
+def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder, monkeypatch):
+    folder = tmp_path / "index"
+    build(folder, [own("x1")], BuildSettings(bm25=False, encoder=str(tiny_encoder)))
+    with repository([paper(1)]) as served:
+        fetched(served, output)
+        update_index(output, folder)
+        served.put(paper(2, datestamp="2026-11-26"))
+        fetched(served, output)
+        served.put(paper(3, datestamp="2026-11-26"))
+        fetched(served, output)
+        with monkeypatch.context() as patched:
+            patched.setattr("qbe.harvest.update.append_papers", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                update_index(output, folder)
+        assert len(titles(folder)) == 2
+        written = update_index(output, os.path.relpath(folder))
+        assert (written.added, written.unchanged, written.papers) == (2, 0, 4)
+
+        other = tmp_path / "other"  # another index gets all
+        build(other, [own("x2")], BuildSettings(bm25=False, encoder=str(tiny_encoder)))
+        assert update_index(output, other).added == 3
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,361 @@
+"""Searches that are kept: what is new for them is reported once, whatever happens, and in all formats."""
+
+import json
+import re
+import time
+from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+from support.serving import serving
+
+from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
+from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.settings import BuildSettings
+from qbe.index.opening import Index
+from qbe.query import Query
+from qbe.service.requests import SearchBody
+from qbe.types import Facet, Hit, Paper
+from qbe.watch.__main__ import main
+from qbe.watch.finding import find, note_papers, watch_session
+from qbe.watch.reports import ATOM, items_of, report
+from qbe.watch.watches import KEPT, Found, Watch, Watches, changing, read_watches, watch_of, write_watches
+
+pytestmark = pytest.mark.slow
+
+OLD = 100
+"""Papers of the sample that the index begins with."""
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory, papers) -> Path:
+    folder = tmp_path_factory.mktemp("begun") / "index"
+    build(folder, papers[:OLD], BuildSettings(bm25=False))
+    return folder
+
+
+@pytest.fixture
+def index(begun, tmp_path) -> Path:
+    """An index of the first papers of the sample."""
+    import shutil
+
+    return Path(shutil.copytree(begun, tmp_path / "index"))
+
+
+@pytest.fixture
+def watch(index, tmp_path, capsys, monkeypatch):
+    """Carries out a command in a folder, and gives what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str, *options: object, code: int = 0) -> str:
+        given = ["--index", str(index)] if command in ("add", "run") else []
+        with pytest.raises(SystemExit) as ended:
+            main([command, *map(str, options), *given])
+        assert ended.value.code == code
+        printed = capsys.readouterr()
+        return printed.err if code else printed.out
+
+    return run
+
+
+def found_in(watches: Watches) -> set[tuple[str, str]]:
+    return {(name, each.paper_id) for name, watch in watches.watches.items() for each in watch.found}
+
+
+def searched(folder: Path, watches: Watches) -> dict[str, QbeError]:
+    with Index(folder) as index, watch_session(index) as session:
+        return find(watches, session)
+
+
+def kept(folder: Path, *watches: Watch) -> Watches:
+    content = Watches()
+    with Index(folder) as index:
+        note_papers(content, index)
+    for each in watches:
+        content.add(each)
+    return content
+
+
+def test_what_is_found_is_what_grades_say_of_the_new_papers(index, papers):
+    bodies = {facet.value: {"paper_ids": ["s036"], "facet": facet.value} for facet in Facet}
+    bodies["whole"] = {"paper_ids": ["s036"]}
+    content = kept(index, *(watch_of(name, SearchBody(**body), 0.1) for name, body in bodies.items()))
+    append_papers(index, papers[OLD:])
+    assert searched(index, content) == {}
+    expected = {}
+    with Index(index) as opened, watch_session(opened) as session:
+        query = Query.by_facets(opened.paper("s036"), dict.fromkeys(Facet, 1.0))
+        for hit in session.grade(query, [Hit(each.paper_id, 0) for each in papers[OLD:]]):
+            graded = {**hit.grades, "whole": max(hit.grades.values())}
+            for name, grade in graded.items():
+                if grade >= 0.1:
+                    expected.setdefault(name, {})[hit.paper_id] = grade
+    assert set(expected) == set(bodies)
+    for name, watch in content.watches.items():
+        grades = [each.grade for each in watch.found]
+        assert grades == sorted(grades, reverse=True)
+        assert {each.paper_id: each.grade for each in watch.found} == expected[name]
+
+
+def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, papers, tmp_path):
+    late = Paper("late", papers[110].title, papers[110].sentences, True, {"year": 1950})
+    content = kept(index, watch_of("all", SearchBody(paper_ids=["s036"]), 0))
+    assert searched(index, content) == {}
+    assert found_in(content) == set()
+    append_papers(index, [papers[OLD], papers[OLD + 1]])
+    searched(index, content)
+    first = {("all", papers[OLD].paper_id), ("all", papers[OLD + 1].paper_id)}
+    assert found_in(content) == first
+    delete_papers(index, [papers[OLD].paper_id])
+    append_papers(index, [late])
+    append_papers(
+        index, [Paper(papers[OLD + 1].paper_id, "Another title", papers[3].sentences, True)], update=True
+    )
+    searched(index, content)
+    append_papers(index, [papers[OLD]])  # comes back
+    searched(index, content)
+    assert found_in(content) == first | {("all", "late")}
+    anew = tmp_path / "anew"
+    build(anew, [*papers[: OLD + 3], late], BuildSettings(bm25=False))
+    searched(anew, content)
+    assert found_in(content) == first | {("all", "late"), ("all", papers[OLD + 2].paper_id)}
+    assert len(content.watches["all"].found) == 4
+    content.add(watch_of("later", SearchBody(paper_ids=["s036"]), 0))
+    searched(anew, content)
+    assert not content.watches["later"].found  # what was there when it was added is old
+
+
+def test_a_search_that_fails_sees_its_new_papers_another_time(index, papers, tmp_path):
+    cited = tmp_path / "cited.txt"
+    content = kept(index, Watch("bib", {}, 0, str(cited)), watch_of("all", SearchBody(paper_ids=["s036"]), 0))
+    append_papers(index, papers[OLD:])
+    problems = searched(index, content)
+    assert list(problems) == ["bib"]
+    assert len(found_in(content)) == len(papers) - OLD
+    cited.write_text(f"{papers[OLD].paper_id}\ns036\n")
+    assert searched(index, content) == {}
+    found = {paper_id for name, paper_id in found_in(content) if name == "bib"}
+    assert found == {each.paper_id for each in papers[OLD + 1 :]}  # but its own
+
+
+def test_of_a_bibliography_the_best_grade_counts(index, papers, tmp_path):
+    cited = tmp_path / "cited.txt"
+    cited.write_text("".join(f"{each.paper_id}\n" for each in papers[:60]))  # more than a search takes
+    each_alone = [
+        watch_of(paper.paper_id, SearchBody(paper_ids=[paper.paper_id], facet="method"), 0)
+        for paper in papers[:60]
+    ]
+    content = kept(index, Watch("bib", {"facet": "method"}, 0, str(cited)), *each_alone)
+    append_papers(index, papers[OLD:])
+    assert searched(index, content) == {}
+    bib = {each.paper_id: each.grade for each in content.watches.pop("bib").found}
+    best = dict.fromkeys(bib, 0.0)
+    for watch in content.watches.values():
+        for each in watch.found:
+            best[each.paper_id] = max(best[each.paper_id], each.grade)
+    assert bib == best
+
+
+def test_filters_and_explorations_count(index, papers):
+    exploration = SearchBody(paper_ids=["s036"], explore="same-problem-other-method")
+    filtered = SearchBody(paper_ids=["s036"], year_from=2021)
+    content = kept(index, watch_of("other", exploration, 0), watch_of("recent", filtered, 0))
+    append_papers(index, papers[OLD:])
+    assert searched(index, content) == {}
+    years = {each.paper_id: int(each.year) for each in papers}
+    recent = {paper_id for name, paper_id in found_in(content) if name == "recent"}
+    assert recent == {each.paper_id for each in papers[OLD:] if years[each.paper_id] >= 2021}
+    with Index(index) as opened, watch_session(opened) as session:
+        request = exploration.model_copy(update={"k": 100}).compile(opened)
+        scores = {hit.paper_id: hit.score for hit in session.search(request, rerank=False).hits}
+    for each in content.watches["other"].found:
+        if each.paper_id in scores:
+            assert each.grade == pytest.approx(max(scores[each.paper_id], 0), abs=1e-4)
+
+
+def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
+    assert "fish: from grade 0.3 on" in watch(
+        "add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3"
+    )
+    watch("add", "text", "--text", papers[105].abstract, "--title", papers[105].title)
+    Path("refs.txt").write_text("s001\ns002\n")
+    watch("add", "bib", "--bibliography", "refs.txt", "--like", "background", "--unlike", "method")
+    listed = watch("list")
+    assert "fish: paper_ids s036, facet method, grade 0.3 or more; 0 found, 0 not reported\n" in listed
+    assert f"bib: cited {Path('refs.txt').resolve()}"[:60] in listed
+    assert ", like background, unlike method, grade 0.5 or more" in listed
+    assert watch("run") == "nothing new\n"
+    append_papers(index, papers[OLD:])
+    table = watch("run")
+    assert re.match(r"fish: \d papers\n  0\.\d\d  s1\d\d  20\d\d  ", table)
+    assert re.search(r"^text: \d papers?\n  [23]\.\d\d  s106  ", table, re.MULTILINE)
+    assert watch("run") == "nothing new\n"
+    again = [
+        json.loads(line) for line in watch("run", "--since", "2026-01-01", "--format", "json").splitlines()
+    ]
+    assert sum(line.count("\n  ") for line in [table]) == len(again)
+    assert set(again[0]) >= {
+        "watch",
+        "paper_id",
+        "grade",
+        "found",
+        "title",
+        "year",
+        "authors",
+        "links",
+        "abstract",
+    }
+    assert watch("run", "--since", "2999", "--format", "json") == ""
+    watch("remove", "fish")
+    assert list(read_watches("watches.json").watches) == ["text", "bib"]
+
+
+def test_a_report_that_fails_is_made_by_the_next_run(watch, index, papers, monkeypatch):
+    watch("add", "all", "--paper", "s036", "--grade", "0")
+    append_papers(index, papers[OLD:])
+    with monkeypatch.context() as patched:
+        patched.setattr("qbe.files.os.fsync", _fails)
+        patched.setattr("qbe.watch.watches.write_text", lambda path, text: Path(path).write_text(text))
+        assert "cannot write new.md" in watch("run", "--output", "new.md", code=1)
+    assert not Path("new.md").exists()
+    assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * 28
+    watch("run", "--output", "new.md")
+    first = Path("new.md").read_text()
+    assert first.startswith("## all: 28 papers\n\n- **")
+    watch("run", "--output", "new.md")
+    assert Path("new.md").read_text() == "nothing new\n"
+
+    append = Path("watches.json").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("qbe.watch.finding.grade_of", _interrupted)
+        append_papers(index, [Paper("x", papers[3].title, papers[3].sentences, True)])
+        watch("run", code=130)
+    assert Path("watches.json").read_bytes() == append
+    assert watch("run").count("\n  ") == 1
+
+
+def _fails(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, papers):
+    hostile = Paper(
+        "h1",
+        "A <b>\ufffe\x0btitle</b> & more",
+        papers[105].sentences,
+        True,
+        {"url": "https://example.org/1", "authors": ["Ann & Bo"]},
+    )
+    watch("add", "a <watch>", "--paper", "s001", "--grade", "0")
+    append_papers(index, [hostile])
+    watch("run")
+    watch("run", "--output", "feed.xml")
+    append_papers(index, papers[OLD : OLD + 2])
+    before = ElementTree.parse("feed.xml").getroot()
+    watch("run", "--output", "feed.xml")
+    after = ElementTree.parse("feed.xml").getroot()
+    names = {"a": ATOM}
+    (entry,) = before.findall("a:entry", names)
+    assert entry.findtext("a:title", None, names) == "A <b> title</b> & more"
+    assert entry.find("a:link", names).get("href") == "https://example.org/1"
+    assert entry.findtext("a:author/a:name", None, names) == "Ann & Bo"
+    assert entry.find("a:category", names).get("term") == "a <watch>"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry.findtext("a:updated", None, names))
+    ids = [each.findtext("a:id", None, names) for each in after.findall("a:entry", names)]
+    assert len(set(ids)) == 3
+    assert entry.findtext("a:id", None, names) in ids
+    assert before.findtext("a:id", None, names) == after.findtext("a:id", None, names)
+
+
+def test_the_newest_reported_papers_stay_in_the_file(index):
+    watch = Watch("all", {"paper_ids": ["s036"]}, 0)
+    watch.keep(
+        [Found(f"p{number}", 1.0, "2026-11-25T00:00:00Z", reported=number < 1500) for number in range(2000)]
+    )
+    assert len(watch.found) == KEPT
+    assert watch.found[0].paper_id == "p1000"
+    watch.keep([Found(f"q{number}", 1.0, "2026-11-26T00:00:00Z") for number in range(900)])
+    assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
+
+
+def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("qbe.watch.watches._WAIT_S", 0.3)
+    path = tmp_path / "watches.json"
+    with changing(path) as watches:
+        write_watches(path, watches)
+        with pytest.raises(OutputError, match="another process"), changing(path):
+            pass
+    with changing(path):
+        pass
+
+
+def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path):
+    Path("notes.md").write_text("# Notes\n")
+    messages = [
+        watch("run", code=2),
+        watch("add", "x", "--paper", "nosuch", code=1),
+        watch("add", " ", "--paper", "s036", code=2),
+        watch("add", "x", "--paper", "s036", "--grade", "4", code=2),
+        watch("add", "x", "--paper", "s036", "--unlike", "method", code=2),
+        watch("add", "x", "--text", "Fish swim.", "--year", "query", code=2),
+        watch("add", "x", "--bibliography", "nosuch.bib", code=1),
+        watch("remove", "x", code=2),
+    ]
+    watch("add", "x", "--paper", "s036")
+    messages += [
+        watch("add", "x", "--paper", "s036", code=2),
+        watch("run", "--output", "notes.md", code=1),
+    ]
+    Path("watches.json").write_text('{"watches": []}')
+    messages.append(watch("list", code=1))
+    told("watch", [message.strip().replace(f"{tmp_path}/", "") for message in messages])
+    with Index(tiny_index) as opened, pytest.raises(UsageError, match="grade"):
+        watch_session(opened)
+    with pytest.raises(FileFormatError):
+        read_watches("notes.md")
+
+
+def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
+    file = tmp_path / "watches.json"
+    body = {"name": "fish", "search": {"paper_ids": ["s036"], "k": 5, "exclude": ["s001"]}, "grade": 0}
+    with serving(index, tmp_path / "log", "--watches", str(file)) as server:
+        assert server.ask("GET", "/api/index").json()["watches"] is True
+        (kept,) = server.ask("POST", "/api/watches", body).json()["watches"]
+        assert kept == {
+            "name": "fish",
+            "search": {"paper_ids": ["s036"]},
+            "is_bibliography": False,
+            "grade": 0.0,
+            "papers": [],
+        }
+        assert server.ask("POST", "/api/watches", body).status == 422
+        assert server.ask("POST", "/api/watches", {**body, "name": "other", "grade": 9}).status == 422
+        assert (
+            server.ask("POST", "/api/watches", {"name": "x", "search": {"paper_ids": ["nosuch"]}}).status
+            == 404
+        )
+        append_papers(index, papers[OLD : OLD + 2])
+        deadline = time.monotonic() + 60
+        while not (
+            shown := server.ask("GET", "/api/watches?since=2026-01-01").json()["watches"][0]["papers"]
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert {each["paper_id"] for each in shown} == {each.paper_id for each in papers[OLD : OLD + 2]}
+        assert server.ask("GET", "/api/watches?since=2999-01-01").json()["watches"][0]["papers"] == []
+        feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")
+        assert feed.headers["content-type"] == "application/atom+xml; charset=utf-8"
+        assert len(ElementTree.fromstring(feed.body).findall(f"{{{ATOM}}}entry")) == 2
+        content = read_watches(file)
+        assert not any(each.reported for each in content.watches["fish"].found)  # qbe watch run still does
+        with Index(index) as opened:
+            text = report(items_of(content, opened.paper, None), "markdown", content.feed)
+        assert text.startswith("## fish: 2 papers\n")
+        assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).json() == {"watches": []}
+        assert server.ask("POST", "/api/watches/remove", {"name": "fish"}).status == 422
