@@ -33,3 +33,20 @@ def run(command: Sequence[object], seconds: float | None = None) -> subprocess.C
         check=False,
         env={**os.environ, "PYTHONSAFEPATH": "1"},
     )
+
+
+def start(command: Sequence[object]) -> subprocess.Popen[bytes]:
+    """Start a command that is spoken with through its standard input and output; what it says on standard
+    error is dropped. It ends when its input does, at the latest with this process.
+
+    >>> with start(["cat"]) as process:
+    ...     process.communicate(b"fish")[0]
+    b'fish'
+    """
+    return subprocess.Popen(  # noqa: S603
+        [str(part) for part in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )

@@ -220,10 +220,10 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
     (tmp_path / "c.bib").write_text("@misc{c, title={On stone}, abstract={Stones lie.}}\n")
     assert len(ids(str(tmp_path), Reading())) == 3
     (tmp_path / "draft.txt").write_text("We write.\n")
-    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.7\n\0")
+    (tmp_path / "paper.rtf").write_bytes(b"{\\rtf1 \0")
     (tmp_path / "scores.csv").write_text("id,score\nb,7\n")
     (tmp_path / "zip.gz").write_bytes(b"\x1f\x8b\x08")
-    with pytest.raises(CorpusError, match=r"not recognized of 2 of its 7 files: .*draft.txt, .*paper.pdf; "):
+    with pytest.raises(CorpusError, match=r"not recognized of 2 of its 7 files: .*draft.txt, .*paper.rtf; "):
         ids(str(tmp_path), Reading())
     left_out = RejectedRecords()
     assert len(ids(str(tmp_path), Reading(on_error="skip"), left_out)) == 3
@@ -233,7 +233,6 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
-        ("a.pdf", b"%PDF-1.7\n", "a PDF document"),
         ("a.txt", b"Some prose, in lines;\nnothing else.\n", "plain text"),
         ("a.html", b"\n<!DOCTYPE html><html></html>", "an HTML page"),
         ("a.png", b"\x89PNG\r\n\x1a\n", "an image"),

@@ -12,7 +12,7 @@ from qbe.evaluate.__main__ import main as evaluate
 from qbe.evaluate.protocol import load_folds
 from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
 from qbe.lines import read_fields, read_ids
-from qbe.search.paper_files import paper_from_file
+from qbe.search.query_file import paper_from_file
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels, read_run
 

@@ -8,7 +8,7 @@ import pytest
 
 from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.search.__main__ import main
-from qbe.search.paper_files import paper_from_file, title_and_abstract
+from qbe.search.query_file import paper_from_file, title_and_abstract
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}
@@ -51,12 +51,11 @@ def test_a_paper_of_any_kind(tmp_path, monkeypatch, name, encoding):
 @pytest.mark.parametrize(
     ("name", "data", "error", "message"),
     [
-        ("a.pdf", b"%PDF-1.7", UsageError, "found a PDF document; paste its abstract as `text`"),
-        ("a", b"%PDF-1.7", UsageError, "found a PDF document"),
-        ("a.docx", b"PK\3\4", UsageError, "found a Word document"),
+        ("a", b"%PDF-1.7", CorpusError, "expected a whole PDF, found it truncated or damaged"),
+        ("a.docx", b"PK\3\4", UsageError, "found a Word document; paste its abstract as `text`"),
         ("a.txt", b"{\\rtf1", UsageError, "found an RTF document"),
-        ("a.tex", b"We cut stone.", UsageError, "found a LaTeX document"),
-        ("a.txt", b"% draft\n\\documentclass{article}", UsageError, "found a LaTeX document"),
+        ("a.tex", b"We cut stone.", CorpusError, "found neither, nor an introduction"),
+        ("a.txt", b"% draft\n\\documentclass{article}", CorpusError, "found neither, nor an introduction"),
         ("a", b"<!DOCTYPE html><title>A</title>", UsageError, "found an HTML page"),
         ("a.bib", BIB.encode() * 2, UsageError, "expected one paper, found several; .* with `cited`"),
         ("a.ris", RIS.encode() * 3, UsageError, "expected one paper, found several"),

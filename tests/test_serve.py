@@ -369,3 +369,40 @@ def test_behind_a_path_that_the_server_in_front_keeps_or_takes_away(graded_index
             assert described["servers"] == [{"url": "/qbe"}]
         assert server.ask("GET", "/qbe").headers["location"] == "/qbe/"
         assert server.ask("GET", "/qbe/docs").message.endswith("see /qbe/openapi.json")
+
+
+def test_a_paper_may_be_sent_as_a_file(server, tmp_path):
+    pytest.importorskip("reportlab")
+    from support.pdfs import Paper, article, without_abstract
+
+    paper = Paper("On old letters", ABSTRACT, [ABSTRACT.replace("Old", "Very old"), ABSTRACT])
+    answer = server.ask("POST", "/api/paper-file?name=../a.pdf", article(paper))
+    assert answer.json() == {"title": paper.title, "text": ABSTRACT, "note": ""}
+    noted = server.ask("POST", "/api/paper-file", without_abstract(paper)).json()
+    assert noted["text"] == paper.body[0]
+    assert noted["note"].endswith("the introduction's first paragraph stands for it")
+    (tmp_path / "secret.tex").write_text(r"\abstract{Secret.}")
+    source = rf"\title{{T}}\input{{{tmp_path}/secret}}".encode()
+    refused = server.ask("POST", "/api/paper-file?name=a.tex", source)
+    assert (refused.status, refused.message[:15]) == (422, "a.tex: expected")
+
+
+def test_files_of_other_sites_and_of_any_size_are_refused(server):
+    for kind in ("text/plain", "multipart/form-data; boundary=x", ""):
+        headers = {"Origin": "https://example.org", "Content-Type": kind}
+        assert server.ask("POST", "/api/paper-file", b"%PDF-1.7", headers).status == 415
+    assert server.ask("POST", "/api/paper-file", bytes(32_000_001)).status == 413
+    assert server.ask("POST", "/api/facets", bytes(1_000_001)).status == 413
+    assert server.ask("POST", "/api/paper-file", bytes(1_000_001)).status == 422  # of no kind that is read
+
+
+def test_more_files_than_are_held_are_refused(server):
+    senders = []
+    for _ in range(5):
+        sender = socket.create_connection(("127.0.0.1", server.port))
+        sender.sendall(b"POST /api/paper-file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n%PDF")
+        senders.append(sender)
+    assert senders[-1].recv(100).startswith(b"HTTP/1.1 429")
+    for sender in senders:
+        sender.close()
+    assert server.ask("POST", "/api/paper-file", b"Title: T\nFish swim.").status in (200, 429)

@@ -761,3 +761,34 @@ def test_the_page_works_behind_a_path(browser, index, tmp_path):
         assert all("/qbe" in each.url for each in visit.requests if each.url.startswith("http"))
         visit.context.close()
     assert not visit.problems
+
+
+def test_a_pdf_is_chosen_or_dropped(visit):
+    pytest.importorskip("reportlab")
+    from support.pdfs import Paper, article, without_abstract
+
+    visit.open()
+    paper = Paper("On eye photographs", ABSTRACT, [ABSTRACT.replace("People", "Some people")])
+    file = {"name": "draft.pdf", "mimeType": "application/pdf", "buffer": article(paper)}
+    visit.page.get_by_label("Or its file").set_input_files(file)
+    visit.wait()
+    assert visit.page.locator("#text").input_value() == ABSTRACT
+    assert visit.page.locator("#title").input_value() == paper.title
+    # One without an abstract is shown before it is searched with.
+    visit.open()
+    data = list(without_abstract(paper))
+    transfer = visit.page.evaluate_handle(
+        "data => { const all = new DataTransfer(); "
+        "all.items.add(new File([new Uint8Array(data)], 'draft.pdf')); return all; }",
+        data,
+    )
+    visit.page.dispatch_event("#ask", "drop", {"dataTransfer": transfer})
+    expect(visit.page.locator("#file-note")).to_contain_text("No abstract was found")
+    assert visit.page.locator("#text").input_value() == paper.body[0]
+    visit.button("Find papers").click()
+    visit.wait()
+    # What cannot be read is said.
+    visit.open()
+    visit.page.get_by_label("Or its file").set_input_files({**file, "buffer": b"%PDF-1.7"})
+    expect(visit.page.locator("#file-note")).to_contain_text("expected a whole PDF")
+    assert not visit.problems

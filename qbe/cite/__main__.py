@@ -45,7 +45,8 @@ def main(arguments: list[str]) -> None:
     k = options.hits or default_hits(form, TABLE_HITS)
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
-        cited, excluded = (_named(index, path) for path in (options.cited, options.exclude))
+        cited = _named(index, options.cited) if options.cited else _cited_in(index, options.paper_file)
+        excluded = _named(index, options.exclude)
         tag = options.run_tag or RUN_TAG
         writer = open_writer(form, tag, index.paper, width, explain=False)
         destination = destination_of(options, form, options.output)
@@ -71,8 +72,8 @@ def _papers(
 
     from qbe.corpus.read import read_corpus
     from qbe.corpus.reading import Reading
-    from qbe.search.paper_files import paper_from_file
-    from qbe.search.queries import from_topics, note_on_length, papers_by_id, pasted_paper
+    from qbe.search.queries import from_topics, note_on_papers, papers_by_id, pasted_paper
+    from qbe.search.query_file import paper_from_file
     from qbe.text.split import split_sentences
 
     if options.topics:
@@ -88,7 +89,7 @@ def _papers(
         papers = [paper_from_file(options.paper_file)]
     else:
         papers = [pasted_paper(options.text, options.title or "")]
-    if options.paper is None and (note := note_on_length(papers)):
+    if options.paper is None and (note := note_on_papers(papers)):
         print(f"{PROGRAM}: {note}", file=sys.stderr)
     return [paper.paper_id for paper in papers], lambda block: papers[block]
 
@@ -106,6 +107,22 @@ def _named(index: Index, path: str | None) -> list[str]:
     if note := named.missing_in_words(path):
         print(f"{PROGRAM}: {note}", file=sys.stderr)
     return named.paper_ids
+
+
+def _cited_in(index: Index, paper_file: str | None) -> list[str]:
+    """The papers of the index that a LaTeX source cites; none of another file, and where there are none."""
+    from qbe.corpus.latex import SUFFIXES
+    from qbe.errors import QbeError
+
+    if paper_file is None or not paper_file.lower().endswith(SUFFIXES):
+        return []
+    try:
+        return _named(index, paper_file)
+    except QbeError as error:
+        print(
+            f"{PROGRAM}: {_cli.with_options(str(error), OPTIONS)} (nothing counts as cited)", file=sys.stderr
+        )
+        return []
 
 
 def _recommend(

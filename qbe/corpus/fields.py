@@ -9,6 +9,12 @@ from typing import Any
 
 from qbe.errors import RecordError
 
+ABSTRACT_FROM = "abstract_from"
+"""The key of the metadata that says what stands for an abstract that a document lacks."""
+
+INTRODUCTION = "the introduction's first paragraph"
+"""What mostly does."""
+
 NOT_THIS_FORMAT = "not a record of this format"
 """The reason of the error for a record whose fields have other types than the format's."""
 

@@ -23,6 +23,7 @@ from qbe.corpus import (
 )
 from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.head import Head, head_of, kind_of, not_recognized
+from qbe.corpus.pdf import reader as pdf
 from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import FIELDS
 from qbe.errors import UsageError, did_you_mean
@@ -67,6 +68,7 @@ FORMATS: dict[str, Format] = {
         Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
         Format("wos", tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
         Format("endnote", tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
+        Format("pdf", pdf.recognizes, pdf.read, ASSIGNED),
         Format("parquet", parquet.recognizes, parquet.read, UNIQUE),
         JSON_LINES,
         Format("table", table.recognizes, table.read, CHOSEN),

@@ -18,7 +18,6 @@ NOT_RECOGNIZED = "format not recognized"
 """The reason of the error for a file of another kind."""
 
 _BEGINNINGS = {
-    b"%PDF": "a PDF document",
     b"{\\rtf": "an RTF document",
     b"\xd0\xcf\x11\xe0": "a document of Microsoft Office before 2007",
     b"\x89PNG": "an image",
@@ -49,8 +48,8 @@ HEAD_BYTES = 1 << 16
 def not_recognized(name: str, kind: str) -> RecordError:
     """The error for a file of another kind.
 
-    >>> print(not_recognized("draft.pdf", "a PDF document"))
-    draft.pdf: format not recognized: expected arxiv, ... or table, found a PDF document; export ...
+    >>> print(not_recognized("draft.rtf", "an RTF document"))
+    draft.rtf: format not recognized: expected arxiv, ... or table, found an RTF document; export ...
     """
     return RecordError(
         f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, "
@@ -63,8 +62,8 @@ def not_recognized(name: str, kind: str) -> RecordError:
 def kind_of(head: Head) -> str:
     r"""What a file is, by its beginning and its name.
 
-    >>> kind_of(Head("a", b"%PDF-1.7")), kind_of(Head("draft.txt", b"Fish swim.\nWe count."))
-    ('a PDF document', 'plain text')
+    >>> kind_of(Head("a", b"{\\rtf1")), kind_of(Head("draft.txt", b"Fish swim.\nWe count."))
+    ('an RTF document', 'plain text')
     """
     for beginning, kind in _BEGINNINGS.items():
         if head.data.startswith(beginning):

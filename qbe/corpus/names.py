@@ -2,5 +2,5 @@
 
 FORMATS = (
     *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "parquet", "jsonl", "table"),
+    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
 )

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
+from qbe.corpus.fields import ABSTRACT_FROM
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import NOT_RECOGNIZED, head_of
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.pubmed import note_pubmed
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Entry, Reading, Revisions
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, lacking_abstract, parse_paper
-from qbe.corpus.rejected import RECODED, RENAMED, RejectedRecords
+from qbe.corpus.rejected import RECODED, RENAMED, STANDS_IN, RejectedRecords
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
 from qbe.corpus.streams import (
     WESTERN,
@@ -278,6 +279,8 @@ def _papers(
                 )
                 rejected.note(RENAMED, entry.where, message)
                 paper = replace(paper, paper_id=paper_id)
+            if stands_in := paper.metadata.get(ABSTRACT_FROM):
+                rejected.note(STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it")
             if seen is not None:
                 seen.add(paper)
             yield paper, None

@@ -13,7 +13,8 @@ from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
-NOTED = (RENAMED, RECODED, KEPT)
+STANDS_IN = "papers by a paragraph in place of an abstract"
+NOTED = (RENAMED, RECODED, KEPT, STANDS_IN)
 """What is noted, and nothing left out."""
 
 FEWEST = 100

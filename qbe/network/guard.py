@@ -101,29 +101,30 @@ class ClientGoneError(Exception):
     """The client left before its request was complete."""
 
 
-async def read_body(receive: Receive) -> bytes:
-    """The whole body of a request; raises BodyError for one that is too long or too slow, ClientGoneError.
+async def read_body(receive: Receive, most: int = MOST_BYTES, seconds: float = BODY_SECONDS) -> bytes:
+    """The whole body of a request, of at most so many bytes; raises BodyError for one that is too long or
+    too slow, ClientGoneError.
 
     What is too long is read on for a while, and forgotten: a client that is still sending when its connection
     is closed never sees the answer.
     """
     parts, size = [], 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
                 part = message.get("body", b"")
                 size += len(part)
-                if size <= MOST_BYTES:
+                if size <= most:
                     parts.append(part)
-                if size > MOST_DISCARDED or not message.get("more_body", False):
+                if size > max(most, MOST_DISCARDED) or not message.get("more_body", False):
                     break
     except TimeoutError:
-        raise BodyError(408, f"expected the request within {BODY_SECONDS:g} s") from None
-    if size > MOST_BYTES:
-        raise BodyError(413, f"expected a request of at most {MOST_BYTES:,} bytes")
+        raise BodyError(408, f"expected the request within {seconds:g} s") from None
+    if size > most:
+        raise BodyError(413, f"expected a request of at most {most:,} bytes")
     return b"".join(parts)
 
 
@@ -171,7 +172,7 @@ class Guard:
         body, refusal = b"", self.refusal(scope)
         if refusal is None:
             try:
-                body = await read_body(receive)
+                body = await self.body(scope, receive)
             except ClientGoneError:
                 return body
             except BodyError as error:
@@ -181,6 +182,11 @@ class Guard:
         else:
             await self._app(scope, replayed(body, receive), send)
         return body
+
+    async def body(self, scope: Scope, receive: Receive) -> bytes:
+        """The body of a request; raises what `read_body` does."""
+        del scope
+        return await read_body(receive)
 
     def refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that must not reach the application; None for others."""

@@ -168,19 +168,19 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     """The papers that the options name, bring, or take from a bibliography."""
     from pathlib import Path
 
-    from qbe.search.queries import note_on_length, papers_by_id, pasted_paper
+    from qbe.search.queries import note_on_papers, papers_by_id, pasted_paper
 
     # The readers of all formats take a twentieth of a second to load: only where a file is read.
     if options.paper is not None:
         return papers_by_id(index, options.paper)
     if options.cited is None:
         if options.text is None:
-            from qbe.search.paper_files import paper_from_file
+            from qbe.search.query_file import paper_from_file
 
             paper = paper_from_file(options.paper_file)
         else:
             paper = pasted_paper(options.text, options.title or "")
-        _say(note_on_length([paper]))
+        _say(note_on_papers([paper]))
         return [paper]
     from qbe.search.paper_files import papers_of
 

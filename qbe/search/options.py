@@ -109,13 +109,13 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--cited",
         metavar="FILE",
         help="papers like those of the index that a bibliography names (in any format that qbe index reads), "
-        "or a list of ids, DOIs, arXiv ids or addresses, one a line",
+        "or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a line",
     )
     source.add_argument(
         "--paper-file",
         metavar="FILE",
-        help="a paper with title and abstract: JSON, BibTeX, RIS, CSV, or text with the title on the first "
-        "line; - is standard input",
+        help="a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text with the title on "
+        "the first line; - is standard input",
     )
     source.add_argument("--text", help="an abstract, as it is")
     parser.add_argument("--title", help="the title that goes with --text")

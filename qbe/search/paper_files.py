@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
-from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
-from qbe.corpus.formats import FORMATS, JSON_LINES
-from qbe.corpus.head import HEAD_BYTES, Head, head_of, kind_of
+from qbe.corpus.formats import FORMATS
+from qbe.corpus.head import head_of
+from qbe.corpus.latex import SUFFIXES, cited_in, source_of
 from qbe.corpus.read import entries, id_of
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import parse_paper
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_source
-from qbe.errors import CorpusError, RecordError, UsageError
+from qbe.errors import RecordError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
-from qbe.text.split import split_sentences
-from qbe.types import Paper, year_given
+from qbe.types import year_given
 
 PLAIN = (".txt", ".ids", ".lst", ".md", "")
 """How names of files end that may be a list, if what they hold is no bibliography."""
@@ -74,9 +69,9 @@ class NamedPapers(NamedTuple):
 def papers_of(
     reader: IndexReader, path: Path, catalogue: Callable[[], Catalogue] | None = None
 ) -> NamedPapers:
-    r"""The papers of the index that a file names: a bibliography in any format of `qbe.corpus.formats`, or a
-    list of ids, DOIs, arXiv ids, addresses or titles, one a line. ``catalogue`` gives that of the reader,
-    where it serves several files.
+    r"""The papers of the index that a file names: a bibliography in any format of `qbe.corpus.formats`, a
+    LaTeX source that cites from bibliographies beside it, or a list of ids, DOIs, arXiv ids, addresses or
+    titles, one a line. ``catalogue`` gives that of the reader, where it serves several files.
 
     Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
     be read.
@@ -148,6 +143,9 @@ def not_found(reader: IndexReader, paper_id: str) -> str:
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
     """The entries of a bibliography, or the lines of a list."""
     name = display_name(path)
+    if path.suffix.lower() in SUFFIXES:
+        yield from _cited_in(path)
+        return
     if path.suffix.lower() in PLAIN:
         with open_source(path) as stream:
             head = head_of(stream, name)
@@ -156,6 +154,31 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
             return
     for _, record in entries(str(path), Reading(on_error="skip", keep_without_abstract=True)):
         yield record
+
+
+def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
+    """The entries that a LaTeX source cites, of its bibliographies; all of these where it cites none yet.
+
+    Raises UsageError where it names no bibliography.
+    """
+    with open_source(path) as stream:
+        text = from_western(stream)[0].read(MAX_LINE_BYTES).decode(errors="replace")
+    files, keys = cited_in(source_of(text, path.parent))
+    if not files:
+        raise UsageError(
+            f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "
+            "file of BibTeX itself"
+        )
+    for file in files:
+        for _, record in entries(
+            str(path.parent / file), Reading("bibtex", on_error="skip", keep_without_abstract=True)
+        ):
+            if not keys or "*" in keys or _key_of(record) in keys:
+                yield record
+
+
+def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:
+    return None if isinstance(record, RecordError) else record["metadata"].get("key")
 
 
 class Catalogue:
@@ -228,123 +251,3 @@ def _parts(text: str) -> list[str]:
         return _names(re.split(r"[?#]", lower)[0].rstrip("/").rpartition("/")[2])
     prefix = _PREFIX.match(lower)
     return _names(lower[prefix.end() :]) if prefix else []
-
-
-ID = "query"
-"""The id of a paper that brings none."""
-
-_SUFFIXES = {
-    ".pdf": "a PDF document",
-    ".doc": "a Word document",
-    ".docx": "a Word document",
-    ".odt": "an OpenDocument file",
-    ".tex": "a LaTeX document",
-}
-_READ = ("plain text", "an empty file", "JSON")
-"""Kinds of `qbe.corpus.head.kind_of` that may be a paper."""
-
-_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
-_ABSTRACT = re.compile(
-    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
-)
-_WRAPPED = 0.75
-"""A first line of this share of the next one's length may be one of a paragraph with line breaks."""
-
-
-def paper_from_file(source: str) -> Paper:
-    r"""The paper of a file (``-``: standard input): a JSON object with title and abstract, the only entry of
-    a file in a format of `qbe.corpus.formats`, or text (see `title_and_abstract`).
-
-    Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
-    CorpusError for one that cannot be read or holds no abstract.
-
-    >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
-    >>> paper = paper_from_file("paper.txt")
-    >>> paper.paper_id, paper.title, len(paper.sentences)
-    ('query', 'On stone', 2)
-    """
-    name = display_name(source)
-    if kind := _SUFFIXES.get(Path(name).suffix.lower()):
-        raise _other_kind(name, kind)
-    with open_source(source) as stream:
-        data = from_western(stream)[0].read(MAX_LINE_BYTES + 1).removeprefix(BOM_UTF8)
-    if len(data) > MAX_LINE_BYTES:
-        most = MAX_LINE_BYTES >> 20
-        raise CorpusError(f"{name}: expected one paper, found more than {most} MiB; shorten it")
-    head = Head(name, data[:HEAD_BYTES])
-    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
-    kind = kind_of(head)
-    if known is None and not kind.startswith(_READ):
-        raise _other_kind(name, kind)
-    text = decode_text(data, name).strip()
-    if not text:
-        raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    record = _object(text, name)
-    if isinstance(record, dict) and (known is None or _is_own(record)):
-        return parse_paper(record, name, split_sentences, ID)
-    if known is None and text[0] not in "{[":
-        title, abstract = title_and_abstract(text, name)
-        return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
-    read = (known or JSON_LINES).read
-    entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
-    for _, entry in entries:
-        if isinstance(entry, RecordError):
-            raise record if isinstance(record, RecordError) else entry
-    if len(entries) != 1:
-        raise UsageError(
-            f"{name}: expected one paper, found {'several' if entries else 'none'}; give a file of one, or "
-            "search for papers like several with `cited`"
-        )
-    ((where, only),) = entries
-    assert not isinstance(only, RecordError)
-    return parse_paper(only, where, split_sentences, ID)
-
-
-def _is_own(record: dict[str, Any]) -> bool:
-    """Whether title and abstract are where qbe's own records have them."""
-    return isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
-
-
-def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
-    """The JSON object that a text is, or what is wrong with it; None for a text that is none."""
-    try:
-        return decode_record(text, name) if text.startswith("{") else None
-    except RecordError as error:
-        return error
-
-
-def _other_kind(name: str, kind: str) -> UsageError:
-    return UsageError(
-        f"{name}: expected a paper as JSON, an entry of a bibliography, or text, found {kind}; paste its "
-        "abstract as `text`, its title as `title`"
-    )
-
-
-def title_and_abstract(text: str, name: str) -> tuple[str, str]:
-    r"""The title, '' where there is none, and the abstract of a text: behind ``Title:`` and ``Abstract:``, or
-    the first line as title where it is no sentence, or all as abstract.
-
-    Raises UsageError where the first line may be a title as well as one of a paragraph with line breaks.
-
-    >>> title_and_abstract("On fish\nFish swim in lakes and in rivers.", "a.txt")
-    ('On fish', 'Fish swim in lakes and in rivers.')
-    >>> title_and_abstract("Title: On fish\nAnn Lee\nAbstract: Fish swim.", "a.txt")
-    ('On fish', 'Fish swim.')
-    """
-    first, _, rest = text.strip().partition("\n")
-    first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
-    title = named[1].strip() if named else first
-    if heading := _ABSTRACT.search(text):
-        begins = text[: heading.start()].strip()
-        return (title if begins else ""), text[heading.end() :].strip()
-    if named:
-        return title, rest.strip()
-    following = rest.split("\n")[0].strip()
-    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
-        return "", text.strip()
-    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
-        raise UsageError(
-            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
-            "one; add the empty line, or write Title: and Abstract: before them"
-        )
-    return first, rest.strip()

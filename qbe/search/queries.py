@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus import parse_paper
+from qbe.corpus.fields import ABSTRACT_FROM
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
@@ -233,14 +234,26 @@ def _paper_of(topic: Topic, where: str) -> Paper:
         raise CorpusError(f"{where}: {error}") from None
 
 
-def note_on_length(papers: Iterable[Paper]) -> str:
-    """What to say of papers from outside whose abstracts are far longer than any, '' where none is."""
+def note_on_papers(papers: Iterable[Paper]) -> str:
+    """What to say of papers from outside that lack an abstract or whose abstracts are far longer than any,
+    in one line; '' where there is nothing to say.
+
+    >>> note_on_papers([Paper("query", "On fish", (), metadata={"abstract_from": "its first paragraph"})])
+    'no abstract was found in the query; its first paragraph stands for it'
+    """
+    papers = list(papers)
+    notes = [
+        f"no abstract was found in the query; {paper.metadata[ABSTRACT_FROM]} stands for it"
+        for paper in papers
+        if ABSTRACT_FROM in paper.metadata
+    ]
     longest = max((len(paper.abstract) for paper in papers), default=0)
-    if longest <= LONG_ABSTRACT:
-        return ""
-    return (
-        f"the query has {longest:,} characters, all of which are read: give the abstract alone to save time"
-    )
+    if longest > LONG_ABSTRACT:
+        notes.append(
+            f"the query has {longest:,} characters, all of which are read: give the abstract alone to save "
+            "time"
+        )
+    return "; ".join(notes)
 
 
 def pasted_paper(text: str, title: str) -> Paper:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError
 from qbe.network import guard
-from qbe.network.guard import LOCAL, check_access, failure
+from qbe.network.guard import LOCAL, check_access, failure, read_body
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+FILE_PATH = "/api/paper-file"
+MOST_FILE, MOST_FILES, FILE_SECONDS = 32_000_000, 4, 30.0
+"""Bytes of a file that is sent there, files that are held at a time, seconds within which one must arrive."""
+
+_FORMS = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
+"""Types of bodies that pages of other sites may send without leave."""
 
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -151,6 +158,7 @@ class Guard(guard.Guard):
         super().__init__(app, settings.api_key)
         self._settings, self._metrics = settings, metrics
         self._open = OPEN_PATHS | page_paths
+        self._files = 0  # that are held
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> bytes:
         """Answer a request, with the headers that all answers have; returns its body."""
@@ -169,14 +177,29 @@ class Guard(guard.Guard):
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
+        is_file = self._is_file(scope)
+        self._files += is_file
         try:
             body = await super().answer(scope, receive, guarded)
         finally:
-            self._record(method, scope, status, time.perf_counter() - begin, body)
+            self._files -= is_file
+            self._record(method, scope, status, time.perf_counter() - begin, b"" if is_file else body)
         return body
 
+    async def body(self, scope: Scope, receive: Receive) -> bytes:
+        """The body of a request; a file may be longer, and take longer, than others."""
+        if self._is_file(scope):
+            return await read_body(receive, MOST_FILE, FILE_SECONDS)
+        return await super().body(scope, receive)
+
+    def _is_file(self, scope: Scope) -> bool:
+        path: str = scope["path"].removeprefix(self._settings.root_path)
+        return path == FILE_PATH and bool(scope["method"] == "POST")
+
     def refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request under another name, without the key, or for the root path."""
+        """The answer to a request that does not reach the application: under another name, without the key,
+        for the root path, or with a file too many or of another site.
+        """
         hosts, root_path = self._settings.hosts, self._settings.root_path
         host = _name_of(Headers(scope=scope).get("host", ""))
         if hosts is not None and host not in hosts:
@@ -187,6 +210,17 @@ class Guard(guard.Guard):
             return RedirectResponse(f"{root_path}/")
         if scope["path"].removeprefix(root_path) in self._open or scope["method"] == "OPTIONS":
             return None
+        if self._is_file(scope):
+            if self._files > MOST_FILES:
+                return failure(
+                    429,
+                    f"expected at most {MOST_FILES} files at a time; try again in 1 s",
+                    {"Retry-After": "1"},
+                )
+            if Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
+                return failure(
+                    415, "expected a file as application/octet-stream, found a body of another type"
+                )
         return super().refusal(scope)
 
     def _record(self, method: str, scope: Scope, status: int, seconds: float, body: bytes) -> None:

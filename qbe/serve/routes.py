@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from fastapi.sse import format_sse_event
+from starlette.concurrency import run_in_threadpool
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
 from qbe.network.guard import failure
@@ -136,6 +137,23 @@ def stream(request: SearchBody, service: Service) -> StreamingResponse:
 def paper(paper_id: str, service: Service) -> Response:
     """A paper of the index, with the facets of its sentences."""
     return _json(service.paper(paper_id))
+
+
+@api.post(
+    "/paper-file",
+    openapi_extra={
+        "requestBody": {
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        }
+    },
+)
+async def paper_file(
+    request: Request,
+    service: Service,
+    name: Annotated[str, Query(max_length=300, description="the file's name")] = "file",
+) -> Response:
+    """Title and abstract of a paper that is sent as a file: PDF, LaTeX, BibTeX, JSON, text."""
+    return _json(await run_in_threadpool(service.read_file, await request.body(), name))
 
 
 @api.post("/facets")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from qbe.cite.model import default_model, read_model
@@ -19,11 +20,11 @@ from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterResult
 from qbe.search.filters import PaperFilter
 from qbe.search.present import heading, to_record
-from qbe.search.queries import pasted_paper
+from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.request import SearchRequest
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, CrossEncoder, Stages, default_stages, parse_reranker
-from qbe.service.queue import TIMEOUT, BatchExecutor
+from qbe.service.queue import TIMEOUT, BatchExecutor, OverloadedError
 from qbe.service.records import Record, export_parts, paper_record, sentence_records
 from qbe.service.requests import (
     DEEPEST,
@@ -40,6 +41,10 @@ from qbe.types import Facet, Hit, Match, Paper
 log = logging.getLogger("qbe.service")
 
 T = TypeVar("T")
+
+
+READING_SECONDS = 5.0
+"""How long a file waits until those before it are read."""
 
 
 class Limits(NamedTuple):
@@ -117,7 +122,7 @@ class SearchService(Closing):
         self.stages = default_stages(index) if stages is None else stages
         self._open_reranker = open_reranker
         self._titles = TitleSearch(index)
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
         if stages is not None:
@@ -254,6 +259,29 @@ class SearchService(Closing):
     def paper(self, paper_id: str) -> Record:
         """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
         return paper_record(self.index.paper(paper_id), inside=True)
+
+    def read_file(self, data: bytes, name: str) -> Record:
+        r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
+        ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
+
+        Raises OverloadedError where others take too long before it, UsageError and CorpusError as
+        `qbe.search.query_file.paper_from_bytes` does.
+
+        >>> with SearchService(index) as service:
+        ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
+        {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
+        """
+        from qbe.corpus.pdf.reader import end_worker  # the readers of all formats take a while to load
+        from qbe.search.query_file import paper_from_bytes
+
+        if not self._reading.acquire(timeout=READING_SECONDS):
+            raise OverloadedError(1)
+        try:
+            paper = paper_from_bytes(data, PurePath(name).name or "file")
+        finally:
+            end_worker()  # what a hostile document did to it is not to reach the next one
+            self._reading.release()
+        return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
 
     def label(self, body: PastedText) -> Record:
         """The sentences of a pasted abstract with their facets; raises CorpusError."""

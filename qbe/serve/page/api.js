@@ -21,6 +21,12 @@ export async function post(path, body, options) {
   return JSON.parse(await (await ask(path, posted(body), options)).text(), readable);
 }
 
+/** What the server reads in a file. */
+export async function upload(path, file, options) {
+  const request = { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } };
+  return (await ask(`${path}?${new URLSearchParams({ name: file.name.slice(-300) })}`, request, options)).json();
+}
+
 /** A file that the server makes: its content and its name. */
 export async function download(path, body, options) {
   const response = await ask(path, posted(body), options);

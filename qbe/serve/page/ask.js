@@ -1,6 +1,6 @@
 // What to search for: a pasted abstract, or a paper of the collection found by its title or id.
 
-import { get, isAborted } from "./api.js";
+import { get, isAborted, upload } from "./api.js";
 import { byId, debounced, make } from "./dom.js";
 
 /** An abstract in our own words, to try the page with. */
@@ -31,7 +31,44 @@ export function connect({ onText, onPaper }) {
     fill(SAMPLE);
     onText(SAMPLE);
   });
+  connectFiles(onText);
   connectTitles(onPaper);
+}
+
+/** Reads a file that is chosen or dropped, and searches with it; one without an abstract is shown first. */
+function connectFiles(onText) {
+  const panel = byId("ask");
+  const note = byId("file-note");
+  let controller = new AbortController();
+  const read = async (file) => {
+    controller.abort();
+    controller = new AbortController();
+    const { signal } = controller;
+    note.textContent = `Reading ${file.name} …`;
+    try {
+      const { note: remark, ...paper } = await upload("api/paper-file", file, { signal });
+      if (signal.aborted) return;
+      fill(paper);
+      byId("text").setCustomValidity("");
+      note.textContent = remark && `${remark[0].toUpperCase()}${remark.slice(1)}: see whether it will do, then find papers.`;
+      if (!remark) onText(paper);
+    } catch (error) {
+      if (!isAborted(error)) note.textContent = error.message;
+    }
+  };
+  byId("file").addEventListener("change", ({ target }) => {
+    if (target.files.length) read(target.files[0]);
+    target.value = ""; // so that the same file can be chosen again
+  });
+  panel.addEventListener("dragover", (event) => {
+    if ([...event.dataTransfer.types].includes("Files")) event.preventDefault();
+  });
+  panel.addEventListener("drop", (event) => {
+    const [file] = event.dataTransfer.files;
+    if (!file) return;
+    event.preventDefault();
+    read(file);
+  });
 }
 
 /** Shows what is searched for in the form. */

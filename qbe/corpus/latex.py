@@ -1,0 +1,195 @@
+r"""A paper as its LaTeX source: title and abstract as plain text, and what it cites."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.corpus import fields
+from qbe.corpus.markup import clean_bibtex
+from qbe.errors import RecordError
+
+SUFFIXES = (".tex", ".ltx")
+FEWEST_WORDS = 20
+"""Of a paragraph that stands for an abstract."""
+
+MOST_FILES, MOST_CHARACTERS = 200, 8 << 20
+"""Files that a source may include, and characters of all together; further ones are left out."""
+
+_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
+_UNSEEN = re.compile(
+    r"\\begin\{comment\}.*?\\end\{comment\}|\\iffalse\b.*?\\fi\b|\\end\{document\}.*", re.DOTALL
+)
+_INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
+_TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
+_OTHER_TITLE = re.compile(
+    r"\\(?:running|sub|short|pdf|book|journal|head|section|make|note|icmlrunning)title|\\title(?:note|running)"
+)
+_ABSTRACT = re.compile(
+    r"\\begin\{(\w*abstract\*?)\}(?:\[[^\[\]]*\])?(.*?)\\end\{\1\}", re.DOTALL | re.IGNORECASE
+)
+_ABSTRACT_COMMAND = re.compile(r"\\(?:abstracts?|Abstract|abst)\s*(?=\{)")
+_SECTION = re.compile(
+    r"\\(?:chapter|section|paragraph)\*?\s*\{\s*(?i:abstract)\s*\}(.*?)(?=\\(?:sub)*(?:section|chapter)\b|\Z)",
+    re.DOTALL,
+)
+_INTRODUCTION = re.compile(
+    r"\\(?:chapter|section)\*?\s*\{[^{}]*(?i:introduction)[^{}]*\}(.*?)(?=\\section\b|\Z)", re.DOTALL
+)
+_MACRO = re.compile(
+    r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|def)\*?\s*\{?\s*\\([A-Za-z]+)\s*\}?\s*(?=\{)"
+)
+_CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
+_BIBLIOGRAPHY = re.compile(
+    r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
+)
+_DROPPED = re.compile(
+    r"\\(?:thanks|footnote|footnotemark|footnotetext|todo|fixme|marginpar|label|(?:[a-zA-Z]*)ref|index|keywords?|vspace|"
+    r"hspace|includegraphics|titlenote|tnoteref|fnref|orcidlink|bibliographystyle|setlength|addtolength|thispagestyle)\*?"
+    r"\s*(?:\[[^\[\]]*\]\s*)*(?=\{)"
+)
+_LAYOUT = re.compile(
+    r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\[\]]*\])?|\\item\b(?:\s*\[[^\[\]]*\])?|\\\\\*?(?:\[[^\[\]]*\])?|\\(?:[a-z]+skip|linebreak|newline|newpage)\b"
+)
+_MATHEMATICS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+
+
+class Cited(NamedTuple):
+    """The names of the bibliographies of a source, and the keys that it cites; ``*`` stands for all."""
+
+    bibliographies: tuple[str, ...]
+    keys: frozenset[str]
+
+
+def source_of(text: str, folder: Path | None) -> str:
+    r"""A source without its comments, with the files that it inputs in their places: those in ``folder`` and
+    below it, none where that is None. What cannot be read is left out.
+
+    >>> _ = Path("abstract.tex").write_text("Fish swim. % in lakes")
+    >>> source_of("\\title{On fish} % a draft\n\n\\input{abstract}", Path())
+    '\\title{On fish} \n\nFish swim. '
+    """
+    left = [MOST_FILES, MOST_CHARACTERS - len(text)]
+    return _UNSEEN.sub("", _included(text, folder, left))
+
+
+def _included(text: str, folder: Path | None, left: list[int]) -> str:
+    text = _COMMENT.sub(r"\1", text)
+
+    def content(match: re.Match[str]) -> str:
+        path = None if folder is None else _inside(folder, match[1] or match[2])
+        if path is None or left[0] <= 0:
+            return " "
+        try:
+            size = path.stat().st_size
+            if size > left[1]:
+                return " "
+            left[:] = left[0] - 1, left[1] - size
+            return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left)
+        except OSError:
+            return " "
+
+    return _INPUT.sub(content, text)
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    """The file of a name in a folder or below it; None where there is none: a source of somebody else is
+    not to show files from elsewhere.
+    """
+    for each in (name, f"{name}.tex"):
+        path = (folder / each).resolve()
+        if path.is_relative_to(folder.resolve()) and path.suffix.lower() in SUFFIXES and path.is_file():
+            return path
+    return None
+
+
+def paper_of(source: str, where: str) -> dict[str, Any]:
+    r"""The record of a paper from a source (`source_of`), without an id.
+
+    Macros become what they stand for, other commands their arguments; citations, footnotes and labels are
+    dropped, and formulas stay. Where there is no abstract, the first paragraph of the introduction stands
+    for it, and ``abstract_from`` says so. Raises RecordError where there is neither.
+
+    >>> source = r"\newcommand{\us}{FishNet}\title{On \emph{fish}\thanks{us}}"
+    >>> paper_of(source + r"\begin{abstract}\us{} swims~\cite{a}.\end{abstract}", "a.tex")
+    {'paper_id': None, 'title': 'On fish', 'abstract': 'FishNet swims.', 'metadata': {}}
+    """
+    macros = {
+        match[1]: _argument(source, match.end())[0].replace("\\xspace", "")
+        for match in _MACRO.finditer(source)
+    }
+    titles = (
+        _argument(source, match.end())[0]
+        for match in _TITLE.finditer(source)
+        if not _OTHER_TITLE.match(match[0])
+    )
+    title = next((plain for each in titles if (plain := _plain(each, macros))), "")
+    stands_in = ""
+    abstract = next((plain for each in _abstracts(source) if (plain := _plain(each, macros))), "")
+    if not abstract:
+        stands_in = fields.INTRODUCTION
+        paragraphs = (_plain(each, macros) for each in _paragraphs(source))
+        abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
+    if not abstract:
+        raise RecordError(
+            f"{where}: expected \\begin{{abstract}} or \\abstract{{...}}, found neither, nor an "
+            "introduction, in it and in the files that it inputs; give title and abstract as text",
+            "no abstract",
+        )
+    return fields.record(None, title, abstract, {fields.ABSTRACT_FROM: stands_in})
+
+
+def cited_in(source: str) -> Cited:
+    r"""What a source (`source_of`) cites.
+
+    >>> cited_in(r"\cite[see][]{lee, kim} \nocite{*} \bibliography{refs,more.bib}")
+    Cited(bibliographies=('refs.bib', 'more.bib'), keys=frozenset({...}))
+    """
+    names = (name.strip() for match in _BIBLIOGRAPHY.finditer(source) for name in match[1].split(","))
+    files = dict.fromkeys(name if name.lower().endswith(".bib") else f"{name}.bib" for name in names if name)
+    keys = frozenset(key.strip() for match in _CITATION.finditer(source) for key in match[1].split(","))
+    return Cited(tuple(files), keys - {""})
+
+
+def _abstracts(source: str) -> Iterator[str]:
+    yield from (match[2] for match in _ABSTRACT.finditer(source))
+    yield from (_argument(source, match.end())[0] for match in _ABSTRACT_COMMAND.finditer(source))
+    yield from (match[1] for match in _SECTION.finditer(source))
+
+
+def _paragraphs(source: str) -> Iterator[str]:
+    for match in _INTRODUCTION.finditer(source):
+        yield from re.split(r"\n\s*\n", match[1])
+
+
+def _argument(text: str, begin: int) -> tuple[str, int]:
+    """What stands in the braces that begin at a place, and where they end; '' where they do not."""
+    depth, place = 0, begin
+    for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, begin):
+        depth += (match[0] == "{") - (match[0] == "}")
+        place = match.end()
+        if depth == 0:
+            return text[begin + 1 : place - 1], place
+    return "", place
+
+
+def _plain(text: str, macros: dict[str, str]) -> str:
+    """A piece of LaTeX as plain text."""
+    for _ in range(5):
+        expanded = re.sub(
+            r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))", lambda m: macros.get(m[1], m[0]), text
+        )
+        if expanded == text or len(expanded) > MOST_CHARACTERS >> 4:
+            break
+        text = expanded
+    text = re.sub(r"[~\s]*" + _CITATION.pattern, "", text)
+    parts, begin = list[str](), 0
+    for match in _DROPPED.finditer(text):
+        if match.start() >= begin:
+            parts.append(text[begin : match.start()])
+            begin = _argument(text, match.end())[1]
+    text = "".join([*parts, text[begin:]])
+    text = _MATHEMATICS.sub(lambda match: f"${(match[1] or match[2]).strip()}$", text)
+    return " ".join(clean_bibtex(_LAYOUT.sub(" ", text)).split())

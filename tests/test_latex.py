@@ -1,0 +1,122 @@
+"""A LaTeX source as a query: title and abstract of it and the files that it inputs, and what it cites."""
+
+import pytest
+
+from qbe.cite.__main__ import main as cite
+from qbe.corpus.latex import cited_in, paper_of, source_of
+from qbe.errors import CorpusError, UsageError
+from qbe.index.opening import open_index
+from qbe.search.paper_files import papers_of
+from qbe.search.query_file import paper_from_file
+
+DRAFT = r"""
+% \title{An older title}
+\documentclass{article}
+\newcommand{\ours}{\textsc{FishNet}\xspace}
+\def\R{\mathbb{R}}
+\icmltitlerunning{Fish}
+\title[Short]{\vspace{-1em}\bf On Flying \\ {\em Fish}\thanks{Lake {University}, \today}}
+\begin{document}
+\maketitle
+\input{parts/abstract}
+\iffalse \begin{abstract}No.\end{abstract} \fi
+\section{Introduction}
+Fish~\cite{s004} fly \citep[see][p.~2]{s006, unknown}.
+\bibliography{refs}
+\end{document}
+"""
+ABSTRACT = r"""\begin{abstract} % the new one
+Of Schr\"odinger's ``fish''~\citep{s004}, 5\% fly; \ours{} finds \emph{these}
+in \(\R^d\) at $O(n)$.\footnote{Not {all}.} It is
+\begin{itemize}\item fast\label{x} \item small\end{itemize}
+\end{abstract}"""
+PLAIN = "Of Schrödinger's “fish”, 5% fly; FishNet finds these in $\\mathbb{R}^d$ at $O(n)$. It is fast small"
+REFS = "@misc{s004, title={A}}\n@misc{s006, title={B}}\n@misc{s008, title={C}}\n@misc{unknown, title={D}}\n"
+
+
+@pytest.fixture
+def draft(tmp_path):
+    folder = tmp_path / "draft"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "abstract.tex").write_text(ABSTRACT)
+    (folder / "refs.bib").write_text(REFS)
+    path = folder / "draft.tex"
+    path.write_text(DRAFT)
+    return path
+
+
+def test_title_and_abstract_of_a_draft(draft):
+    paper = paper_from_file(str(draft))
+    assert (paper.paper_id, paper.title, paper.abstract) == ("query", "On Flying Fish", PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("body", "abstract"),
+    [
+        (r"\abstract{Fish {swim}.}", "Fish swim."),
+        (r"\begin{abstract*}Fish swim.\end{abstract*}", "Fish swim."),
+        (r"\section*{Abstract} Fish swim. \section{One} No.", "Fish swim."),
+        ("\\begin{abstract}Fish 100\\% % no\n  swim.\\end{abstract}", "Fish 100% swim."),
+        (
+            r"\begin{abstract}\begin{equation}x\end{equation} \[y\] Fish\\swim.\end{abstract}",
+            "x $y$ Fish swim.",
+        ),
+    ],
+)
+def test_abstracts_in_all_forms(body, abstract):
+    assert paper_of(source_of(f"\\title{{T}}{body}", None), "a.tex")["abstract"] == abstract
+
+
+def test_the_introduction_stands_for_an_abstract(tmp_path):
+    path = tmp_path / "a.tex"
+    path.write_text(
+        "\\title{T}\\section{Introduction}\n\nShort.\n\n" + "Fish swim in lakes. " * 6 + "\n\nMore."
+    )
+    paper = paper_from_file(str(path))
+    assert paper.abstract == ("Fish swim in lakes. " * 6).strip()
+    assert paper.metadata == {"abstract_from": "the introduction's first paragraph"}
+    path.write_text(r"\documentclass{article}\title{T}")
+    with pytest.raises(CorpusError, match=r"expected \\begin\{abstract\} or \\abstract"):
+        paper_from_file(str(path))
+
+
+def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
+    (tmp_path / "secret.tex").write_text(ABSTRACT)
+    (draft.parent / "link.tex").symlink_to(tmp_path / "secret.tex")
+    for name in ("../secret", str(tmp_path / "secret"), "link", "parts/../../secret.tex", "nosuch", "draft"):
+        assert (
+            "Schr" not in source_of(f"\\input{{{name}}}", draft.parent).replace("Fish~", "")
+            or name == "draft"
+        )
+    assert source_of(r"a \input draft b", None) == "a   b"
+
+
+def test_a_file_that_inputs_itself_ends(tmp_path):
+    (tmp_path / "a.tex").write_text(r"x\input{a}\input{a}")
+    assert 0 < source_of(r"\input{a}", tmp_path).count("x") <= 200
+
+
+def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index):
+    assert cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}") == (
+        ("a.bib", "b.bib", "c.bib"),
+        frozenset({"*"}),
+    )
+    with open_index(tiny_index, threads=1) as index, index.reading() as reader:
+        named = papers_of(reader, draft)
+        assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))
+        draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
+        assert papers_of(reader, draft).paper_ids == ["s004", "s006", "s008"]
+        draft.write_text(r"\title{T}")
+        with pytest.raises(UsageError, match="found neither; give the file of BibTeX itself"):
+            papers_of(reader, draft)
+
+
+def test_recommendations_for_a_draft_leave_out_what_it_cites(draft, graded_index, capsys):
+    def recommended():
+        cite(["--index", str(graded_index), "--paper-file", str(draft), "--hits=128", "--format=trec"])
+        ids = {line.split()[2] for line in capsys.readouterr().out.splitlines()}
+        return ids & {"s004", "s006"}
+
+    assert recommended() == set()
+    (draft.parent / "refs.bib").unlink()
+    assert recommended() == {"s004", "s006"}

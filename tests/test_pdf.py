@@ -1,0 +1,148 @@
+"""PDFs as queries and as a corpus: what is read of them, and what is said of those that cannot be."""
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("reportlab")
+from reportlab.lib.pdfencrypt import StandardEncryption
+from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, springer, without_abstract
+
+from qbe.corpus.pdf import reader
+from qbe.corpus.read import read_corpus
+from qbe.corpus.reading import Reading
+from qbe.corpus.rejected import STANDS_IN, RejectedRecords
+from qbe.errors import QbeError
+from qbe.search.query_file import paper_from_file
+from qbe.text.split import split_sentences
+
+PAPER = Paper(
+    "Efficient first-order classification of flying fish",
+    "Fish fly in five different offices, as is officially known. We find, by classifying 1,500 of them with "
+    "a well-known first-order method, that representative fish are sufficiently different from others. The "
+    "effectiveness of this classification surpasses that of five baselines, the first of them well-known.",
+    [
+        "Flying fish have been known for as long as there have been fish and people to look at them, and "
+        "they have been classified by many. What is new in this paper is the order in which this is done.",
+        "The rest of this paper says how.",
+    ],
+    7,
+)
+
+
+def written(folder: Path, data: bytes, name: str = "paper.pdf") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_a_paper_with_the_stamp_of_arxiv(tmp_path):
+    paper = paper_from_file(str(written(tmp_path, article(PAPER))))
+    assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
+    assert paper.metadata == {"ids": {"arxiv": "2101.10007v2"}, "year": 2021, "file": "paper.pdf"}
+    assert len(paper.sentences) == 3
+
+
+def test_a_paper_with_its_doi(tmp_path):
+    paper = paper_from_file(str(written(tmp_path, springer(PAPER), "a file")))  # told by its content
+    assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
+    assert paper.metadata == {"doi": "10.1007/s00000-020-00007", "file": "a file"}
+
+
+def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny_index, capsys):
+    from qbe.search.__main__ import main
+
+    path = written(tmp_path, without_abstract(PAPER))
+    assert paper_from_file(str(path)).abstract == PAPER.body[0]
+    main(["--index", str(tiny_index), "--paper-file", str(path), "--first-stage=bm25", "--hits=1"])
+    assert (
+        "no abstract was found in the query; the introduction's first paragraph stands for it"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_folder_is_a_corpus(tmp_path):
+    for name, template in (("a.pdf", article), ("b.pdf", cover), ("c.pdf", without_abstract)):
+        written(tmp_path, template(PAPER._replace(title=f"{PAPER.title} in {name[0].upper()}")), name)
+    written(tmp_path, blank(), "empty.pdf")
+    rejected = RejectedRecords()
+    papers = list(read_corpus([str(tmp_path)], split_sentences, Reading(on_error="skip"), rejected))
+    assert [paper.metadata["file"] for paper in papers] == ["a.pdf", "b.pdf", "c.pdf"]
+    assert papers[0].paper_id == "2101.10007"
+    assert papers[1].abstract == PAPER.abstract
+    assert rejected.counts() == {"a PDF without text": 1, STANDS_IN: 1}
+
+
+def test_only_the_first_pages_are_read(tmp_path):
+    sheet = Sheet()
+    sheet.centered(80, PAPER.title, SERIF, 20)
+    sheet.flow(f"Abstract: {PAPER.abstract}", [Column(72, 400, 72, 700)], SERIF, 10, y=130)
+    for _ in range(3000):
+        sheet.page()
+        sheet.centered(80, "Summary", SERIF, 30)
+    paper = paper_from_file(str(written(tmp_path, sheet.data())))
+    assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
+
+
+def bomb(operators: int) -> bytes:
+    """A page of very many operators, compressed."""
+    content = zlib.compress(b"BT /F 10 Tf " + b"(word word) Tj 1 0 Td " * operators + b"ET", 9)
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F 5 0 R >> >> >>",
+        b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(content), content),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    numbered = (b"%d 0 obj\n%s\nendobj\n" % item for item in enumerate(objects, start=1))
+    return b"%PDF-1.5\n" + b"".join(numbered) + b"trailer\n<< /Size 6 /Root 1 0 R >>\n%%EOF\n"
+
+
+def blank() -> bytes:
+    """A page without text, as a scan is."""
+    sheet = Sheet()
+    sheet.canvas.rect(100, 100, 200, 300)
+    return sheet.data()
+
+
+def encrypted() -> bytes:
+    sheet = Sheet()
+    sheet.canvas._doc.encrypt = StandardEncryption("secret")
+    sheet.centered(80, PAPER.title, SERIF, 20)
+    return sheet.data()
+
+
+def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reader, "SECONDS", 5.0)
+    files = {
+        "encrypted.pdf": encrypted(),
+        "truncated.pdf": article(PAPER)[:300],
+        "scan.pdf": blank(),
+        "slow.pdf": bomb(3_000_000),
+        "page.pdf": b"<!DOCTYPE html><title>Log in</title>",
+        "text.pdf": b"On fish\n\nFish swim.",
+        "empty.pdf": b"",
+    }
+    messages = []
+    for name, data in files.items():
+        written(tmp_path, data, name)
+        with pytest.raises(QbeError) as raised:
+            paper_from_file(name)
+        messages.append(str(raised.value))
+    told("test_pdf", messages)
+    # What a document does to the process that reads it does not reach the next one.
+    assert paper_from_file(str(written(tmp_path, article(PAPER)))).title == PAPER.title
+
+
+def test_the_process_that_reads_ends_with_its_input():
+    from qbe import processes
+
+    with processes.start([reader.sys.executable, "-m", "qbe.corpus.pdf.worker"]) as process:
+        data = springer(PAPER)
+        answers = process.communicate(2 * (len(data).to_bytes(8, "big") + data), timeout=60)[0].splitlines()
+    assert [json.loads(line)["title"] for line in answers] == [PAPER.title, PAPER.title]
+    assert process.returncode == 0
