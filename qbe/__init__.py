@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         MissingDependencyError as MissingDependencyError,
         ModelError as ModelError,
         OutputError as OutputError,
+        PackError as PackError,
         PaperNotFoundError as PaperNotFoundError,
         QbeError as QbeError,
         RecordError as RecordError,
@@ -67,7 +68,7 @@ _NAMES = {
     "qbe.corpus.reading": "Reading",
     "qbe.errors": (
         "CorpusError DatasetError EncoderMismatchError FacetNotFoundError FileFormatError IndexBuildError "
-        "IndexFormatError JavaError MissingDependencyError ModelError OutputError "
+        "IndexFormatError JavaError MissingDependencyError ModelError OutputError PackError "
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
     "qbe.index.building.settings": "BuildSettings",

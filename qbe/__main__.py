@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "index": "build an index from a corpus of papers, or change one",
     "harvest": "fetch arXiv's records, and update an index with them",
+    "pack": "pack an index into one file, for others to pull",
+    "pull": "pull an index from an address, or bring it up to date",
     "search": "find papers like a paper: by facet, sentences or abstract",
     "list": "list the papers of an index, all or some",
     "show": "show papers of an index, by id or words of the title",

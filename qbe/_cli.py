@@ -475,6 +475,32 @@ def counter(
     return bar()
 
 
+def megabytes(description: str) -> contextlib.AbstractContextManager[Callable[[int, int], object]]:
+    """A context that gives a function to call with the number of bytes that are done and that of all; it
+    moves a progress bar, on a terminal only.
+
+    >>> with megabytes("pulling") as progress:
+    ...     progress(1_000_000, 2_000_000)
+    """
+    from contextlib import contextmanager, nullcontext
+
+    if not sys.stderr.isatty():
+        return nullcontext(lambda *_: None)
+    from tqdm import tqdm
+
+    @contextmanager
+    def bar() -> Iterator[Callable[[int, int], object]]:
+        with tqdm(desc=description, unit="B", unit_scale=True, dynamic_ncols=True) as moving:
+
+            def move(done: int, total: int) -> None:
+                moving.total = total
+                moving.update(done - moving.n)
+
+            yield move
+
+    return bar()
+
+
 def threads(requested: int | None) -> int:
     """The value of ``--threads``, or all available ones; raises UsageError below 1.
 

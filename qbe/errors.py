@@ -103,6 +103,10 @@ class RunError(QbeError):
     """A run cannot be written: an unfinished one exists already, or another process is writing it."""
 
 
+class PackError(QbeError):
+    """A packed index, or a registry of them, cannot be fetched, or is damaged or malformed."""
+
+
 class MissingDependencyError(QbeError):
     """An optional package is not installed; the message gives the pip command that installs it."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -84,6 +84,12 @@ class FacetProbabilities(NamedTuple):
         return self.method if facet is Facet.METHOD else self.result
 
 
+TEXT_NOT_INCLUDED = "(text not included)"
+"""What stands for each sentence of a paper whose abstract an index may not pass on (see
+`qbe.index.packs.abstracts`).
+"""
+
+
 class Sentence(NamedTuple):
     """One sentence of an abstract and its facet (None: no label, or labelled ``other``).
 
@@ -121,8 +127,13 @@ class Paper:
 
     @property
     def abstract(self) -> str:
-        """The sentences joined with single spaces."""
-        return " ".join(sentence.text for sentence in self.sentences)
+        """The sentences joined with single spaces, as far as their texts are included."""
+        return " ".join(self.texts(range(len(self.sentences))))
+
+    def texts(self, positions: Iterable[int]) -> Iterator[str]:
+        """The texts of the sentences at some positions, as far as they are included."""
+        texts = (self.sentences[position].text for position in positions)
+        return (text for text in texts if text != TEXT_NOT_INCLUDED)
 
     @property
     def year(self) -> str:

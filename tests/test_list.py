@@ -146,9 +146,9 @@ def test_words_of_one_title_show_it(index, capsys, words, shown):
     ("words", "listed", "message"),
     [
         (["fish"], ["lee2019", "doe2020", "x3"], "found 3 papers with them; give an id"),
-        (["whales"], [], "found none for 'whales'"),
-        (["lee2019", "whales"], [], "the id of one of the 3 papers of the index, found 'whales'"),
-        (["gone"], [], "found none for 'gone'"),
+        (["whales"], [], "of one of the 3 papers of the index, found 'whales'"),
+        (["lee2019", "whales"], [], "title of one of the 3 papers of the index, found 'whales'"),
+        (["gone"], [], "of the index, found 'gone'"),
     ],
 )
 def test_what_is_not_one_paper_is_not_shown(index, capsys, words, listed, message):

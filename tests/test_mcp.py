@@ -243,8 +243,8 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such paper": (
         "search_papers",
         {"paper_ids": ["nosuch"]},
-        "expected the id of one of the 128 papers of the index, found 'nosuch'; search_papers gives ids that "
-        "are valid",
+        "expected the id, DOI, arXiv id or title of one of the 128 papers of the index, found 'nosuch'; "
+        "search_papers gives ids that are valid",
     ),
     "no such argument": (
         "search_papers",

@@ -8,9 +8,10 @@ import pytest
 from support.citing import index_of, papers_that_cite
 
 from qbe import BuildSettings, build_index
-from qbe.errors import CorpusError, FileFormatError, UsageError
+from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
+from qbe.index.opening import Index
 from qbe.index.reader import IndexReader
-from qbe.search.paper_files import NamedPapers, not_found, papers_named, papers_of
+from qbe.search.paper_files import NamedPapers, papers_named, papers_of
 
 BIBTEX = """
 @article{s004, title = {Another title}}
@@ -193,18 +194,80 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers, title, metad
 
 
 @pytest.mark.parametrize(
-    ("paper_id", "hint"),
+    ("name", "paper_id"),
     [
-        ("S004", "did you mean s004?"),
-        ("arXiv:1905.01234v2", "did you mean s004?"),
-        ("https://doi.org/10.5555/s004", "did you mean s004?"),
-        ("nosuch", "qbe list shows ids and titles"),
+        ("s004", "s004"),
+        ("S004", "s004"),
+        *((f"{prefix}1905.01234{end}", "s004") for prefix in ("", "arXiv:", "arxiv: ") for end in ("", "v2")),
+        ("https://arxiv.org/abs/1905.01234v2", "s004"),
+        ("http://arxiv.org/pdf/1905.01234.pdf", "s004"),
+        ("10.48550/arXiv.1905.01234", "s004"),
+        ("10.5555/S004", "s004"),
+        ("doi:10.5555/s004", "s004"),
+        ("https://doi.org/10.5555/s004", "s004"),
+        ("https://dx.doi.org/10.5555/S004.", "s004"),
+        ("P19-1004", "s004"),
+        ("ACL:p19-1004", "s004"),
+        ("https://aclanthology.org/P19-1004/", "s004"),
+        ("https://aclanthology.org/P19-1004.pdf", "s004"),
+        ("10.18653/v1/P19-1004", "s004"),
+        ("https://example.org/4", "s004"),
+        ("PMID: 4004", "s004"),
+        ("4", "4"),
+        ("Taking a Bug Graph Apart", "s013"),
+        ("TAKING a bug: graph", "s013"),
+        ("sampling", "s009"),
+        ("Lesions ov", "s002"),
+        ("sites sensor choo", "s010"),
+        ("nosuch", None),
+        ("10.5555/4", None),  # the id 4 is that of another paper
+        ("https://doi.org/10.5555/4", None),
+        ("https://doi.org/10.18653/v1/4", None),
+        ("of", None),
+        ("???", None),
+        ("", None),
     ],
 )
-def test_an_unknown_id_gets_the_paper_that_is_meant(identified, paper_id, hint):
-    assert not_found(identified, paper_id) == (
-        f"expected the id of one of the 16 papers of the index, found {paper_id!r}; {hint}"
-    )
+def test_a_paper_by_any_name(identified, name, paper_id):
+    if paper_id is not None:
+        assert identified.find(name).paper_id == paper_id
+        return
+    with pytest.raises(PaperNotFoundError, match="one of the 16 papers of the index, found"):
+        identified.find(name)
+
+
+def test_a_name_of_several_papers(tmp_path, papers, told):
+    titles = [
+        "On fish",
+        "On fish in lakes",
+        "On Fish in Rivers",
+        "Rivers",
+        "Rivers",
+        "In rivers, on fish: lakes",
+    ]
+    named = [replace(papers[number], title=title) for number, title in enumerate(titles)]
+    reader = IndexReader(index_of(tmp_path / "index", named, None))
+    assert reader.find("on fish").paper_id == "s001"  # a whole title goes before a part of others
+    assert reader.find("Fish in Lakes").paper_id == "s002"  # words in this order before any order
+    assert reader.find("lakes rivers").paper_id == "s006"
+    with pytest.raises(PaperNotFoundError) as several:
+        reader.find("fish in")
+    with pytest.raises(PaperNotFoundError) as same:
+        reader.find("rivers")
+    told("find: several papers", [str(each.value) for each in (several, same)])
+    reader.release()
+
+
+def test_names_follow_the_index(tmp_path, papers):
+    folder = index_of(tmp_path / "index", papers[:3], None)
+    with Index(folder) as index:
+        title = papers[0].title
+        assert index.find(title).paper_id == "s001"
+        index.append([replace(papers[0], paper_id="again", metadata={"doi": "10.1234/again"})])
+        index.delete(["s001"])
+        assert index.find(title).paper_id == index.find("10.1234/AGAIN").paper_id == "again"
+        with pytest.raises(PaperNotFoundError):
+            index.find("S001")
 
 
 def test_a_title_without_words_is_no_paper_without_a_title(found):

@@ -193,6 +193,22 @@ def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, ti
                 service.recommend(RecommendationBody(paper_ids=["s036"]))
 
 
+def test_papers_go_by_any_name(service):
+    title = "Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations"
+    asked = {"facet": "method", "k": 3, "rerank": False}
+    by_id = service.search(SearchBody(paper_ids=["s036"], not_paper_ids=["s051"], **asked))
+    by_name = service.search(
+        SearchBody(paper_ids=["two crops of a", "S036", title], not_paper_ids=["S051"], **asked)
+    )
+    assert by_name["hits"] == by_id["hits"]
+    assert service.paper(title.upper())["paper_id"] == "s036"
+    compared = service.compare(Comparison(paper_id="two crops", other_id="S051"))
+    assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
+    assert service.export(Export(paper_ids=["two crops", "s036"])).count("@misc") == 1
+    with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
+        service.paper("citation")
+
+
 @pytest.mark.parametrize(
     ("form", "begin"),
     [

@@ -243,7 +243,8 @@ def test_help_lists_all_commands(shell):
 ERRORS = {
     "shwo": "expected a command, found 'shwo'; did you mean show?",
     "paper": "expected the id of a paper, found none; Tab completes it",
-    "paper nosuch": "expected the id of one of the 128 papers of the index, found 'nosuch'; check it",
+    "paper nosuch": "expected the id, DOI, arXiv id or title of one of the 128 papers of the index, found "
+    "'nosuch'; check it",
     "facet problem": "facet: input should be 'background', 'method' or 'result'",
     "like": "expected facets such as method or method:0.5, found none",
     "sentences one": "expected sentence positions such as 0,3, found 'one'; check sentences",
@@ -328,7 +329,7 @@ def test_commands_come_through_a_pipe_without_a_prompt(graded_index):
     assert out.startswith("Papers like “Two Crops")
     assert out.endswith("  more  the next hits\n")
     assert "qbe>" not in out
-    assert done.stderr.decode().startswith("error: expected the id of one of the 128 papers of the index, ")
+    assert done.stderr.decode().startswith("error: expected the id, DOI, arXiv id or title of one of ")
     assert done.stderr.count(b"\n") == 1
 
 

@@ -72,7 +72,7 @@ def _papers(
 
     from qbe.corpus.read import read_corpus
     from qbe.corpus.reading import Reading
-    from qbe.search.queries import from_topics, note_on_papers, papers_by_id, pasted_paper
+    from qbe.search.queries import find_papers, from_topics, note_on_papers, pasted_paper
     from qbe.search.query_file import paper_from_file
     from qbe.text.split import split_sentences
 
@@ -84,7 +84,7 @@ def _papers(
         reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
         papers = list(read_corpus([options.bibtex], split_sentences, reading))
     elif options.paper is not None:
-        papers = papers_by_id(index, [options.paper])
+        papers = find_papers(index, [options.paper])
     elif options.paper_file is not None:
         papers = [paper_from_file(options.paper_file)]
     else:

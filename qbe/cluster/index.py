@@ -17,6 +17,7 @@ from qbe.errors import UsageError, check_positive
 from qbe.index.dense.ann import FaissParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
+from qbe.index.packs.pulling import local_folder
 from qbe.index.reader import IndexReader
 from qbe.index.snapshot import open_snapshot
 
@@ -165,7 +166,7 @@ def open_index(
     """
     check_positive("replicas", fleet.replicas)
     check_positive("deadline", deadline)
-    folder = Path(folder).resolve()
+    folder = local_folder(folder).resolve()
     snapshot = open_snapshot(folder)
     shards = shard_count(snapshot.segments)
     snapshot.close()

@@ -243,19 +243,31 @@ def is_read_once(source: str) -> bool:
     return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
 
 
-def _of_address(address: str) -> Iterator[bytes]:
-    """The bytes at an address, by fsspec and the package that it needs for the protocol."""
+def open_address(address: str) -> IO[bytes]:
+    """The file at an address, opened by fsspec and the package that it needs for the protocol.
+
+    Raises MissingDependencyError where one of them is missing, and whatever fsspec does.
+    """
     try:
         import fsspec
 
-        with fsspec.open(address, "rb") as file:
-            while data := file.read(_BUFFER_BYTES):
-                yield data
+        file: IO[bytes] = fsspec.open(address, "rb").open()
     except ImportError as error:  # of fsspec, or its message says which package the protocol needs
         lacking = " ".join(str(error).split())
         raise MissingDependencyError(
             f"{address}: {lacking}; install it with pip (fsspec: 'qbe[huggingface]'), or download the file"
         ) from error
+    return file
+
+
+def _of_address(address: str) -> Iterator[bytes]:
+    """The bytes at an address."""
+    try:
+        with open_address(address) as file:
+            while data := file.read(_BUFFER_BYTES):
+                yield data
+    except MissingDependencyError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(

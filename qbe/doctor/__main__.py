@@ -43,8 +43,9 @@ def main(arguments: list[str]) -> None:
 
     if options.index is not None:
         from qbe.doctor.index import index_checks
+        from qbe.index.packs.pulling import local_folder
 
-        checks = index_checks(Path(options.index), options.save and Path(options.save))
+        checks = index_checks(local_folder(options.index), options.save and Path(options.save))
     elif options.save is not None:
         raise UsageError("`save` goes with `folder`, the index to save papers of; give it, or drop `save`")
     else:

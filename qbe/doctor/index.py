@@ -7,11 +7,14 @@ from pathlib import Path
 
 from qbe.doctor.check import Check, State, checked, in_bytes
 from qbe.index.checking import check_index, save_papers
+from qbe.index.packs.packing import pulled_as
 from qbe.index.snapshot import COMMIT, DELETED
+from qbe.plain import plain
 
 
 def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
-    """A check of each damaged file of an index, and one of the whole; intact papers go to ``save``, if given.
+    """A check of each damaged file of an index, one of the whole, and licence and source of a pulled one;
+    intact papers go to ``save``, if given.
 
     Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written.
     """
@@ -30,6 +33,9 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     else:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(Check("papers", State.DAMAGED, "none is known to be intact", advice))
+    if pulled := pulled_as(folder):
+        about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
+        checks.append(checked("pulled", plain(about)))
     if save is not None:
         checks.append(checked("saved", f"{save_papers(result, save):,} papers in {save}"))
     return checks

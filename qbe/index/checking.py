@@ -1,20 +1,24 @@
-"""All files of an index compared with what was written, and its papers saved where others are damaged."""
+"""All files of an index compared with what was written, and its papers saved where others are damaged; files
+that are not an index's.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from qbe.errors import IndexFormatError
+from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import atomic_file
-from qbe.index.manifest import MANIFEST, read_manifest
+from qbe.index.manifest import MANIFEST, PART, PULLED, SUPERSEDED, read_manifest
 from qbe.index.openfiles import OpenFiles, digest_of
 from qbe.index.papers import RECORDS
-from qbe.index.snapshot import COMMIT, ROOT, SEGMENTS, Rows, Segment, dead_rows, read_commit
+from qbe.index.snapshot import COMMIT, DELETED, ROOT, SEGMENTS, Rows, Segment, dead_rows, read_commit
 
 
 class Checked(NamedTuple):
@@ -113,3 +117,28 @@ def _damage(path: Path, entry: Mapping[str, Any]) -> str:
 def _reason(error: Exception) -> str:
     """What was found, of a message."""
     return str(error).partition("found ")[2].partition("; ")[0] or str(error)
+
+
+_NAMES = {MANIFEST, PART, PULLED, SUPERSEDED, COMMIT}
+_FOLDERS = {SEGMENTS, DELETED}
+
+
+def check_own_files(folder: Path, others: Collection[str] = ()) -> None:
+    """Raise IndexBuildError where an index or a part holds files that no manifest of it lists: replacing the
+    folder would remove them; ``others`` may be there.
+    """
+    own = {*_NAMES, *others}
+    for name in (MANIFEST, PART, SUPERSEDED):
+        if (folder / name).is_file():
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
+                own.update(json.loads((folder / name).read_bytes())["files"])
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
+        if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
+            continue
+        if relative.as_posix() not in own:
+            raise IndexBuildError(
+                f"expected only an index's own files in {folder}, found {relative}; move it away, or choose "
+                "another `folder`"
+            )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from qbe.errors import EncoderMismatchError, UsageError
 from qbe.index.manifest import Manifest
+from qbe.index.packs.addresses import is_remote
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore
@@ -88,16 +89,23 @@ class Index(Closing):
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``.
+        """Open the index in ``folder``, or at an address (see `qbe.index.packs.pulling`), from which it is
+        pulled into the cache when it is first opened.
 
         ``encoder`` (a name or folder) says where the encoder that the index was built with is now, if not
         where it was. ``tagger`` (a name or folder) labels queries; by default the one in the index's
         settings. ``threads`` serve FAISS and the models; by default all available processors.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1.
+        than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1, and
+        what `qbe.index.packs.pulling.pull` does.
         """
-        self.threads, self.folder = thread_count(threads), Path(folder)
+        self.threads = thread_count(threads)
+        if is_remote(folder):
+            from qbe.index.packs.pulling import local_folder
+
+            folder = local_folder(folder)
+        self.folder = Path(folder)
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
@@ -172,6 +180,15 @@ class Index(Closing):
         """A paper by id; raises PaperNotFoundError."""
         with self.reading() as reader:
             return reader.paper(paper_id)
+
+    def find(self, name: str) -> Paper:
+        """The one paper of a name, see `IndexReader.find`; raises PaperNotFoundError.
+
+        >>> index.find("Two Crops of a Paragraph").paper_id, index.find("S036").paper_id
+        ('s036', 's036')
+        """
+        with self.reading() as reader:
+            return reader.find(name)
 
     def facet_mask(self, facet: Facet) -> Mask:
         """See `IndexReader.facet_mask`."""

@@ -25,6 +25,8 @@ READABLE = (4, 5, 6)
 MANIFEST = "manifest.json"
 SUPERSEDED = "superseded.json"
 """The name of the manifest of an index's first segment while its files are removed."""
+PULLED = "pack.json"
+"""The file that an index has besides, as long as it was pulled: the description of its pack."""
 PART = "part.json"
 """The file that a part of an index has instead (see `qbe.index.building.parts`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}

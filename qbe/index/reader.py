@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from qbe.errors import IndexFormatError, UsageError
+from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.snapshot import open_snapshot
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
+    from qbe.index.names import Names
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings, TextSearch
 
 T = TypeVar("T")
+
+_SHOWN = 3
+"""Papers that a message names where a name is that of several."""
 
 
 class IndexReader:
@@ -54,6 +58,8 @@ class IndexReader:
         self._lock = threading.RLock()
         self._holders = 1
         self._opened: dict[object, Any] = {}
+        self._naming = threading.Lock()
+        self._names: Names | None = None
 
     def retain(self) -> IndexReader:
         """Add a holder; returns the reader. Raises UsageError where it is closed already."""
@@ -105,6 +111,54 @@ class IndexReader:
                 f"expected the id of a paper as a str, found {paper_id!r:.60} ({type(paper_id).__name__})"
             )
         return self.papers[self.papers.row(paper_id)]
+
+    @property
+    def names(self) -> Names:
+        """What the papers are called; read once, while nothing else waits."""
+        from qbe.index.names import Names
+
+        with self._naming:
+            if self._names is None:
+                self._names = Names(self.papers)
+            return self._names
+
+    def find(self, name: str) -> Paper:
+        """The one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as an address, its
+        title, or a part of it that no other title has (see `qbe.index.names.Names`).
+
+        Raises PaperNotFoundError where there is none, or several, which it names; TypeError for a name that
+        is no str.
+
+        >>> with index.reading() as reader:
+        ...     reader.find("two crops of a paragraph").paper_id
+        's036'
+        """
+        from qbe.index.names import shortcuts
+
+        if isinstance(name, str) and self.papers.find(name) is None:
+            found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
+            ids = [found] if found is not None else self.names.find(name)
+            if len(ids) != 1:
+                raise PaperNotFoundError(self._not_named(name, ids))
+            name = ids[0]
+        return self.paper(name)
+
+    def _not_named(self, name: str, ids: Sequence[str]) -> str:
+        """What to say of a name of no paper, or of several."""
+        from qbe.index.names import MOST
+
+        if not ids:
+            return (
+                f"expected the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, "
+                f"found {name!r}; check it"
+            )
+        shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
+        count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
+        return (
+            f"expected the name of one paper, found {count} with {name!r} in their titles: "
+            f"{', '.join([*shown, *(['...'] if len(ids) > _SHOWN else [])])}; give an id, or more "
+            "of the title"
+        )
 
     def require_vectors(self) -> None:
         """Raise IndexFormatError where the index has no vectors."""

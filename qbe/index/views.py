@@ -108,6 +108,15 @@ class PaperStore:
         for segment in self.segments:
             yield from segment.read_metadata()
 
+    def read_headings(self) -> Iterator[tuple[int, str, str, Metadata]]:
+        """Row, id, title and metadata of the papers that are not deleted, in order."""
+        row, live = 0, self.live_mask
+        for segment in self.segments:
+            for heading in segment.read_headings():
+                if live[row]:
+                    yield row, *heading
+                row += 1
+
     def layout(self) -> PaperLayout:
         """The layouts of all segments as one, deleted papers included."""
         return joined([segment.layout() for segment in self.segments])

@@ -44,8 +44,8 @@ FACETS = (
     "objective), method (what was done), result (what was found)."
 )
 IDS = (
-    "Valid ids are those of this index alone, as search_papers and recommend_citations give them in "
-    "paper_id; a DOI or a title is none."
+    "A paper of the index is named by its paper_id, as search_papers and recommend_citations give it, or by "
+    "its DOI, arXiv id, ACL id, title, or words of the title that no other paper has."
 )
 PAGES = (
     "Where has_more is true, call again with start=next_start and all else the same for the next part. An "
@@ -70,7 +70,7 @@ class Draft(RecommendationBody):
 class OnePaper(Body):
     """A paper, or the rest of it."""
 
-    paper_id: PaperId = Field(description="the id of a paper of the index")
+    paper_id: PaperId = Field(description="a paper of the index, by paper_id or another name")
     start: FirstSentence = 0
 
 

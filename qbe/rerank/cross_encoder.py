@@ -86,12 +86,10 @@ class CrossEncoder:
 
     def _query(self, query: EncodedAspect) -> list[int]:
         paper = query.aspect.paper
-        texts = (paper.sentences[position].text for position in sorted(query.positions))
-        return self._side(paper.title, texts, self._query_room)
+        return self._side(paper.title, paper.texts(sorted(query.positions)), self._query_room)
 
     def _candidate(self, paper: Paper) -> list[int]:
-        texts = (sentence.text for sentence in paper.sentences)
-        return self._side(paper.title, texts, self._candidate_room)
+        return self._side(paper.title, paper.texts(range(len(paper.sentences))), self._candidate_room)
 
     def _score(self, query: Sequence[int], candidate: Sequence[int]) -> float:
         ids, types = pair(query, candidate, self._tokenizer.special)

@@ -128,8 +128,7 @@ def query_text(aspect: Aspect) -> str:
     >>> query_text(Aspect(Paper("1", "On stone", sentences, labelled=True), Facet.METHOD))
     'On stone. We cut it.'
     """
-    sentences = (aspect.paper.sentences[position].text for position in aspect.selected_positions())
-    return _joined(aspect.paper.title, " ".join(sentences))
+    return _joined(aspect.paper.title, " ".join(aspect.paper.texts(aspect.selected_positions())))
 
 
 def paper_text(paper: Paper) -> str:

@@ -150,7 +150,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     from pathlib import Path
 
     from qbe.search.options import facet_weights_of
-    from qbe.search.queries import from_query, from_topics, papers_by_id, query_by
+    from qbe.search.queries import find_papers, from_query, from_topics, query_by
     from qbe.shapes import parse_positions
     from qbe.types import Facet
 
@@ -160,7 +160,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
         predicted = options.facets == "predicted"
         return from_topics(index, Path(options.topics), weights or facet, predicted=predicted)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
-    unlike = papers_by_id(index, options.not_paper or ())
+    unlike = find_papers(index, options.not_paper or ())
     return from_query(query_by(_papers(options, index), unlike, weights or facet or positions))
 
 
@@ -168,11 +168,11 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     """The papers that the options name, bring, or take from a bibliography."""
     from pathlib import Path
 
-    from qbe.search.queries import note_on_papers, papers_by_id, pasted_paper
+    from qbe.search.queries import find_papers, note_on_papers, pasted_paper
 
     # The readers of all formats take a twentieth of a second to load: only where a file is read.
     if options.paper is not None:
-        return papers_by_id(index, options.paper)
+        return find_papers(index, options.paper)
     if options.cited is None:
         if options.text is None:
             from qbe.search.query_file import paper_from_file

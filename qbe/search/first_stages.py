@@ -44,8 +44,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
         from qbe.grade.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
-    sentences = " ".join(paper.sentences[position].text for position in query.positions)
-    return f"{paper.title} {sentences}"
+    return f"{paper.title} {' '.join(paper.texts(query.positions))}"
 
 
 class BM25Stage:

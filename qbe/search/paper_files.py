@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus import fields
-from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import head_of
 from qbe.corpus.latex import SUFFIXES, cited_in, source_of
@@ -19,22 +15,12 @@ from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_
 from qbe.errors import RecordError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
-from qbe.types import year_given
 
 PLAIN = (".txt", ".ids", ".lst", ".md", "")
 """How names of files end that may be a list, if what they hold is no bibliography."""
 
 SHOWN = 3
 """Entries that the index lacks which a message names."""
-
-MOST_SEARCHED = 200_000
-"""Papers of an index that are read to say which one is meant by an id that it lacks."""
-
-_ARXIV = re.compile(
-    r"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/)(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
-)
-_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")
-"""As of ``PMID: 7`` and ``doi:10.1234/5``."""
 
 
 class NamedPapers(NamedTuple):
@@ -66,9 +52,7 @@ class NamedPapers(NamedTuple):
         return f"{name}: {'; '.join(said)}" if said else None
 
 
-def papers_of(
-    reader: IndexReader, path: Path, catalogue: Callable[[], Catalogue] | None = None
-) -> NamedPapers:
+def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     r"""The papers of the index that a file names: a bibliography in any format of `qbe.corpus.formats`, a
     LaTeX source that cites from bibliographies beside it, or a list of ids, DOIs, arXiv ids, addresses or
     titles, one a line. ``catalogue`` gives that of the reader, where it serves several files.
@@ -81,7 +65,7 @@ def papers_of(
     ...     papers_of(reader, Path("cited.txt"))
     NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), repeated=0, broken=())
     """
-    named = papers_named(reader, _entries(path), catalogue)
+    named = papers_named(reader, _entries(path))
     if not named.paper_ids:
         first = ", ".join([*named.missing[:SHOWN], *named.broken[:1]])
         raise UsageError(
@@ -91,11 +75,7 @@ def papers_of(
     return named
 
 
-def papers_named(
-    reader: IndexReader,
-    named: Iterable[Mapping[str, Any] | RecordError | str],
-    catalogue_of: Callable[[], Catalogue] | None = None,
-) -> NamedPapers:
+def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
     """The papers of the index that records of a corpus name, or texts: ids, DOIs, arXiv ids, addresses, or
     titles.
 
@@ -105,7 +85,6 @@ def papers_named(
     ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
     (['s051', 's036'], 3, ('s1',))
     """
-    catalogue = None
     paper_ids: dict[str, None] = {}
     count, repeated, missing, broken = 0, 0, [], []
     for entry in named:
@@ -117,27 +96,13 @@ def papers_named(
         name = record.get("paper_id")
         paper_id = entry if isinstance(entry, str) else id_of(entry) or ""
         if reader.papers.find(paper_id) is None:
-            catalogue = catalogue or (catalogue_of or partial(Catalogue, reader))()
-            paper_id = catalogue.find(record) or ""
+            paper_id = reader.names.of_record(record) or ""
         if paper_id:
             repeated += paper_id in paper_ids
             paper_ids[paper_id] = None
         else:
             missing.append(str(name or record.get("title") or f"entry {count}"))
     return NamedPapers(list(paper_ids), count, tuple(missing), repeated, tuple(broken))
-
-
-def not_found(reader: IndexReader, paper_id: str) -> str:
-    """What to say of an id that the index lacks, with the paper that may be meant.
-
-    >>> with index.reading() as reader:
-    ...     print(not_found(reader, "S036"))
-    expected the id of one of the 128 papers of the index, found 'S036'; did you mean s036?
-    """
-    searched = len(reader) <= MOST_SEARCHED
-    meant = Catalogue(reader).find({"paper_id": paper_id, "title": paper_id}) if searched else None
-    hint = f"did you mean {meant}?" if meant else "qbe list shows ids and titles"
-    return f"expected the id of one of the {len(reader)} papers of the index, found {paper_id!r}; {hint}"
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
@@ -179,75 +144,3 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
 
 def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:
     return None if isinstance(record, RecordError) else record["metadata"].get("key")
-
-
-class Catalogue:
-    """The papers of an index by what else names them than their ids: these in another case or without a
-    version, DOIs, arXiv ids, other ids, addresses, titles.
-
-    >>> with index.reading() as reader:
-    ...     Catalogue(reader).find({"paper_id": "S036"})
-    's036'
-    """
-
-    def __init__(self, reader: IndexReader) -> None:
-        self._by_name: dict[str, str] = {}
-        self._by_title: dict[str, list[tuple[str, str, str]]] = {}
-        others: dict[str, str] = {}
-        for paper in reader:
-            for name in _names(paper.paper_id):
-                self._by_name.setdefault(name, paper.paper_id)
-            for text in other_ids(paper.metadata):
-                for name in _names(text):
-                    others.setdefault(name, paper.paper_id)
-            if title := normalized_title(paper.title):
-                known = paper.paper_id, paper.year, first_author(paper.metadata.get("authors"))
-                self._by_title.setdefault(title, []).append(known)
-        self._by_name = others | self._by_name
-
-    def find(self, record: Mapping[str, Any]) -> str | None:
-        """The id of the paper that a record names; None where the index has none."""
-        metadata = record.get("metadata")
-        metadata = metadata if isinstance(metadata, Mapping) else {}
-        own = record.get("paper_id")
-        for text in (*([own] if isinstance(own, str) else []), *other_ids(metadata)):
-            for name in (*_names(text), *_parts(text)):
-                if name in self._by_name:
-                    return self._by_name[name]
-        title = record.get("title")
-        return self._titled(normalized_title(title), metadata) if isinstance(title, str) else None
-
-    def _titled(self, title: str, metadata: Mapping[str, Any]) -> str | None:
-        """The paper of a title. Another year may be that of a preprint, and another spelling of an author of
-        the same year does not count; of short titles neither may differ, and one must agree.
-        """
-        year, author = year_given(metadata), first_author(metadata.get("authors"))
-        short = title.count(" ") + 1 < FEWEST_WORDS
-        for paper_id, its_year, its_author in self._by_title.get(title, ()) if title else ():
-            pairs = [(a, b) for a, b in ((year, its_year), (author, its_author)) if a and b]
-            agree = sum(a == b for a, b in pairs)
-            differ = len(pairs) - agree
-            if (agree and not differ) if short else (agree or not (author and its_author)):
-                return paper_id
-        return None
-
-
-def _names(text: str) -> list[str]:
-    """A name of a paper in lower case; the DOI and the arXiv id in it, the one without address, the other
-    without version.
-
-    >>> _names("https://doi.org/10.1234/ABC."), _names("arXiv:1706.03762v5")[1:]
-    (['https://doi.org/10.1234/abc', '10.1234/abc'], ['1706.03762'])
-    """
-    lower = text.strip().lower().rstrip("/.,;").removesuffix(".pdf")
-    doi, arxiv = fields.doi(lower), _ARXIV.search(lower)
-    return list(dict.fromkeys(filter(None, (lower, doi, arxiv[1] if arxiv else ""))))
-
-
-def _parts(text: str) -> list[str]:
-    """What else of a text may be a paper's name: what follows ``PMID:``, the last part of an address."""
-    lower = text.strip().lower()
-    if lower.startswith(("http://", "https://")):
-        return _names(re.split(r"[?#]", lower)[0].rstrip("/").rpartition("/")[2])
-    prefix = _PREFIX.match(lower)
-    return _names(lower[prefix.end() :]) if prefix else []

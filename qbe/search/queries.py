@@ -186,24 +186,30 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
     return topics
 
 
-def papers_by_id(index: Index, paper_ids: Iterable[str]) -> list[Paper]:
-    """Papers of the index, each once; raises PaperNotFoundError, which says what may be meant.
+def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
+    """Papers of the index by their names (`qbe.index.reader.IndexReader.find`), each once; raises
+    PaperNotFoundError.
 
-    >>> [paper.paper_id for paper in papers_by_id(index, ["s036", "s001", "s036"])]
+    >>> [paper.paper_id for paper in find_papers(index, ["s036", "s001", "two crops of a"])]
     ['s036', 's001']
     """
-    wanted = dict.fromkeys(paper_ids)
-    for paper_id in wanted:
-        if paper_id not in index:
-            raise _not_found(index, paper_id)
-    return [index.paper(paper_id) for paper_id in wanted]
+    try:
+        papers = [index.find(name) for name in dict.fromkeys(names)]
+    except PaperNotFoundError as error:
+        raise PaperNotFoundError(str(error).replace("; check it", f"; {_LISTS}")) from None
+    return list({paper.paper_id: paper for paper in papers}.values())
 
 
-def _not_found(index: Index, paper_id: str, where: str = "") -> PaperNotFoundError:
-    from qbe.search.paper_files import not_found  # it loads the readers of all formats
+_LISTS = "qbe list shows ids and titles"
 
+
+def _not_found(index: Index, paper_id: str, where: str) -> PaperNotFoundError:
+    """The error for an id that the index lacks, with the paper that may be meant."""
     with index.reading() as reader:
-        return PaperNotFoundError(where + not_found(reader, paper_id))
+        meant = reader.names.find(paper_id)
+        hint = f"did you mean {meant[0]}?" if len(meant) == 1 else _LISTS
+        expected = f"expected the id of one of the {len(reader)} papers of the index"
+    return PaperNotFoundError(f"{where}{expected}, found {paper_id!r}; {hint}")
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:

@@ -124,11 +124,20 @@ class Body(BaseModel):
         }
 
 
+def distinct_papers(index: Index, names: Sequence[str]) -> list[Paper]:
+    """The papers of names, each once; raises PaperNotFoundError."""
+    papers = (index.find(name) for name in dict.fromkeys(names))
+    return list({paper.paper_id: paper for paper in papers}.values())
+
+
 class Source(Body):
     """The papers that a search starts from: some of the index by id, or a pasted abstract."""
 
     paper_ids: list[PaperId] = Field(
-        default=[], max_length=MOST_PAPERS, description="ids of papers of the index", examples=[["s036"]]
+        default=[],
+        max_length=MOST_PAPERS,
+        description="ids of papers of the index, or DOIs, arXiv ids, ACL ids, titles",
+        examples=[["s036"]],
     )
     text: Abstract | None = None
     title: Title = ""
@@ -147,7 +156,7 @@ class Source(Body):
         """The papers; raises PaperNotFoundError, CorpusError for a text that is no abstract."""
         if self.text is not None:
             return [pasted_paper(self.text, self.title)]
-        return [index.paper(paper_id) for paper_id in dict.fromkeys(self.paper_ids)]
+        return distinct_papers(index, self.paper_ids)
 
 
 class Page(Body):
@@ -289,7 +298,7 @@ class SearchBody(Source, Page):
         Raises what `qbe.search.queries.query_by` does, PaperNotFoundError for ids that the index lacks,
         CorpusError for a pasted text that is no abstract.
         """
-        unlike = [index.paper(paper_id) for paper_id in dict.fromkeys(self.not_paper_ids)]
+        unlike = distinct_papers(index, self.not_paper_ids)
         papers = self.papers(index)
         if self.labels:
             papers = [_relabelled(index.label_facets(paper), self.corrected_facets) for paper in papers]

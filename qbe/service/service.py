@@ -34,6 +34,7 @@ from qbe.service.requests import (
     PastedText,
     RecommendationBody,
     SearchBody,
+    distinct_papers,
 )
 from qbe.service.titles import TitleSearch
 from qbe.types import Facet, Hit, Match, Paper
@@ -258,7 +259,7 @@ class SearchService(Closing):
 
     def paper(self, paper_id: str) -> Record:
         """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
-        return paper_record(self.index.paper(paper_id), inside=True)
+        return paper_record(self.index.find(paper_id), inside=True)
 
     def read_file(self, data: bytes, name: str) -> Record:
         r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
@@ -296,8 +297,8 @@ class SearchService(Closing):
 
     def _compare(self, body: Comparison) -> Record:
         given = pasted_paper(body.text, body.title) if body.text is not None else None
-        paper = self.index.label_facets(given or self.index.paper(str(body.paper_id)))
-        other = self.index.paper(body.other_id)
+        paper = self.index.label_facets(given or self.index.find(str(body.paper_id)))
+        other = self.index.find(body.other_id)
         facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
         query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
         # One paper is ranked, for its grades and the closest sentences of each facet.
@@ -328,7 +329,7 @@ class SearchService(Closing):
 
     def export_parts(self, body: Export) -> list[str]:
         """The file in parts, one a paper; raises PaperNotFoundError."""
-        papers = [self.index.paper(paper_id) for paper_id in dict.fromkeys(body.paper_ids)]
+        papers = distinct_papers(self.index, body.paper_ids)
         return export_parts(papers, body.format)
 
     def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:

@@ -23,7 +23,12 @@ def parser() -> argparse.ArgumentParser:
         "Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the "
         "abstract with its facet.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID", help="ids, or words of the title of one paper")
+    parser.add_argument(
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help="ids or other names (DOI, arXiv id, ...), or words of the title of one paper",
+    )
     parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _cli.add_paper_formats(parser)
     return parser
@@ -58,25 +63,15 @@ def main(arguments: list[str]) -> None:
 
 
 def _named(reader: IndexReader, words: Sequence[str]) -> tuple[list[Paper], bool]:
-    """The papers of these ids; where none is an id, the one of whose title they are words. False stands
-    beside several of these. Raises PaperNotFoundError where there is none.
+    """The papers of these names; where none is an id, the one that they name together. False stands beside
+    several of these. Raises PaperNotFoundError where there is none.
     """
-    from qbe.corpus.dedupe import normalized_title
-    from qbe.errors import PaperNotFoundError
-    from qbe.list.papers import having
-
-    if any(word in reader for word in words):
-        return [reader.paper(paper_id) for paper_id in dict.fromkeys(words)], True
-    papers = list(having(reader, words))
-    title = normalized_title(" ".join(words))
-    exact = [paper for paper in papers if normalized_title(paper.title) == title]
-    papers = exact if len(exact) == 1 else papers
-    if not papers:
-        raise PaperNotFoundError(
-            f"expected ids of the {len(reader):,} papers of the index, or words of a title, found none for "
-            f"{' '.join(words)!r}; qbe list shows all"
-        )
-    return papers, len(papers) == 1
+    together = " ".join(words)
+    ids = [] if any(word in reader for word in words) else reader.names.find(together)
+    if ids:
+        return [reader.paper(paper_id) for paper_id in ids], len(ids) == 1
+    names = words if any(word in reader or reader.names.find(word) for word in words) else [together]
+    return list({paper.paper_id: paper for paper in map(reader.find, names)}.values()), True
 
 
 def _text(paper: Paper) -> str:

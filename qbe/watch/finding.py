@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
 from pathlib import Path
 
 from qbe.errors import QbeError, UsageError
+from qbe.grade.model import HIGHEST
 from qbe.index.index import Index
-from qbe.search.paper_files import Catalogue, papers_of
+from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
@@ -60,11 +60,11 @@ def find(
     `watch_session`, and ``advance`` is called with 1 for each watch.
     """
     note_papers(watches, session.index)
-    time, catalogue = now(), cache(partial(_catalogue, session.index))
+    time = now()
     problems = {}
     for watch in watches.watches.values():
         try:
-            graded = _graded(watch, watches.known[watch.seen :], session, catalogue)
+            graded = _graded(watch, watches.known[watch.seen :], session)
         except QbeError as error:
             problems[watch.name] = error
         else:
@@ -75,14 +75,7 @@ def find(
     return problems
 
 
-def _catalogue(index: Index) -> Catalogue:
-    with index.reading() as reader:
-        return Catalogue(reader)
-
-
-def _graded(
-    watch: Watch, paper_ids: Sequence[str], session: SearchSession, catalogue: Callable[[], Catalogue]
-) -> dict[str, float]:
+def _graded(watch: Watch, paper_ids: Sequence[str], session: SearchSession) -> dict[str, float]:
     """The grades of those of some papers that are in the index and may be found."""
     index = session.index
     grades: dict[str, float] = {}
@@ -90,7 +83,7 @@ def _graded(
     pool = [paper_id for paper_id in paper_ids if paper_id in index]
     if not pool:
         return grades
-    for body in _bodies(watch, index, catalogue):
+    for body in _bodies(watch, index):
         asked = body.compile(index)
         own |= {paper.paper_id for paper in asked.query.papers}
         for begin in range(0, len(pool), TOGETHER):
@@ -101,28 +94,25 @@ def _graded(
     return {paper_id: grade for paper_id, grade in grades.items() if paper_id not in own}
 
 
-def _bodies(
-    watch: Watch, index: Index, catalogue: Callable[[], Catalogue] | None = None
-) -> Iterator[SearchBody]:
+def _bodies(watch: Watch, index: Index) -> Iterator[SearchBody]:
     """The searches of a watch: of a bibliography as many as its papers need."""
     if not watch.cited:
         yield SearchBody.model_validate(watch.search)
         return
     with index.reading() as reader:
-        named = papers_of(reader, Path(watch.cited), catalogue).paper_ids
+        named = papers_of(reader, Path(watch.cited)).paper_ids
     for begin in range(0, len(named), MOST_PAPERS):
         yield SearchBody.model_validate({**watch.search, "paper_ids": named[begin : begin + MOST_PAPERS]})
 
 
 def grade_of(body: SearchBody, hit: Hit) -> float:
-    """The grade of a hit, from 0 to 3: of a search by a facet in this facet, of an exploration the score, in
-    which grades of what must differ count against those of what is to be alike, of other searches the highest
-    of all facets.
+    """The grade of a hit, from 0 to 3: of a search by a facet in this facet, of an exploration three times
+    the chance of being as asked, of other searches the highest of all facets.
 
     >>> grade_of(SearchBody(paper_ids=["s036"]), Hit("s051", 0.5, grades={"method": 1.5, "result": 0.75}))
     1.5
     """
     aspects, grades = body.aspects, hit.grades or {}
     if isinstance(aspects, Mapping):
-        return max(0.0, round(float(hit.score), 4))
+        return round(HIGHEST * float(hit.score), 4)
     return grades.get(str(aspects), 0.0) if isinstance(aspects, Facet) else max(grades.values(), default=0.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from qbe.errors import IndexBuildError
 from qbe.index.building.build import (
     build_faiss,
     build_lucene,
@@ -26,6 +27,7 @@ from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE
 from qbe.index.rows import Rows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
 from qbe.index.views import PaperStore, combined_manifest, tagger_identity
+from qbe.types import TEXT_NOT_INCLUDED, Paper
 
 
 def compact(folder: str | Path, *, execution: Execution | None = None) -> Written | None:
@@ -97,7 +99,7 @@ def copy_papers(
     execution.progress.stage("copying")
     store, chosen = PaperStore(segments, predictions=False), set(papers.tolist())
     living = zip(store.live.tolist(), store.read_from(0), strict=True)
-    copied = (paper for row, paper in living if row in chosen)
+    copied = (_with_text(paper) for row, paper in living if row in chosen)
     counts = write_corpus(staging, copied, lucene=manifest.lucene is not None)
     predicted = counts.papers - counts.labelled if dense is not None else 0
     state: State = {
@@ -116,6 +118,18 @@ def copy_papers(
         params = build_faiss(staging, dense, manifest.similarity, execution)
         state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
     return publish(staging, place.output, state)
+
+
+def _with_text(paper: Paper) -> Paper:
+    """The paper; raises IndexBuildError for one whose abstract is not included, of which no postings can be
+    made.
+    """
+    if any(sentence.text == TEXT_NOT_INCLUDED for sentence in paper.sentences):
+        raise IndexBuildError(
+            f"expected papers with the texts of their abstracts, found {paper.paper_id} without; build the "
+            "index of a corpus instead"
+        )
+    return paper
 
 
 def _copy_vectors(

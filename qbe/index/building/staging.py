@@ -7,14 +7,15 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import Unfinished, lock, resumable_staging, sync_tree, write_text
-from qbe.index.manifest import MANIFEST, PART, SUPERSEDED, Manifest, read_manifest
-from qbe.index.snapshot import COMMIT, DELETED, SEGMENTS, Commit, read_commit
+from qbe.index.checking import check_own_files
+from qbe.index.manifest import Manifest, read_manifest
+from qbe.index.snapshot import Commit, read_commit
 
 
 class Place(NamedTuple):
@@ -92,31 +93,6 @@ def read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
     return state
 
 
-_NAMES = {MANIFEST, PART, SUPERSEDED, COMMIT, STATE}
-_FOLDERS = {SEGMENTS, DELETED}
-
-
-def _check_own_files(folder: Path) -> None:
-    """Raise IndexBuildError where an index or a part holds files that no manifest of it lists: replacing the
-    folder would remove them.
-    """
-    own = {*_NAMES}
-    for name in (MANIFEST, PART, SUPERSEDED):
-        if (folder / name).is_file():
-            with suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
-                own.update(json.loads((folder / name).read_bytes())["files"])
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
-        if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
-            continue
-        if relative.as_posix() not in own:
-            raise IndexBuildError(
-                f"expected only an index's own files in {folder}, found {relative}; move it away, or choose "
-                "another `folder`"
-            )
-
-
 def read_index(folder: Path) -> Commit | Manifest:
     """The manifest of an index as it was built, the commit of one that has shards or was updated; raises
     IndexFormatError for a folder that is no index or a damaged one.
@@ -165,7 +141,7 @@ def check_target(
             if unfinished:
                 how = "go on replacing it with `overwrite` and `resume`"
             raise IndexBuildError(f"{output} is {kind} already; choose another `folder`, or {how}")
-        _check_own_files(output)
+        check_own_files(output, {STATE})
     if place.staging.exists() and not resume:
         if unfinished and not overwrite:
             raise _unfinished(place.staging).in_the_way()

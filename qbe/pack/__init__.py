@@ -1,0 +1,1 @@
+"""The command that packs an index."""

@@ -1,0 +1,1 @@
+"""The command that pulls packed indexes."""
