@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Dense as Dense,
         Fused as Fused,
         Grades as Grades,
+        LanguageModel as LanguageModel,
         Matching as Matching,
         Projections as Projections,
         Stages as Stages,
@@ -80,7 +81,9 @@ _NAMES = {
     "qbe.search.pipeline": "Pipeline",
     "qbe.search.request": "SearchRequest",
     "qbe.search.session": "SearchSession",
-    "qbe.search.stages": "BM25 CrossEncoder Dense Fused Grades Matching Projections Stages default_stages",
+    "qbe.search.stages": (
+        "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
+    ),
     "qbe.shapes": "SHAPES",
     "qbe.text.papers": "paper_from_text",
     "qbe.topics": "read_topics",

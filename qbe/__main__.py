@@ -28,6 +28,7 @@ COMMANDS = {
     "evaluate": "score runs against relevance judgements",
     "tag": "label each sentence of abstracts with its facet",
     "datasets": "write a test collection: corpus, topics, pools, judgements",
+    "label": "grade pairs of papers by a language model; compare grades",
     "train": "train the models that qbe ships",
     "export": "convert PyTorch weights to the ONNX models that qbe runs",
     "serve": "serve an index: a page to search with, and HTTP for programs",

@@ -22,6 +22,7 @@ NAVIGATION = [
     {"Page and HTTP": "docs/serve.md"},
     {"Python": "docs/api.md"},
     {"Models": "docs/models.md"},
+    {"Labelling": "docs/labelling.md"},
     {"Evaluation": "docs/evaluation.md"},
     {"Reproducing": "docs/reproduce.md"},
     {"Commands": "docs/cli.md"},

@@ -12,23 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from support.browser import CHROMIUM, FLAGS, SECONDS, expect, sync_api
 from support.serving import serving
 
 pytestmark = pytest.mark.slow
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="skipped: Playwright is not installed")
-expect = sync_api.expect
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if CHROMIUM is None:
-    pytest.skip("skipped: no Chromium is on the PATH", allow_module_level=True)
-
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
-SECONDS = 90.0
-expect.set_options(timeout=SECONDS * 1000)
 SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 HOSTILE = {
     "paper_id": "h/1&?#%",

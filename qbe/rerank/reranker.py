@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from qbe.encode.aspect import EncodedAspect
@@ -20,12 +20,13 @@ class RerankScore(NamedTuple):
 
     Scores compare within one aspect only; more is better. ``match`` is None where a reranker compares no
     sentences. ``plan`` is the transport plan, largest mass first, negligible masses left out; it is empty
-    where a reranker has none.
+    where a reranker has none. ``grades`` are those in each facet, by its name, of a reranker that gives some.
     """
 
     score: float
     match: Match | None = None
     plan: tuple[TransportEntry, ...] = ()
+    grades: Mapping[str, float] | None = None
 
 
 class RerankRequest(NamedTuple):

@@ -25,6 +25,7 @@ from qbe.search.stages import (
     Dense,
     Fused,
     Grades,
+    LanguageModel,
     Matching,
     Projections,
 )
@@ -76,7 +77,7 @@ def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> First
 
 
 def open_rerank_stage(
-    stage: Grades | Projections | CrossEncoder | Matching | None,
+    stage: Grades | Projections | CrossEncoder | Matching | LanguageModel | None,
     index: Index,
     workers: Workers,
     open_cross_encoder: Callable[[Any], Reranker],
@@ -99,6 +100,8 @@ def open_rerank_stage(
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
         reranker, penalty = _cross_encoder(stage.model, open_cross_encoder), stage.background_penalty
+    elif isinstance(stage, LanguageModel):
+        reranker = _language_model(stage)
     else:
         reranker = _matching(stage, index, workers)
     penalty = 0.0 if index.manifest.dense is None else penalty
@@ -126,6 +129,16 @@ def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranke
         reranker: Reranker = model
         return reranker
     return FunctionReranker(scoring_of(model) or model)
+
+
+def _language_model(stage: LanguageModel) -> Reranker:
+    from qbe.llm.endpoint import Client, Endpoint
+    from qbe.llm.grading import Grader
+    from qbe.rerank.language_model import LanguageModelReranker
+
+    assert stage.model is not None
+    client = Client(Endpoint.of(stage.endpoint, stage.model, timeout=60), tries=3)
+    return LanguageModelReranker(Grader(client, parallel=stage.parallel))
 
 
 def _graded(index: Index, workers: Workers) -> Reranker:

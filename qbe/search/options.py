@@ -211,8 +211,8 @@ def _stages(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--rerank",
         metavar="STAGE",
-        help="none, projections (stored vectors projected for the facet), cross-encoder, matching, or the "
-        "folder of a model, with parameters as in projections:depth=1000; help lists them (default: "
+        help="none, projections (stored vectors projected for the facet), cross-encoder, matching, llm, or "
+        "the folder of a model, with parameters as in projections:depth=1000; help lists them (default: "
         "projections where there are some for the index's encoder, else cross-encoder)",
     )
     group.add_argument(

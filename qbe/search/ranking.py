@@ -280,7 +280,8 @@ class RerankStage:
                 component_scores = {**(hit.component_scores or {}), "reranker": combined[place]}
                 hit = hit._replace(component_scores=component_scores, plan=best.plan)
             match = best.match and best.match._replace(aspect=numbers[leading])
-            reranked.append(hit._replace(score=mixed[place], driven_by=match))
+            grades = best.grades or hit.grades
+            reranked.append(hit._replace(score=mixed[place], driven_by=match, grades=grades))
         return reranked
 
     def _columns(

@@ -28,7 +28,7 @@ from qbe.search.opening import (
 )
 from qbe.search.ranking import RankingRequest, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
-from qbe.search.stages import RERANK_DEPTH, Stages, default_stages
+from qbe.search.stages import RERANK_DEPTH, LanguageModel, Stages, default_stages
 from qbe.types import Hit
 
 FIRST, RERANKED = "first-stage", "reranked"
@@ -53,11 +53,14 @@ class Ranking(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """What searches one commit of the index; ``explore`` ranks queries of several facets by grades."""
+    """What searches one commit of the index; ``explore`` grades papers, and ranks queries of several facets
+    by their grades unless a language model does.
+    """
 
     reader: IndexReader
     first_stage: FirstStage
     explore: ExploreStage | None
+    explore_ranks: bool
     filters: FilterCache
 
 
@@ -80,7 +83,7 @@ class Task(NamedTuple):
     @property
     def explores(self) -> bool:
         """Whether grades rank the query."""
-        return self.opened.explore is not None and self.prepared.query.is_by_facets
+        return self.opened.explore_ranks and self.prepared.query.is_by_facets
 
 
 Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
@@ -208,8 +211,8 @@ class SearchSession(Closing):
         if self._second is None:
             return 0
         facets = [aspect.facet for aspect in aspects]
-        explore = self.index.read(lambda reader: self._over(reader).explore)
-        if explore is not None and len(facets) > 1 and None not in facets:
+        opened = self.index.read(self._over)
+        if opened.explore_ranks and len(facets) > 1 and None not in facets:
             return 0
         return self._second.pair_count(facets, papers)
 
@@ -365,18 +368,22 @@ class SearchSession(Closing):
                 _graded(task, query_hits) if task.request.grades else query_hits,
                 task.selected,
                 True,
-                tuple(self._notes(task, rerank=rerank)),
+                tuple(self._notes(task, stage, rerank=rerank)),
             )
             for task, stage, query_hits in zip(tasks, stages, hits, strict=True)
         ]
 
-    def _notes(self, task: Task, *, rerank: bool) -> Iterator[str]:
+    def _notes(self, task: Task, stage: str, *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
             yield note
         if task.explores and (count := likely(task.prepared.query, task.hits)) is not None:
             yield f"papers that are likely what you ask for: {count or 'none'}"
         if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
+        if stage == RERANKED and isinstance(self.stages.reranker, LanguageModel):
+            best = task.hits[: self.stages.reranker.depth]
+            if missing := [hit.paper_id for hit in best if hit.grades is None]:
+                yield f"{self.stages.reranker.model} gave no grades for {', '.join(missing)}"
 
     def _cross_encoder(self, model: str | Path | None) -> Reranker:
         """The cross-encoder of a name or folder, opened once."""
@@ -392,7 +399,8 @@ class SearchSession(Closing):
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
                 explore = open_explore_stage(self.index, reader, stage, self._workers)
-                self._opened = _Opened(reader, stage, explore, FilterCache(reader))
+                ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
+                self._opened = _Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
 
 

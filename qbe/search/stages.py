@@ -242,6 +242,32 @@ class Matching(_Stage):
 
 
 @dataclass(frozen=True, slots=True)
+class LanguageModel(_Stage):
+    """Reranks by the grades, 0 to 3, that a language model behind an OpenAI-compatible endpoint gives.
+
+    ``model`` is its name there, ``endpoint`` the address (None: that of ``$QBE_LLM_ENDPOINT``); the key, if
+    it needs one, is that of ``$QBE_LLM_KEY``. Each of ``depth`` papers is a request, ``parallel`` of them at
+    a time. By the default ``weight`` grades decide, and the first stage orders papers of equal grades. Raises
+    UsageError without a model, and for values out of range.
+
+    >>> LanguageModel("qwen3:4b").to_json()["depth"]
+    20
+    """
+
+    name: ClassVar[str] = "llm"
+    model: str | None = _parameter(None, "text", "name of the model at the endpoint; required")
+    endpoint: str | None = _parameter(None, "text", "such as http://127.0.0.1:8080/v1; or $QBE_LLM_ENDPOINT")
+    depth: int = _parameter(20, "count", "papers of the first stage to rerank, a request each")
+    weight: float = _parameter(0.9, "share", "the grades' share of the score, 0 to 1")
+    parallel: int = _parameter(4, "count", "requests under way at a time")
+
+    def __post_init__(self) -> None:
+        _Stage.__post_init__(self)
+        if not self.model:
+            raise UsageError("expected the name of a model as in llm:model=NAME, found none; check `rerank`")
+
+
+@dataclass(frozen=True, slots=True)
 class Stages:
     """A first stage, and what reranks its papers (None: nothing).
 
@@ -298,7 +324,7 @@ class Stages:
 
 
 FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
-_RERANKERS = (Grades, Projections, CrossEncoder, Matching)
+_RERANKERS = (Grades, Projections, CrossEncoder, Matching, LanguageModel)
 RERANKERS: Mapping[str, type[_Stage]] = {stage.name: stage for stage in _RERANKERS}
 _STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS}
 
@@ -482,6 +508,11 @@ def _check_folder(name: str, value: object, _: object) -> None:
         raise TypeError(f"expected a folder as `{name}`, found {value!r:.60} ({type(value).__name__})")
 
 
+def _check_text(name: str, value: object, _: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a str as `{name}`, found {value!r:.60} ({type(value).__name__})")
+
+
 def _check_model(name: str, value: object, _: object) -> None:
     if not (isinstance(value, str | os.PathLike) or callable(value) or _has(value, "batch_score")):
         raise TypeError(
@@ -497,5 +528,6 @@ _CHECKS: Mapping[str, Callable[[str, Any, tuple[str, ...]], None]] = {
     "positive": _check_positive,
     "weights": _check_weights,
     "folder": _check_folder,
+    "text": _check_text,
     "model": _check_model,
 }

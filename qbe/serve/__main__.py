@@ -7,10 +7,12 @@ from qbe import _cli
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    import contextlib
     from collections.abc import Callable
     from typing import Any
 
     from qbe.index.index import Index
+    from qbe.label.by_hand import HandGrades
 
 PROGRAM = "qbe serve"
 OPTIONS = {"folder": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
@@ -69,6 +71,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="where searches are kept, of qbe watch: the page keeps some too, and shows what is new for them",
     )
+    parser.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help="pairs to grade by hand on the page label.html: tab-separated, with query_id and paper_id",
+    )
+    parser.add_argument(
+        "--labels", metavar="DIR", help="with --pairs: the folder for the grades, a file for each assessor"
+    )
     _cli.add_rerank(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
@@ -91,7 +101,10 @@ def run(
     import logging
     import signal
 
-    from qbe.errors import check_package
+    from qbe.errors import UsageError, check_package
+
+    if bool(options.pairs) != bool(options.labels):
+        raise UsageError("expected `pairs` to grade together with a folder for `labels`, found one of them")
 
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         check_package(package)
@@ -122,16 +135,37 @@ def run(
         listening,
         (open_index or Index)(options.index, threads=threads) as index,
         SearchService(index, stages_of(index, options.rerank), open_reranker=open_reranker) as service,
+        contextlib.ExitStack() as stack,
     ):
         watcher = Watcher(options.watches, index) if options.watches else None
 
         def started() -> None:
             print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
 
+        hands = _hands(options, index, stack) if options.pairs else None
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
-            server_of(create_app(service, settings, watcher), started).run(sockets=[listening])
+            server_of(create_app(service, settings, watcher, hands), started).run(sockets=[listening])
+
+
+def _hands(options: argparse.Namespace, index: Index, stack: contextlib.ExitStack) -> HandGrades:
+    """What keeps grades by hand; no other server keeps some in the same folder until the stack is closed."""
+    from pathlib import Path
+
+    from qbe.errors import OutputError
+    from qbe.files import lock
+    from qbe.label.by_hand import HandGrades
+    from qbe.label.candidates import papers_of
+    from qbe.label.pairs import read_pairs
+
+    pairs, folder = read_pairs(options.pairs), Path(options.labels)
+    papers_of(index, pairs)  # all are there
+    if not stack.enter_context(lock(folder / ".lock")):
+        raise OutputError(
+            f"cannot write {folder}: another server keeps grades there; choose another `labels`"
+        )
+    return HandGrades(pairs, folder)
 
 
 if __name__ == "__main__":

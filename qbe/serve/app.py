@@ -19,8 +19,9 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
+from qbe.label.by_hand import HandGrades
 from qbe.network.guard import failure
-from qbe.serve import routes
+from qbe.serve import labels, routes
 from qbe.serve.guard import Guard, Metrics, ServeSettings
 from qbe.serve.routes import failure_of
 from qbe.service.requests import problem_in_words
@@ -39,9 +40,11 @@ def create_app(
     service: SearchService,
     settings: ServeSettings = ServeSettings(),  # noqa: B008
     watcher: Watcher | None = None,
+    hands: HandGrades | None = None,
 ) -> ASGIApp:
     """An ASGI application over a service, which it warms when it starts and leaves open when it ends; with a
-    ``watcher`` searches can be kept, and papers that come into the index are found for them.
+    ``watcher`` searches can be kept, and papers that come into the index are found for them; ``hands`` keeps
+    grades that are given by hand.
     """
     metrics = Metrics(service)
     app = FastAPI(
@@ -55,8 +58,10 @@ def create_app(
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
     app.state.watcher = watcher
+    app.state.hands = hands
     app.state.unreadable = ""  # why the newest commit cannot be read
     app.include_router(routes.api)
+    app.include_router(labels.router)
     app.include_router(routes.operations)
     if watcher is not None:
         app.include_router(routes.watching)
@@ -65,7 +70,13 @@ def create_app(
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
     added = [] if watcher is None else routes.watching.routes
-    app.state.routes = [*routes.api.routes, *routes.operations.routes, *added, *app.routes]
+    app.state.routes = [
+        *routes.api.routes,
+        *labels.router.routes,
+        *routes.operations.routes,
+        *added,
+        *app.routes,
+    ]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -23,7 +23,14 @@ from qbe.search.present import heading, to_record
 from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.request import SearchRequest
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
-from qbe.search.stages import FIRST_STAGES, CrossEncoder, Stages, default_stages, parse_reranker
+from qbe.search.stages import (
+    FIRST_STAGES,
+    CrossEncoder,
+    LanguageModel,
+    Stages,
+    default_stages,
+    parse_reranker,
+)
 from qbe.service.queue import TIMEOUT, BatchExecutor, OverloadedError
 from qbe.service.records import Record, export_parts, paper_record, sentence_records
 from qbe.service.requests import (
@@ -158,8 +165,8 @@ class SearchService(Closing):
 
     @property
     def reranks_at_once(self) -> bool:
-        """Whether reranking takes less than seconds: no cross-encoder reads the candidates."""
-        return not isinstance(self.stages.reranker, CrossEncoder)
+        """Whether reranking takes less than seconds: no cross-encoder or language model reads papers."""
+        return not isinstance(self.stages.reranker, CrossEncoder | LanguageModel)
 
     @property
     def waiting(self) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""Graded pairs of one's own: candidates from an index, grades by a language model or by hand, agreement."""

@@ -1,0 +1,169 @@
+"""Do two files of graded pairs agree? Weighted kappa, rank correlation and confusion, facet by facet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import FileFormatError
+from qbe.files import StrPath
+from qbe.graded_pairs import read_graded_pairs
+from qbe.label.pairs import Merges, merged
+from qbe.types import Facet
+
+Floats = NDArray[np.float64]
+
+SIMILAR = 1.5
+"""From which grade on a pair counts as similar."""
+
+
+class FacetAgreement(NamedTuple):
+    """How two assessors agree in a facet: the mean ``grades`` of each, quadratically weighted ``kappa``
+    (Cohen, 1968), Spearman's correlation over all pairs and its median over queries, the shares of pairs with
+    equal grades and with both on the same side of SIMILAR, and how often each grade of the first (rows) met
+    which of the second. None where a figure is not defined, since an assessor gave one grade only.
+    """
+
+    facet: Facet
+    grades: tuple[float, float]
+    kappa: float | None
+    spearman: float | None
+    median_spearman: float | None
+    equal: float
+    same_side: float
+    confusion: Mapping[tuple[float, float], int]
+
+
+class Agreement(NamedTuple):
+    """The agreement on the ``pairs`` that two files share, of so many ``queries``; ``only`` counts the pairs
+    of each that the other lacks.
+    """
+
+    pairs: int
+    queries: int
+    only: tuple[int, int]
+    facets: Sequence[FacetAgreement]
+
+
+def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement:  # noqa: B006
+    """The agreement of two files of graded pairs, after grades are merged.
+
+    Raises FileFormatError for a file that cannot be read, and where they share no pair.
+
+    >>> from qbe.label.pairs import Pair, write_pairs
+    >>> pairs = [Pair("q", "a"), Pair("q", "b"), Pair("q", "c")]
+    >>> write_pairs("a.tsv", pairs, [(3, 0, 0), (1, 1, 0), (0, 3, 0)])
+    >>> write_pairs("b.tsv", pairs, [(2, 0, 1), (1, 1, 1), (0, 3, 1)])
+    >>> found = agreement("a.tsv", "b.tsv").facets
+    >>> [facet.kappa and round(facet.kappa, 3) for facet in found], found[0].spearman
+    ([0.857, 1.0, 0.0], 1.0)
+    """
+    graded = [_grades(path, merges) for path in (first, second)]
+    shared = [key for key in graded[0] if key in graded[1]]
+    if not shared:
+        raise FileFormatError(
+            f"expected pairs that {first} and {second} share, found none; give grades of the same pairs"
+        )
+    columns = [np.array([grades[key] for key in shared]) for grades in graded]
+    queries = np.array([query for query, _ in shared])
+    return Agreement(
+        len(shared),
+        len(set(queries.tolist())),
+        (len(graded[0]) - len(shared), len(graded[1]) - len(shared)),
+        [_of_facet(facet, queries, *(each[:, n] for each in columns)) for n, facet in enumerate(Facet)],
+    )
+
+
+def _grades(path: StrPath, merges: Merges) -> dict[tuple[str, str], tuple[float, ...]]:
+    return {
+        (query, pair.paper_id): tuple(merged(grade, merges) for grade in pair.grades)
+        for query, pairs in read_graded_pairs(path).items()
+        for pair in pairs
+    }
+
+
+def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats) -> FacetAgreement:
+    by_query = [spearman(first[queries == query], second[queries == query]) for query in np.unique(queries)]
+    known = [value for value in by_query if value is not None]
+    return FacetAgreement(
+        facet,
+        (float(first.mean()), float(second.mean())),
+        weighted_kappa(first, second),
+        spearman(first, second),
+        float(np.median(known)) if known else None,
+        float((first == second).mean()),
+        float(((first >= SIMILAR) == (second >= SIMILAR)).mean()),
+        Counter(zip(first.tolist(), second.tolist(), strict=True)),
+    )
+
+
+def weighted_kappa(first: Floats, second: Floats) -> float | None:
+    """Kappa with quadratic weights (Cohen, 1968) of grades (n,), which may be any numbers: 1 - the mean
+    squared difference over that of all combinations of a grade of the first and one of the second.
+
+    >>> weighted_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 1.0]))  # 1 - (1 / 3) / 1
+    0.666666666667
+    """
+    expected = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
+    if expected == 0:
+        return None
+    return round(1 - float(((first - second) ** 2).mean()) / expected, 12)
+
+
+def spearman(first: Floats, second: Floats) -> float | None:
+    """Spearman's rank correlation of values (n,), equal ones sharing the mean of their ranks; None where all
+    values of one side are equal.
+
+    >>> spearman(np.array([3.0, 1.0, 2.0]), np.array([2.0, 0.0, 1.5]))
+    1.0
+    """
+    ranks = [_ranks(each) - (len(each) + 1) / 2 for each in (first, second)]
+    spread = float(np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
+    return round(float(ranks[0] @ ranks[1]) / spread, 12) if spread else None
+
+
+def _ranks(values: Floats) -> Floats:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[places], dtype=np.float64)
+
+
+def as_record(found: Agreement) -> dict[str, Any]:
+    """An agreement as JSON holds it."""
+    return {
+        **found._asdict(),
+        "facets": {
+            str(each.facet): {
+                **{name: value for name, value in each._asdict().items() if name != "facet"},
+                "confusion": [[*grades, count] for grades, count in sorted(each.confusion.items())],
+            }
+            for each in found.facets
+        },
+    }
+
+
+def as_table(found: Agreement, names: Sequence[str]) -> str:
+    """An agreement for people; ``names`` are those of the assessors."""
+    lines = [
+        f"{found.pairs:,} pairs of {found.queries:,} queries in both; {found.only[0]:,} only in {names[0]}, "
+        f"{found.only[1]:,} only in {names[1]}",
+        "",
+        f"{'facet':12}{'kappa':>8}{'Spearman':>10}{'by query':>10}{'equal':>8}{'same side':>11}  mean grades",
+    ]
+    for each in found.facets:
+        figures = (f"{'-' if value is None else format(value, '.2f')}" for value in each[2:7])
+        kappa, pooled, median, equal, side = figures
+        means = " ".join(f"{mean:.2f}" for mean in each.grades)
+        lines.append(f"{each.facet!s:12}{kappa:>8}{pooled:>10}{median:>10}{equal:>8}{side:>11}  {means}")
+    for each in found.facets:
+        rows, columns = (sorted({grades[side] for grades in each.confusion}) for side in (0, 1))
+        lines += ["", f"{each.facet}: grades of {names[0]} (rows) and {names[1]} (columns)"]
+        lines.append(" " * 5 + "".join(f"{grade:>7g}" for grade in columns))
+        for row in rows:
+            counts = (each.confusion.get((row, column), 0) for column in columns)
+            lines.append(f"{row:>5g}" + "".join(f"{count:>7,}" for count in counts))
+    return "\n".join(lines)

@@ -1,0 +1,94 @@
+"""Grades that people give by hand: a file of graded pairs for each assessor, all of the same pairs."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.errors import UsageError
+from qbe.graded_pairs import read_graded_pairs
+from qbe.label.pairs import PAIRS, Grades, Pair, write_pairs
+from qbe.outputs import check_output
+
+MOST_ASSESSORS = 100
+"""Files in a folder; clients cannot make more."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+class Turn(NamedTuple):
+    """The next pair for an assessor, None at the end, and how many of ``total`` pairs have grades."""
+
+    pair: Pair | None
+    graded: int
+    total: int
+
+
+class HandGrades:
+    """Hands out pairs to assessors, to each in an order of their own, and keeps their grades in
+    ``folder/NAME.tsv``, which each grade replaces as a whole. Threads may share it.
+
+    >>> hands = HandGrades([Pair("q", "a", "method"), Pair("q", "b", "far")], Path("grades"))
+    >>> hands.grade("ann", "q", "b", (0, 1, 3)).graded, hands.turn("ben").graded
+    (1, 0)
+    >>> hands.turn("ann").pair
+    Pair(query_id='q', paper_id='a', pool='method')
+    """
+
+    def __init__(self, pairs: Sequence[Pair], folder: Path) -> None:
+        self._pairs = {(pair.query_id, pair.paper_id): pair for pair in pairs}
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._given: dict[str, dict[tuple[str, str], Grades]] = {}
+
+    def turn(self, assessor: str) -> Turn:
+        """What is next for an assessor; raises UsageError for a name that is none, and what reading their
+        file does.
+        """
+        with self._lock:
+            return self._turn(assessor, self._grades_of(assessor))
+
+    def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
+        """Keep the grades of a pair, in the place of earlier ones of the assessor; gives what is next.
+
+        Raises UsageError for another pair than those handed out and for a name that is none, OutputError
+        where they cannot be kept.
+        """
+        with self._lock:
+            if (query_id, paper_id) not in self._pairs:
+                raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")
+            given = {**self._grades_of(assessor), (query_id, paper_id): grades}
+            kept = [pair for key, pair in self._pairs.items() if key in given]
+            write_pairs(self._path(assessor), kept, [given[pair.query_id, pair.paper_id] for pair in kept])
+            self._given[assessor] = given
+            return self._turn(assessor, given)
+
+    def _turn(self, assessor: str, given: dict[tuple[str, str], Grades]) -> Turn:
+        order = list(self._pairs)
+        random.Random(assessor).shuffle(order)
+        left = [key for key in order if key not in given]
+        return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
+
+    def _grades_of(self, assessor: str) -> dict[tuple[str, str], Grades]:
+        if assessor not in self._given:
+            if not _NAME.fullmatch(assessor):
+                raise UsageError(
+                    "expected a name of at most 40 small letters, digits and hyphens, found "
+                    f"{assessor[:60]!r}"
+                )
+            path = self._path(assessor)
+            check_output(path, PAIRS)
+            if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
+                raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
+            graded = read_graded_pairs(path) if path.exists() else {}
+            pairs = ((query, pair) for query, some in graded.items() for pair in some)
+            given = {(query, pair.paper_id): pair.grades for query, pair in pairs}
+            self._given[assessor] = {key: grades for key, grades in given.items() if key in self._pairs}
+        return self._given[assessor]
+
+    def _path(self, assessor: str) -> Path:
+        return self._folder / f"{assessor}.tsv"

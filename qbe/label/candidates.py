@@ -1,0 +1,152 @@
+"""Pairs to grade: query papers of an index, and for each candidates that were found in several ways."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle, islice
+from typing import TypeVar
+
+from qbe.errors import CorpusError, UsageError
+from qbe.index.index import Index
+from qbe.label.pairs import Pair
+from qbe.query import Query
+from qbe.search.request import SearchRequest
+from qbe.search.session import SearchSession
+from qbe.search.stages import Stages, default_stages
+from qbe.shapes import SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
+from qbe.types import Facet, Paper
+
+T = TypeVar("T")
+
+DEPTH = 60
+"""Ranks of a list from which candidates are drawn."""
+
+FAR, ABSTRACT = "far", "abstract"
+MIXED = (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD)
+POOLS = (*(facet.value for facet in Facet), *MIXED, ABSTRACT, FAR)
+"""Where candidates come from: rankings by each facet, by the technique apart from the problem and the
+reverse, by the whole abstract, and papers of the index that none of these has."""
+
+BATCH = 8
+"""Query papers that are searched for together."""
+
+
+def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
+    """So many of some items at random, in their order; None: all. Raises UsageError where there are too few.
+
+    >>> drawn(["a", "b", "c", "d"], 2, seed=1)
+    ['b', 'c']
+    """
+    if count is None:
+        return list(items)
+    if not 1 <= count <= len(items):
+        raise UsageError(f"expected a `sample` from 1 to {len(items):,}, found {count:,}")
+    places = sorted(random.Random(seed).sample(range(len(items)), count))
+    return [items[place] for place in places]
+
+
+def ids_of(index: Index) -> list[str]:
+    """The ids of an index's papers."""
+    with index.reading() as reader:
+        ids = reader.papers.ids
+        return [ids[row] for row in reader.papers.live.tolist()]
+
+
+def pool_candidates(
+    index: Index,
+    query_ids: Sequence[str],
+    count: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda _: None,
+) -> list[Pair]:
+    """For each query paper ``count`` candidates, taken from POOLS in turn: of the rankings by facet and by
+    abstract the best and, by turns, one drawn from the first DEPTH; of the mixed ones the best.
+
+    The first stage alone ranks, so that no reranker chooses what it is to learn from. The same index, ids and
+    ``seed`` give the same pairs. Raises PaperNotFoundError, UsageError for a ``count`` below 1.
+
+    >>> pairs = pool_candidates(index, ["s036"], 7, seed=0)
+    >>> sorted(pair.pool for pair in pairs) == sorted(POOLS)
+    True
+    """
+    if count < 1:
+        raise UsageError(f"expected `candidates` of at least 1, found {count}")
+    everything, pairs = ids_of(index), []
+    with SearchSession(index, Stages(default_stages(index).first_stage)) as session:
+        for start in range(0, len(query_ids), BATCH):
+            some = query_ids[start : start + BATCH]
+            papers = [index.label_facets(index.paper(paper_id)) for paper_id in some]
+            queries = [list(_queries(paper)) for paper in papers]
+            requests = [SearchRequest(query, DEPTH, matches=False) for each in queries for _, query in each]
+            rankings = iter(session.batch(requests, rerank=False))
+            for paper, named in zip(papers, queries, strict=True):
+                lists = {
+                    name: [hit.paper_id for hit in ranking.hits]
+                    for (name, _), ranking in zip(named, islice(rankings, len(named)), strict=True)
+                }
+                pairs += _chosen(paper.paper_id, lists, everything, count, seed)
+                progress(1)
+    return pairs
+
+
+def _queries(paper: Paper) -> Iterator[tuple[str, Query]]:
+    """The queries of a paper whose rankings bring candidates, by the name of the pool."""
+    present = {facet for facet in Facet if paper.facet_positions(facet)[0]}
+    yield from ((facet.value, Query(paper, facet)) for facet in Facet if facet in present)
+    for name in MIXED:
+        if SHAPES[name].keys() <= present:
+            yield name, Query.by_facets(paper, SHAPES[name])
+    yield ABSTRACT, Query(paper)
+
+
+def _chosen(
+    query_id: str, lists: dict[str, list[str]], everything: Sequence[str], count: int, seed: int
+) -> list[Pair]:
+    """Candidates from the lists and from everything else in turn, each once, in the order of their ids."""
+    rng = random.Random(f"{seed} {query_id}")
+    near = {query_id}.union(*lists.values())
+    far = [paper_id for paper_id in everything if paper_id not in near]
+    rng.shuffle(far)
+    sources = {
+        name: iter(hits if name in MIXED else list(_best_and_drawn(hits, rng)))
+        for name, hits in lists.items()
+    }
+    sources[FAR] = iter(far)
+    chosen: dict[str, Pair] = {}
+    for name in cycle(list(sources)):
+        if len(chosen) >= count or not sources:
+            break
+        if name not in sources:
+            continue
+        found = next((paper_id for paper_id in sources[name] if paper_id not in chosen), None)
+        if found is None:
+            del sources[name]
+        else:
+            chosen[found] = Pair(query_id, found, name)
+    return [chosen[paper_id] for paper_id in sorted(chosen)]
+
+
+def _best_and_drawn(hits: Sequence[str], rng: random.Random) -> Iterator[str]:
+    """Hits, by turns the best that is left and one at random.
+
+    >>> sorted(_best_and_drawn(["a", "b", "c"], random.Random(0)))
+    ['a', 'b', 'c']
+    """
+    left = list(hits)
+    while left:
+        yield left.pop(0)
+        if left:
+            yield left.pop(rng.randrange(len(left)))
+
+
+def papers_of(index: Index, pairs: Iterable[Pair]) -> dict[str, Paper]:
+    """The papers of pairs by their ids; raises CorpusError where the index lacks some."""
+    ids = dict.fromkeys(paper_id for pair in pairs for paper_id in (pair.query_id, pair.paper_id))
+    missing = [paper_id for paper_id in ids if paper_id not in index]
+    if missing:
+        raise CorpusError(
+            f"expected the {len(ids):,} papers of the pairs in the index, found {len(missing):,} not there, "
+            f"such as {missing[0]}; give the index that holds them"
+        )
+    return {paper_id: index.paper(paper_id) for paper_id in ids}

@@ -1,0 +1,116 @@
+"""Files of pairs: to be graded, and graded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from qbe.errors import FileFormatError, UsageError
+from qbe.files import StrPath
+from qbe.graded_pairs import COLUMNS
+from qbe.lines import bad_line, read_fields, write_lines
+from qbe.outputs import Result
+
+IDS = COLUMNS[:2]
+POOL, GIVEN = "pool", "given"
+"""The last column of the files that are written here, and what it says of pairs that a user gave."""
+
+Grades = Sequence[float]
+"""Of a pair in each facet, in their order."""
+
+PAIRS = Result(
+    "pairs that qbe label wrote",
+    lambda head: head.startswith(tuple("\t".join((*some, POOL)).encode() + b"\n" for some in (IDS, COLUMNS))),
+)
+
+
+class Pair(NamedTuple):
+    """A query paper and a candidate, by their ids, and how the candidate was found."""
+
+    query_id: str
+    paper_id: str
+    pool: str = GIVEN
+
+
+def read_pairs(path: StrPath) -> list[Pair]:
+    r"""The pairs of a tab-separated file whose first line names the columns query_id and paper_id; grades and
+    all other columns but pool are ignored, and a pair that is there twice is read once.
+
+    Raises FileFormatError for a file that cannot be read, lacks the columns, or has no pair.
+
+    >>> from pathlib import Path
+    >>> _ = Path("pairs.tsv").write_text("query_id\tpaper_id\nq\ta\nq\tb\nq\ta\n")
+    >>> read_pairs("pairs.tsv")
+    [Pair(query_id='q', paper_id='a', pool='given'), Pair(query_id='q', paper_id='b', pool='given')]
+    """
+    rows = read_fields(path, "\t")
+    number, header = next(rows, (1, []))
+    if not set(IDS) <= set(header):
+        raise bad_line(path, number, f"the tab-separated columns {' and '.join(IDS)}", "\t".join(header))
+    pairs: dict[tuple[str, str], Pair] = {}
+    for number, fields in rows:
+        row = dict(zip(header, fields, strict=False))
+        query_id, paper_id = (row.get(name, "") for name in IDS)
+        if not query_id or not paper_id:
+            raise bad_line(path, number, "two ids", "\t".join(fields))
+        pairs.setdefault((query_id, paper_id), Pair(query_id, paper_id, row.get(POOL) or GIVEN))
+    if not pairs:
+        raise FileFormatError(f"{path}: expected pairs, found none; give a file of pairs")
+    return list(pairs.values())
+
+
+def write_pairs(path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None) -> None:
+    r"""Write pairs, with their grades if there are any, as `read_pairs` and
+    `qbe.graded_pairs.read_graded_pairs` read them; raises OutputError where they cannot be written.
+
+    >>> from pathlib import Path
+    >>> write_pairs("graded.tsv", [Pair("q", "a", "method")], [(3, 1.5, 0)])
+    >>> print(Path("graded.tsv").read_text().expandtabs(12))
+    query_id    paper_id    background  method      result      pool
+    q           a           3           1.5         0           method
+    <BLANKLINE>
+    """
+    header = (*(IDS if grades is None else COLUMNS), POOL)
+    given: Sequence[Grades] = [()] * len(pairs) if grades is None else grades
+    rows = (
+        (pair.query_id, pair.paper_id, *(f"{grade:g}" for grade in row), pair.pool)
+        for pair, row in zip(pairs, given, strict=True)
+    )
+    write_lines(path, ("\t".join(fields) + "\n" for fields in (header, *rows)))
+
+
+Merges = Mapping[int, int]
+"""Grades that count as other ones."""
+
+
+def parse_merges(texts: Sequence[str]) -> dict[int, int]:
+    """Grades to merge, as in ``3:2`` (3 counts as 2); raises UsageError.
+
+    >>> parse_merges(["3:2", "1:0"])
+    {3: 2, 1: 0}
+    """
+    merges = {}
+    for text in texts:
+        grade, _, other = text.partition(":")
+        if grade not in "0123" or other not in "0123" or not grade or not other or int(grade) in merges:
+            raise UsageError(
+                "expected grades to `merge` as in 3:2 (3 counts as 2), of 0 to 3 and each once, found "
+                f"{text!r}"
+            )
+        merges[int(grade)] = int(other)
+    return merges
+
+
+def merged(grade: float, merges: Merges) -> float:
+    """A grade after merging; one between two whole ones, such as the mean of two assessors, is the like
+    between what these become.
+
+    >>> [merged(grade, {3: 2}) for grade in (3, 2.5, 1.5, 0)]
+    [2, 2.0, 1.5, 0]
+    """
+    below, above = math.floor(grade), math.ceil(grade)
+    share = grade - below
+    if not share:
+        return merges.get(below, below)
+    return (1 - share) * merges.get(below, below) + share * merges.get(above, above)

@@ -1,0 +1,109 @@
+"""A server that answers as endpoints of language models do, as well or as badly as it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+
+class Sent(NamedTuple):
+    """What a server answers: status, body and headers; ``seconds`` later, and perhaps cut off."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = MappingProxyType({})
+    seconds: float = 0.0
+    length: int | None = None
+
+
+class Request(NamedTuple):
+    """What it was asked."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        """The text of the message."""
+        return self.body["messages"][0]["content"]
+
+
+Behaviour = Callable[[Request], Sent]
+
+
+def answer(text: str, prompt_tokens: int = 400, completion_tokens: int = 30) -> Sent:
+    """A regular answer."""
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    body = {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": usage}
+    return Sent(body=json.dumps(body).encode())
+
+
+def grades(background: object = 2, method: object = 1, result: object = 0) -> Sent:
+    """A regular answer with grades."""
+    given = {"background": background, "method": method, "result": result}
+    return answer(
+        json.dumps({name: {"rationale": f"of {name}", "grade": each} for name, each in given.items()})
+    )
+
+
+def error(status: int, message: str = "no", **headers: str) -> Sent:
+    """An error as endpoints state it; underscores in names of headers are hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Sent(status, json.dumps({"error": {"message": message}}).encode(), named)
+
+
+class Endpoint:
+    """The address of a running server, and the requests that it was sent."""
+
+    def __init__(self, port: int) -> None:
+        self.url, self.requests = f"http://127.0.0.1:{port}/v1", list[Request]()
+
+
+@contextmanager
+def endpoint(behaviour: Behaviour) -> Iterator[Endpoint]:
+    """A server at a free port that answers by a function of the request."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            request = Request(self.path, dict(self.headers), body)
+            with lock:
+                running.requests.append(request)
+            sent = behaviour(request)
+            time.sleep(sent.seconds)
+            self.send_response(sent.status)
+            for name, value in sent.headers.items():
+                self.send_header(name, value)
+            length = len(sent.body) if sent.length is None else sent.length
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(sent.body)
+            self.close_connection = length != len(sent.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:  # a client that did not wait
+            pass
+
+    server = Server(("127.0.0.1", 0), Handler)
+    running = Endpoint(server.server_address[1])
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield running
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

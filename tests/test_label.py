@@ -1,0 +1,458 @@
+"""Pairs graded by a language model: where they come from, what the command writes, agreement, reranking."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from support.endpoint import answer, endpoint, error, grades
+
+from qbe import LanguageModel, Query, SearchRequest, SearchSession
+from qbe.errors import FileFormatError, QbeError, UsageError
+from qbe.graded_pairs import read_graded_pairs
+from qbe.index.index import Index
+from qbe.label.__main__ import main
+from qbe.label.agreement import agreement
+from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
+from qbe.label.candidates import FAR, POOLS, pool_candidates
+from qbe.label.pairs import Pair, read_pairs, write_pairs
+from qbe.search.stages import Fused, parse_reranker
+from qbe.types import Facet
+
+pytestmark = pytest.mark.slow
+
+QUERIES = ["s036", "s024", "s011"]
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index):
+    with Index(tiny_index) as opened:
+        yield opened
+
+
+@pytest.fixture
+def label(tiny_index, tmp_path, monkeypatch, capsys):
+    """Runs the command in an empty folder; gives what it printed."""
+    monkeypatch.chdir(tmp_path)
+    Path("queries.txt").write_text("\n".join(QUERIES))
+
+    def run(*arguments: object) -> str:
+        main(["--index", str(tiny_index), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+def by_words(request) -> object:
+    """Grades that depend on the candidate alone."""
+    return grades(len(request.prompt) % 4, len(request.prompt) % 3, 0)
+
+
+# Candidates
+
+
+def test_candidates_come_from_all_pools_in_turn(index):
+    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+    for query in QUERIES:
+        pools = Counter(pair.pool for pair in pairs if pair.query_id == query)
+        assert pools == dict.fromkeys(POOLS, 2)
+        candidates = [pair.paper_id for pair in pairs if pair.query_id == query]
+        assert candidates == sorted(set(candidates) - {query})
+
+
+def test_candidates_depend_on_the_seed_and_not_on_the_other_queries(index):
+    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+    assert pool_candidates(index, QUERIES[1:2], 14, seed=0) == [p for p in pairs if p.query_id == QUERIES[1]]
+    assert pool_candidates(index, QUERIES, 14, seed=1) != pairs
+
+
+def test_the_best_by_each_facet_is_a_candidate(index):
+    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+    with SearchSession(index, Fused()) as session:
+        for query in QUERIES:
+            for facet in Facet:
+                (best,) = session.search(SearchRequest(Query(index.paper(query), facet), 1)).hits
+                assert best.paper_id in {pair.paper_id for pair in pairs if pair.query_id == query}
+
+
+def test_far_candidates_are_in_no_ranking(index):
+    pairs = [pair for pair in pool_candidates(index, QUERIES, 14, seed=0) if pair.pool == FAR]
+    with SearchSession(index, Fused()) as session:
+        for pair in pairs:
+            near = session.search(SearchRequest(Query(index.paper(pair.query_id)), 60)).hits
+            assert pair.paper_id not in {hit.paper_id for hit in near}
+
+
+def test_all_papers_of_a_small_index_are_candidates_at_most(index):
+    assert len(pool_candidates(index, ["s036"], 1000, seed=0)) == len(index) - 1
+
+
+# The command
+
+
+def test_pairs_without_a_model_have_no_grades(label):
+    assert "pairs.tsv: 12 pairs of 2 query papers" in label(
+        *("--queries", "queries.txt", "--sample", 2, "--candidates", 6, "--output", "pairs.tsv")
+    )
+    assert Path("pairs.tsv").read_text().startswith("query_id\tpaper_id\tpool\n")
+    assert len(read_pairs("pairs.tsv")) == 12
+
+
+def test_graded_pairs_are_what_training_reads(label):
+    with endpoint(by_words) as server:
+        printed = label(
+            *("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv"),
+            *("--model", "tiny", "--endpoint", server.url),
+        )
+    assert "graded.tsv: 18 of 18 pairs graded; 18 requests and 7,740 tokens so far" in printed
+    lists = read_graded_pairs("graded.tsv")
+    assert list(lists) == QUERIES
+    graded = {(query, pair.paper_id): pair.grades for query, pairs in lists.items() for pair in pairs}
+    kept = [json.loads(line) for line in Path("graded.tsv.answers.jsonl").read_text().splitlines()]
+    assert {(each["query_id"], each["paper_id"]): tuple(each["grades"].values()) for each in kept} == graded
+    assert [each["query_id"] for each in kept] != sorted(each["query_id"] for each in kept)  # shuffled
+
+
+def test_an_estimate_asks_nothing(label):
+    with endpoint(by_words) as server:
+        printed = label(
+            *("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--dry-run"),
+            *("--model", "tiny", "--endpoint", server.url, "--price", "1000000:0"),
+        )
+    tokens, price = re.search(
+        r"18 requests, about ([\d,]+) tokens in .* about ([\d,]+)\.00", printed
+    ).groups()
+    assert tokens == price
+    assert not server.requests
+    assert sorted(path.name for path in Path().iterdir()) == ["queries.txt"]
+
+
+def test_a_budget_ends_and_a_larger_one_goes_on(label, capsys):
+    rest = ("--queries", "queries.txt", "--candidates", 6, "--output", "graded.tsv", "--model", "tiny")
+    with endpoint(by_words) as server:
+        asked = (*rest, "--endpoint", server.url, "--budget-requests")
+        assert "10 of 18 pairs graded" in label(*asked, 10)
+        assert len(server.requests) == 10
+        assert "15 of 18 pairs graded" in label(*asked, 15)
+        assert len(server.requests) == 15
+        assert "18 of 18 pairs graded" in label(*asked, 99, "--merge", "1:0", "2:0")
+    assert len(server.requests) == len({request.prompt for request in server.requests}) == 18
+    values = {
+        grade for pairs in read_graded_pairs("graded.tsv").values() for pair in pairs for grade in pair[1]
+    }
+    assert values == {0, 3}
+
+
+def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
+    given = ("--pairs", "pairs.tsv", "--output", "graded.tsv", "--model", "tiny", "--parallel", 1)
+    write_pairs("pairs.tsv", [Pair("s036", paper_id) for paper_id in ("s051", "s007", "s124")])
+    with (
+        endpoint(lambda request: answer("?") if "Posts and Health" in request.prompt else grades()) as server,
+        pytest.raises(QbeError, match="found none for 1, such as s036 and s007"),
+    ):
+        label(*given, "--endpoint", server.url)
+    assert [pair.paper_id for pair in read_graded_pairs("graded.tsv")["s036"]] == ["s051", "s124"]
+    with endpoint(by_words) as server:
+        label(*given, "--endpoint", server.url)
+    assert len(server.requests) == 1
+    assert len(read_graded_pairs("graded.tsv")["s036"]) == 3
+
+
+WRONG = {
+    "nothing": [],
+    "no pairs": [
+        "--output",
+        "o.tsv",
+        "--model",
+        "m",
+        "--endpoint",
+        "http://127.0.0.1:1/v1",
+        "--pairs",
+        "none",
+    ],
+    "an estimate of no model": ["--output", "o.tsv", "--dry-run"],
+    "a budget of no model": ["--output", "o.tsv", "--budget-tokens", "5"],
+    "pairs without anything to do": ["--output", "o.tsv", "--pairs", "queries.txt"],
+    "merged candidates": ["--output", "o.tsv", "--merge", "3:2"],
+    "merging by another sign": ["--agreement", "a", "b", "--merge", "3=2"],
+    "candidates of pairs": ["--output", "o.tsv", "--pairs", "queries.txt", "--candidates", "3"],
+    "no candidates": ["--output", "o.tsv", "--candidates", "0"],
+    "too large a sample": ["--output", "o.tsv", "--sample", "1000"],
+    "an unknown query": ["--output", "o.tsv", "--queries", "ids"],
+    "a price in words": ["--output", "o.tsv", "--model", "m", "--price", "cheap"],
+    "no endpoint": ["--output", "o.tsv", "--model", "m"],
+    "no parallel requests": ["--output", "o.tsv", "--model", "m", "--parallel", "0"],
+    "output in place of a list": ["--output", "queries.txt"],
+    "an absent guideline": ["--output", "o.tsv", "--model", "m", "--guideline", "none"],
+}
+
+
+def test_wrong_options(label, monkeypatch, told):
+    monkeypatch.delenv("QBE_LLM_ENDPOINT", raising=False)
+    Path("ids").write_text("s036\nnosuch\n")
+    messages = []
+    for options in WRONG.values():
+        with pytest.raises(QbeError) as raised:
+            label(*options)
+        messages.append(f"{raised.value.exit_code} {raised.value}")
+    told("label", messages)
+    assert sorted(path.name for path in Path().iterdir()) == ["ids", "queries.txt"]
+
+
+def test_nothing_answered_is_asked_for_again_after_a_kill(tiny_index, tmp_path):
+    """A process that is killed in the middle, several times, and one that is left alone ask the same."""
+    output, answers = tmp_path / "graded.tsv", tmp_path / "graded.tsv.answers.jsonl"
+    rng = random.Random(0)
+
+    def behave(request) -> object:
+        time.sleep(0.03)
+        return error(429, Retry_After="0.01") if rng.random() < 0.1 else by_words(request)
+
+    def start(url: str, to: Path) -> subprocess.Popen:
+        command = [sys.executable, "-m", "qbe.label", "--index", tiny_index, "--output", to, "--sample", "10"]
+        command += ["--candidates", "10", "--model", "tiny", "--endpoint", url, "--parallel", "2"]
+        return subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, env=os.environ)
+
+    with endpoint(behave) as server:
+        for most in (20, 60):
+            process = start(server.url, output)
+            while not answers.exists() or answers.read_bytes().count(b"\n") < most:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            assert not output.exists()
+            answered = {json.loads(line)["digest"] for line in answers.read_bytes().split(b"\n")[:-1]}
+            before = len(server.requests)
+            time.sleep(0.1)
+        process = start(server.url, output)
+        assert process.wait(60) == 0, process.stderr.read()
+        asked = Counter(request.prompt for request in server.requests[before:])
+    from qbe.llm.grading import digest_of
+
+    assert len(answered) >= 60
+    assert not answered & {digest_of("tiny", prompt) for prompt in asked}
+    with endpoint(by_words) as server:
+        assert start(server.url, tmp_path / "alone.tsv").wait(60) == 0
+    assert output.read_bytes() == (tmp_path / "alone.tsv").read_bytes()
+
+
+# Agreement
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch) -> tuple[str, str]:
+    """Grades by two assessors; the second has one pair more."""
+    monkeypatch.chdir(tmp_path)
+    pairs = [Pair("q", "a"), Pair("q", "b"), Pair("r", "a"), Pair("r", "b"), Pair("r", "c")]
+    write_pairs("a.tsv", pairs[:4], [(3, 0, 1), (1, 0, 1), (2, 1, 1), (0, 2.5, 1)])
+    write_pairs("b.tsv", pairs, [(3, 0, 1), (0, 1, 2), (2, 1, 0), (1, 3, 1), (0, 0, 0)])
+    return "a.tsv", "b.tsv"
+
+
+def test_figures_of_agreement_by_hand(two):
+    found = agreement(*two)
+    assert (found.pairs, found.queries, found.only) == (4, 2, (0, 1))
+    background, method, result = found.facets
+    # squared differences 0, 1, 0, 1; variances 1.25 and 1.25, means alike: 1 - 0.5 / 2.5
+    assert background.kappa == pytest.approx(0.8)
+    # ranks 4, 2, 3, 1 and 4, 1, 3, 2: 1 - 6 * 2 / (4 * 15)
+    assert background.spearman == pytest.approx(0.8)
+    assert background.median_spearman == 1.0
+    assert (background.equal, background.same_side) == (0.5, 1.0)
+    assert background.confusion == {(3, 3): 1, (1, 0): 1, (2, 2): 1, (0, 1): 1}
+    assert method.grades == (0.875, 1.25)
+    assert (result.kappa, result.spearman) == (0.0, None)
+
+
+def test_agreement_with_grades_merged(two):
+    background, method, _ = agreement(two[0], two[1], {3: 2, 1: 0}).facets
+    assert background.kappa == background.spearman == background.equal == 1.0
+    assert method.confusion == {(0, 0): 2, (2.0, 2): 1} | {(0, 0): 3}
+
+
+def test_agreement_is_printed(two, capsys):
+    main(["--agreement", *two])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "4 pairs of 2 queries in both; 0 only in a.tsv, 1 only in b.tsv"
+    assert lines[3].split() == ["background", "0.80", "0.80", "1.00", "0.50", "1.00", "1.50", "1.50"]
+    assert lines[7:13] == [
+        "background: grades of a.tsv (rows) and b.tsv (columns)",
+        "           0      1      2      3",
+        "    0      0      1      0      0",
+        "    1      1      0      0      0",
+        "    2      0      0      1      0",
+        "    3      0      0      0      1",
+    ]
+    main(["--agreement", *two, "--format", "json"])
+    record = json.loads(capsys.readouterr().out)
+    assert record["facets"]["background"]["kappa"] == pytest.approx(0.8)
+
+
+def test_files_that_share_no_pair_have_no_agreement(two):
+    write_pairs("c.tsv", [Pair("x", "y")], [(0, 0, 0)])
+    with pytest.raises(FileFormatError):
+        agreement("a.tsv", "c.tsv")
+
+
+def test_merged_grades_of_a_file(two, capsys):
+    main(["--pairs", "a.tsv", "--merge", "3:2", "--output", "merged.tsv"])
+    assert [pair.grades for pair in read_graded_pairs("merged.tsv")["r"]] == [(2, 1, 1), (0, 2, 1)]
+
+
+def test_agreement_of_the_assessors_of_facet_judgments(qbe_data, tmp_path):
+    """The two assessors of facet-judgments, each as a file; figures by Cohen's table and by SciPy."""
+    rows = [line.split("\t") for line in (qbe_data / "facet-judgments/dev.tsv").read_text().splitlines()]
+    place = {name: n for n, name in enumerate(rows[0])}
+    files, columns = [], []
+    for side in ("strict", "wide"):
+        columns.append([[float(row[place[f"{facet}_{side}"]]) for facet in Facet] for row in rows[1:]])
+        files.append(tmp_path / f"{side}.tsv")
+        write_pairs(files[-1], [Pair(row[0], row[1]) for row in rows[1:]], columns[-1])
+    found = agreement(*files)
+    assert found.pairs == 715
+    for n, facet in enumerate(found.facets):
+        first, second = ([row[n] for row in column] for column in columns)
+        table = np.histogram2d(first, second, bins=np.arange(5) - 0.5)[0] / len(first)
+        chance = np.outer(table.sum(1), table.sum(0))
+        weights = np.subtract.outer(np.arange(4), np.arange(4)) ** 2
+        assert facet.kappa == pytest.approx(1 - (weights * table).sum() / (weights * chance).sum())
+        assert facet.spearman == pytest.approx(spearmanr(first, second).statistic)
+
+
+# A reranker
+
+
+@pytest.fixture(scope="module")
+def third(index):
+    """The paper that the first stage ranks third by the method of s036."""
+    with SearchSession(index, Fused()) as session:
+        hits = session.search(SearchRequest(Query(index.paper("s036"), Facet.METHOD))).hits
+    return index.paper(hits[2].paper_id)
+
+
+def test_grades_order_the_best_papers(index, third):
+    def behave(request) -> object:
+        return grades(0, 3, 0) if third.title in request.prompt else grades(3, 1, 2)
+
+    with endpoint(behave) as server:
+        stages = Fused() >> LanguageModel("tiny", server.url, depth=10)
+        request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
+        with SearchSession(index, stages) as session:
+            first, second = session.run(request)
+            assert len(server.requests) == 10
+            assert session.search(request).hits == second.hits  # nothing is asked twice
+            assert len(server.requests) == 10
+    order = [hit.paper_id for hit in first.hits]
+    assert order.pop(2) == third.paper_id
+    assert [hit.paper_id for hit in second.hits] == [third.paper_id, *order]
+    assert second.hits[0].grades == {"background": 0, "method": 3, "result": 0}
+    assert not second.notes
+
+
+def test_a_paper_without_a_grade_is_told_and_kept(index, third, caplog):
+    def behave(request) -> object:
+        return error(400, "too long") if third.title in request.prompt else grades(method=1)
+
+    with endpoint(behave) as server:
+        stages = Fused() >> LanguageModel("tiny", server.url, depth=10)
+        request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
+        with SearchSession(index, stages) as session:
+            first, second = session.run(request)
+    assert [hit.paper_id for hit in second.hits] == [hit.paper_id for hit in first.hits]
+    assert second.notes == (f"tiny gave no grades for {third.paper_id}",)
+    assert third.paper_id in caplog.text
+    assert "too long" in caplog.text
+
+
+def test_all_facets_of_a_query_are_graded_at_once(index):
+    with endpoint(by_words) as server:
+        stages = Fused() >> LanguageModel("tiny", server.url, depth=5)
+        query = Query.by_facets(index.paper("s036"), {Facet.METHOD: 1, Facet.BACKGROUND: -1})
+        with SearchSession(index, stages) as session:
+            hits = session.search(SearchRequest(query, k=10)).hits
+            session.search(SearchRequest(Query(index.paper("s036")), k=10))
+    assert len(server.requests) <= 10  # of two rankings, five of each
+    wanted = [hit.grades["method"] - hit.grades["background"] for hit in hits[:5]]
+    assert wanted[0] == max(wanted)
+
+
+def test_a_language_model_ranks_where_the_grade_model_would(graded_index):
+    with endpoint(by_words) as server, Index(graded_index) as graded:
+        stages = Fused() >> LanguageModel("tiny", server.url, depth=3)
+        query = Query.by_facets(graded.paper("s036"), {Facet.METHOD: 1, Facet.BACKGROUND: -1})
+        with SearchSession(graded, stages) as session:
+            assert session.can_grade
+            hits = session.search(SearchRequest(query, k=4, grades=True)).hits
+    assert len(server.requests) == 3
+    assert all(isinstance(grade, int) for hit in hits[:3] for grade in hit.grades.values())
+
+
+def test_an_endpoint_that_answers_nothing_ends_the_search(index):
+    with endpoint(lambda _: error(400, "no")) as server:
+        stages = Fused() >> LanguageModel("tiny", server.url, depth=2)
+        with SearchSession(index, stages) as session, pytest.raises(QbeError, match="choose another"):
+            session.search(SearchRequest(Query(index.paper("s036"), Facet.METHOD)))
+
+
+def test_a_language_model_as_the_command_line_has_it():
+    stage = parse_reranker("llm:model=qwen3:4b,endpoint=http://127.0.0.1:8080/v1,depth=5")
+    assert stage == LanguageModel("qwen3:4b", "http://127.0.0.1:8080/v1", 5)
+    with pytest.raises(UsageError, match="llm:model=NAME"):
+        parse_reranker("llm")
+
+
+# By hand
+
+
+def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):
+    pairs = [Pair("q", name, "far") for name in "abcdef"]
+    hands = HandGrades(pairs, tmp_path)
+    orders = []
+    for assessor in ("ann", "ben"):
+        order, turn = [], hands.turn(assessor)
+        while turn.pair is not None:
+            order.append(turn.pair.paper_id)
+            turn = hands.grade(assessor, "q", turn.pair.paper_id, (len(order) % 4, 0, 3))
+        assert turn == (None, 6, 6)
+        orders.append(order)
+    assert orders[0] != orders[1]
+    hands.grade("ann", "q", "a", (1, 1, 1))  # corrected
+    again = HandGrades(pairs, tmp_path)
+    assert again.turn("ann") == (None, 6, 6)
+    assert again.turn("cy").graded == 0
+    assert read_graded_pairs(tmp_path / "ann.tsv")["q"][0] == ("a", (1, 1, 1))
+    assert agreement(tmp_path / "ann.tsv", tmp_path / "ben.tsv").pairs == 6
+
+
+def test_what_is_no_name_or_pair_writes_nothing(tmp_path, told):
+    hands = HandGrades([Pair("q", "a")], tmp_path / "grades")
+    (tmp_path / "outside.tsv").write_text("notes")
+    messages = []
+    for assessor, paper_id in (("../outside", "a"), ("Ann", "a"), ("", "a"), ("ann", "b"), ("a" * 41, "a")):
+        with pytest.raises(UsageError) as error:
+            hands.grade(assessor, "q", paper_id, (0, 0, 0))
+        messages.append(str(error.value))
+    told("grades by hand", messages)
+    assert (tmp_path / "outside.tsv").read_text() == "notes"
+    assert not (tmp_path / "grades").exists()
+
+
+def test_other_files_are_not_replaced_and_assessors_are_limited(tmp_path):
+    hands = HandGrades([Pair("q", "a")], tmp_path)
+    (tmp_path / "ann.tsv").write_text("query_id\tpaper_id\nmy\tnotes\n")
+    with pytest.raises(QbeError):
+        hands.grade("ann", "q", "a", (0, 0, 0))
+    for number in range(MOST_ASSESSORS - 1):
+        hands.grade(f"ben-{number}", "q", "a", (0, 0, 0))
+    with pytest.raises(UsageError, match="at most 100"):
+        hands.grade("cy", "q", "a", (0, 0, 0))

@@ -1,0 +1,311 @@
+"""Requests to a language model: what is retried, what ends all, what is kept, what is never shown."""
+
+import json
+import threading
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades
+
+from qbe.errors import FileFormatError, ModelError, UsageError
+from qbe.llm.answers import Answer, Answers
+from qbe.llm.endpoint import Budget, BudgetSpentError, Client, Endpoint, EndpointError, RequestError
+from qbe.llm.grading import ASKED, AnswerError, Grader, PaperPair, parse_answer
+from qbe.types import Paper, Sentence
+
+KEY = "sk-a-key-that-nobody-may-see"
+
+
+def paper(number: int) -> Paper:
+    return Paper(f"id-{number}", f"Title {number}", (Sentence(f"We cut stone {number}."),))
+
+
+def pairs(count: int) -> list[PaperPair]:
+    return [PaperPair(paper(0), paper(number)) for number in range(1, count + 1)]
+
+
+def in_turn(*sent: Sent, then: Sent | None = None) -> Behaviour:
+    """Answers one after the other, the last one for ever."""
+    lock, left = threading.Lock(), chain(sent, repeat(then or sent[-1]))
+
+    def behave(_: object) -> Sent:
+        with lock:
+            return next(left)
+
+    return behave
+
+
+def client(url: str, budget: Budget | None = None, timeout: float = 5, **options) -> Client:
+    return Client(Endpoint(url, "tiny", timeout, KEY), budget, pause=0.01, **options)
+
+
+def test_what_fails_for_a_while_is_asked_again():
+    whole = grades()
+    failing = [
+        error(429, Retry_After="0.01"),
+        error(429, Retry_After="Thu, 01 Jan 1970 00:00:00 GMT"),
+        error(500),
+        Sent(body=whole.body[:50]),  # JSON that ends too early
+        Sent(body=whole.body[:50], length=len(whole.body)),  # a connection that does
+    ]
+    with endpoint(in_turn(*failing, whole)) as server, client(server.url) as asking:
+        assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
+    assert len(server.requests) == 6
+    assert len({request.prompt for request in server.requests}) == 1
+
+
+@pytest.mark.parametrize("sent", [Sent(body=b"<html>"), Sent(body=b"[]"), error(503), answer("x", 1, 1)])
+def test_what_fails_for_ever_is_given_up(sent):
+    with endpoint(in_turn(sent)) as server, client(server.url, tries=2) as asking:
+        outcome = Grader(asking).grade(pairs(2))
+    assert outcome.answers == [None, None]
+    assert sorted(outcome.problems) == [0, 1]
+    assert len(server.requests) == 2 * (ASKED if b"choices" in sent.body else 2)
+
+
+def test_a_slow_answer_is_not_waited_for():
+    slow = grades()._replace(seconds=1.0)
+    with endpoint(in_turn(slow, grades(3))) as server, client(server.url, timeout=0.2) as asking:
+        assert Grader(asking).answer(pairs(1)[0]).grades[0] == 3
+    assert len(server.requests) == 2
+
+
+def test_an_endpoint_that_asks_to_wait_long_ends_all():
+    with (
+        endpoint(in_turn(error(429, Retry_After="3600"))) as server,
+        client(server.url) as asking,
+        pytest.raises(EndpointError, match="3,600 s"),
+    ):
+        Grader(asking, parallel=1).grade(pairs(3))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 405, 301])
+def test_what_no_request_can_change_ends_all_and_shows_no_key(status):
+    refused = error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
+    with (
+        endpoint(in_turn(refused)) as server,
+        client(server.url) as asking,
+        pytest.raises(EndpointError) as told,
+    ):
+        Grader(asking, parallel=1).grade(pairs(3))
+    assert len(server.requests) == 1
+    assert KEY not in str(told.value)
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in repr(asking.endpoint)
+
+
+def test_a_request_that_is_refused_leaves_the_others():
+    def behave(request) -> Sent:
+        return error(400, "too long") if "Title 2" in request.prompt else grades()
+
+    with endpoint(behave) as server, client(server.url) as asking:
+        outcome = Grader(asking).grade(pairs(3))
+    assert [each and each.grades for each in outcome.answers] == [(2, 1, 0), None, (2, 1, 0)]
+    assert list(outcome.problems) == [1]
+    assert "too long" in outcome.problems[1]
+    assert len(server.requests) == 3
+
+
+def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
+    with (
+        endpoint(in_turn(grades(), error(500))) as server,
+        client(server.url, tries=2) as asking,
+        pytest.raises(EndpointError, match="3 pairs in a row"),
+    ):
+        Grader(asking, parallel=1).grade(pairs(9))
+    assert len(server.requests) == 1 + 3 * 2
+
+
+def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
+    def behave(request) -> Sent:
+        if "response_format" in request.body:
+            return error(400, "." * 300 + "json_schema is not supported")
+        return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
+
+    with endpoint(behave) as server, client(server.url) as asking:
+        outcome = Grader(asking, parallel=1).grade(pairs(2))
+    assert None not in outcome.answers
+    assert [sorted(request.body) for request in server.requests[2:]] == [
+        ["max_tokens", "messages", "model"]
+    ] * 2
+
+
+def test_the_model_sees_texts_alone():
+    with endpoint(in_turn(grades())) as server, client(server.url) as asking:
+        Grader(asking, guideline="Grade.").grade(pairs(1))
+    (request,) = server.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.prompt.startswith("Grade.\n")
+    assert "Title: Title 1\nAbstract: We cut stone 1." in request.prompt
+    assert "id-" not in request.prompt
+
+
+# Answers
+
+
+WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
+
+
+@pytest.mark.parametrize(
+    "text", [f"{{{WHOLE}}}", f"```json\n{{{WHOLE}}}\n```", f"Here: {{{WHOLE}}} I hope it helps."]
+)
+def test_grades_are_found_in_what_stands_around_them(text):
+    assert parse_answer(text).grades == (3, 1, 0)
+
+
+BAD = {
+    "nothing": "",
+    "prose": "Both are about stone.",
+    "no object": "[3, 1, 0]",
+    "cut off": '{"background": {"grade": 3}, "meth',
+    "a facet too few": '{"background": 3, "method": 1}',
+    "a grade too high": "{" + WHOLE.replace("3", "4") + "}",
+    "a half": "{" + WHOLE.replace("1.0", "1.5") + "}",
+    "a truth value": "{" + WHOLE.replace("3", "true") + "}",
+    "too deep": '{"a": ' * 100_000 + "}",
+}
+
+
+def test_other_answers_are_refused(told):
+    messages = []
+    for text in BAD.values():
+        with pytest.raises(AnswerError) as error:
+            parse_answer(text)
+        messages.append(str(error.value))
+    told("answers of a language model", messages)
+
+
+def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    with (
+        endpoint(in_turn(answer("Hm.", 5, 2), grades())) as server,
+        client(server.url) as asking,
+        Answers(file) as answers,
+    ):
+        assert Grader(asking, answers).answer(pairs(1)[0]).grades == (2, 1, 0)
+    assert "found 'Hm.'" in server.requests[1].prompt
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert (first["completion_tokens"], second["grades"]) == (2, {"background": 2, "method": 1, "result": 0})
+    assert second["rationales"]["result"] == "of result"
+    assert KEY not in file.read_text()
+
+
+def test_what_is_kept_is_not_asked_for_again(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    with endpoint(in_turn(grades())) as server:
+        for count, asked in ((3, 3), (5, 5), (5, 5)):
+            with client(server.url) as asking, Answers(file) as answers:
+                grader = Grader(asking, answers)
+                assert grader.estimate(pairs(count)).requests == count - min(count, len(server.requests))
+                assert len([*filter(None, grader.grade([*pairs(count), *pairs(2)]).answers)]) == count + 2
+            assert len(server.requests) == asked
+        with client(server.url) as asking, Answers(file) as answers:  # another guideline is another question
+            Grader(asking, answers, "Grade.").grade(pairs(1))
+        assert len(server.requests) == 6
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 300])
+def test_an_answer_that_was_cut_off_is_taken_away(tmp_path, cut):
+    file = tmp_path / "answers.jsonl"
+    with Answers(file) as answers:
+        for digest in ("a", "b"):
+            answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-cut])
+    with Answers(file) as answers:
+        assert (answers.get("a") is None) == (cut == 300)
+        assert answers.get("b") is None
+        answers.add("b", {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
+    if cut < 300:
+        assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", ["notes on stone", '{"paper_id": "p"}\n', '{"digest": "a"}\n', "[]\n"])
+def test_another_file_is_no_file_of_answers(tmp_path, content):
+    file = tmp_path / "notes"
+    file.write_text(content)
+    with pytest.raises(FileFormatError):
+        Answers(file)
+    assert file.read_text() == content
+
+
+# The budget
+
+
+def test_no_request_exceeds_the_budget():
+    with endpoint(in_turn(grades())) as server, client(server.url, Budget(requests=4)) as asking:
+        outcome = Grader(asking, parallel=3).grade(pairs(9))
+    assert len(server.requests) == len([*filter(None, outcome.answers)]) == 4
+    assert "4 of 4 requests" in outcome.stopped
+    assert not outcome.problems
+
+
+def test_tokens_are_counted_as_the_endpoint_counts_them():
+    budget = Budget(tokens=2700)
+    with endpoint(in_turn(grades())) as server, client(server.url, budget) as asking:
+        outcome = Grader(asking, guideline="Grade.", parallel=1).grade(pairs(20))
+    # 430 tokens each; 120 are too few for another
+    assert len(server.requests) == 6
+    assert budget.tokens_spent == 6 * 430
+    assert "2,580 of 2,700 tokens" in outcome.stopped
+
+
+def test_requests_that_fail_are_part_of_the_budget():
+    with (
+        endpoint(in_turn(error(500))) as server,
+        client(server.url, Budget(requests=2)) as asking,
+        pytest.raises(BudgetSpentError),
+    ):
+        asking.ask("Grade.", {})
+    assert len(server.requests) == 2
+
+
+# Settings
+
+
+def test_addresses_that_are_none(told, monkeypatch):
+    for name in ("QBE_LLM_ENDPOINT", "QBE_LLM_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    messages = []
+    for url in (
+        None,
+        "localhost:8080",
+        "ftp://a/v1",
+        "http://ann:secret@a/v1",
+        "http://a/v1?key=1",
+        "http://[a",
+    ):
+        with pytest.raises(UsageError) as error:
+            Endpoint.of(url, "tiny")
+        assert "secret" not in str(error.value)
+        messages.append(str(error.value))
+    monkeypatch.setenv("QBE_LLM_KEY", "my secret\nkey")
+    with pytest.raises(UsageError) as error:
+        Endpoint.of("http://127.0.0.1/v1", "tiny")
+    messages.append(str(error.value))
+    told("endpoints", messages)
+
+
+def test_the_environment_has_the_key_and_may_have_the_address(monkeypatch, caplog):
+    monkeypatch.setenv("QBE_LLM_ENDPOINT", "http://models.example.org/v1/chat/completions")
+    monkeypatch.setenv("QBE_LLM_KEY", KEY)
+    given = Endpoint.of(None, "tiny")
+    assert (given.url, given.key) == ("http://models.example.org/v1", KEY)
+    assert "without encryption" in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_a_server_that_is_not_there_is_told_at_once():
+    with endpoint(in_turn(grades())) as server:
+        pass
+    with client(server.url) as asking, pytest.raises(EndpointError, match="start it"):
+        Grader(asking).grade(pairs(9))
+    assert issubclass(RequestError, ModelError)
+
+
+def test_the_guideline_is_part_of_the_package():
+    from qbe.llm.grading import default_guideline
+
+    assert default_guideline() == (Path(__file__).parent.parent / "qbe/llm/guideline.md").read_text()
