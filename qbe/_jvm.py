@@ -1,8 +1,8 @@
 """The only module that uses Java: finds a runtime, starts the virtual machine once, hands out classes, and
 makes the archive of classes by which every later search starts faster.
 
-Importing ``pyserini.search.lucene`` would load torch, transformers and an OpenAI client; this starts
-the machine with jnius and the jar that pyserini ships, then goes through ``pyserini.pyclass`` alone.
+Lucene is in Anserini's jar (`qbe._anserini`). Importing ``pyserini.search.lucene`` would load torch,
+transformers and an OpenAI client; this needs jnius alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
+from qbe._anserini import anserini_jar
+from qbe.errors import JavaError, QbeError, check_package
 from qbe.files import atomic_file, cache_folder
 from qbe.parallel import Workers
 
 JAVA_VERSION = 21
 """Anserini 1.7's class files need this version or a later one."""
-
-PYSERINI = "pyserini==1.6.0" if sys.version_info < (3, 12) else "pyserini==2.3.0"
-"""What pip installs: the later one brings Lucene 10, and wants a later Python."""
 
 MAX_CLAUSES = 1_000_000
 """Distinct terms a query may have; Lucene's default of 1,024 is less than a long abstract's."""
@@ -47,11 +45,11 @@ def java_class(name: str) -> Any:
     """The Java class of that full name, as a pyjnius class; starts the virtual machine if need be.
 
     Raises JavaError when no fit Java is found or it does not start, MissingDependencyError without pyjnius or
-    pyserini.
+    where Anserini's jar is neither here nor can be fetched.
     """
     with _start:
         started = _start_machine()
-    from pyserini.pyclass import autoclass
+    from jnius import autoclass
 
     if started:
         autoclass("java.util.logging.LogManager").getLogManager().reset()  # by which Lucene logs
@@ -238,23 +236,6 @@ def _release(home: Path) -> str:
         return (home / "release").read_text(errors="replace")
     except OSError:
         return ""
-
-
-def anserini_jar() -> Path:
-    """Anserini's jar inside the installed pyserini package, found without importing it.
-
-    >>> anserini_jar().name
-    'anserini-...-fatjar.jar'
-    """
-    specification = importlib.util.find_spec("pyserini")
-    if specification is not None and specification.submodule_search_locations:
-        folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
-        jars = sorted(folder.glob("anserini-*-fatjar.jar"))
-        if jars:
-            return jars[-1]
-    raise MissingDependencyError(
-        f"expected the package pyserini with Anserini's jar, found none; run: pip install '{PYSERINI}'"
-    )
 
 
 _ARCHIVE_SECONDS = 120

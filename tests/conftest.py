@@ -28,6 +28,7 @@ ERRORS = Path(__file__).parent / "data" / "errors.txt"
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--write-errors", action="store_true", help="write tests/data/errors.txt anew")
+    parser.addoption("--shared", type=Path, help="folder of what tests share, kept for another run")
 
 
 @pytest.fixture
@@ -101,13 +102,14 @@ Shared = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory) -> Shared:
+def shared(tmp_path_factory, request) -> Shared:
     """Makes a folder of a name once for all processes that run the tests."""
     from qbe.files import make_once
 
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
-    root.mkdir(exist_ok=True)
+    root = (request.config.getoption("--shared") or root).absolute()
+    root.mkdir(exist_ok=True, parents=True)
 
     def once(name: str, make: Callable[[Path], object]) -> Path:
         folder, partial = root / name, root / "partial" / name
@@ -126,10 +128,13 @@ def shared(tmp_path_factory) -> Shared:
 @pytest.fixture(scope="session")
 def tiny_model(shared, papers) -> Path:
     """A model folder as Hugging Face lays it out: a BERT of 16 dimensions with random weights."""
-    from support.tiny import write_model
 
-    texts = [text for paper in papers for text in (paper.title, paper.abstract)]
-    return shared("tiny-bert", lambda folder: write_model(folder, texts))
+    def make(folder: Path) -> None:
+        from support.tiny import write_model
+
+        write_model(folder, [text for paper in papers for text in (paper.title, paper.abstract)])
+
+    return shared("tiny-bert", make)
 
 
 @pytest.fixture
@@ -159,21 +164,27 @@ def _export(kind: str, model: Path, folder: Path, precisions: list[str]) -> None
 
 
 @pytest.fixture(scope="session")
-def tiny_tagger(tmp_path_factory, tiny_encoder) -> Path:
+def tiny_tagger(shared, tiny_encoder) -> Path:
     """A tagger of random weights that reads the tiny encoder."""
-    from support.tiny_tagger import write_tagger
 
-    folder = tmp_path_factory.mktemp("taggers") / "tiny-tagger"
-    write_tagger(folder, tiny_encoder)
-    return folder
+    def make(folder: Path) -> None:
+        from support.tiny_tagger import write_tagger
+
+        write_tagger(folder, tiny_encoder)
+
+    return shared("tiny-tagger", make)
 
 
 @pytest.fixture(scope="session")
 def tiny_classifier(shared, tiny_model) -> Path:
     """A model folder as Hugging Face lays it out: the tiny model under a head that scores pairs of texts."""
-    from support.tiny_classifier import write_classifier
 
-    return shared("tiny-classifier", lambda folder: write_classifier(folder, tiny_model))
+    def make(folder: Path) -> None:
+        from support.tiny_classifier import write_classifier
+
+        write_classifier(folder, tiny_model)
+
+    return shared("tiny-classifier", make)
 
 
 @pytest.fixture(scope="session")
@@ -189,17 +200,22 @@ def tiny_cross_encoder(shared, tiny_classifier) -> Path:
 @pytest.fixture(scope="session")
 def tiny_reranker_weights(shared) -> Path:
     """A model folder as Hugging Face lays it out: what tiny facet rerankers are trained from."""
-    from support.tiny_reranker import write_bert
 
-    return shared("tiny-reranker", write_bert)
+    def make(folder: Path) -> None:
+        from support.tiny_reranker import write_bert
+
+        write_bert(folder)
+
+    return shared("tiny-reranker", make)
 
 
 @pytest.fixture(scope="session")
 def tiny_facet_rerankers(shared, tiny_reranker_weights) -> Path:
     """Facet rerankers of random weights in int8, and in fp32 in the folder ``fp32`` inside."""
-    from support.tiny_reranker import export, stirred
 
     def make(folder: Path) -> None:
+        from support.tiny_reranker import export, stirred
+
         network = stirred(tiny_reranker_weights)
         export(network, folder, tiny_reranker_weights, "int8")
         export(network, folder / "fp32", tiny_reranker_weights, "fp32")

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.packages import PYSERINI
 
 from qbe import _cli
 from qbe.__main__ import COMMANDS
@@ -235,7 +234,6 @@ def without(package: str, folder: Path, command: str, *arguments: object) -> str
         ("onnxruntime", "onnxruntime", ["--facet", "method"]),
         ("tokenizers", "tokenizers", ["--facet", "method"]),
         ("jnius_config,jnius", "pyjnius", []),
-        ("pyserini", f"'{PYSERINI}'", []),
         ("numpy", "numpy", []),
     ],
 )

@@ -1,25 +1,21 @@
 """CSFCube's release as corpus, topics, pools, judgements and folds; the download; the embedded sample."""
 
-import hashlib
-import http.server
 import json
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.http_files import Server, served
 from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfcube
 
 from qbe import topics as topic_files
 from qbe import trec
 from qbe.corpus import read_corpus
-from qbe.datasets import download as download_module
 from qbe.datasets.__main__ import main
 from qbe.datasets.csfcube import DIGESTS, changed_files, convert, find_release
-from qbe.datasets.download import download, matches
 from qbe.datasets.embedded import copy_sample
 from qbe.errors import DatasetError, OutputError
 from qbe.files import sha256
@@ -87,71 +83,17 @@ def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytes
     assert changed_files(named) == list(DIGESTS)
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """Serves a folder and counts requests; answers each path with the planned failures first."""
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.requests: Counter[str] = Counter()
-        self.failures: dict[str, list[str]] = {}
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        name = self.path.removeprefix("/")
-        self.server.requests[name] += 1
-        failures = self.server.failures.get(name, [])
-        failure = failures.pop(0) if failures else ""
-        if failure.isdigit():
-            self.send_error(int(failure))
-            return
-        if not (self.server.folder / name).is_file():
-            self.send_error(404)
-            return
-        data = (self.server.folder / name).read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data[: len(data) // 2] if failure == "short" else data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.delenv("QBE_DATA", raising=False)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download_module.time, "sleep", lambda _: None)
-    with Server(write_csfcube(tmp_path / "release")) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
+    with served(write_csfcube(tmp_path / "release")) as running:
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def digests(folder: Path) -> dict[str, str]:
     return {name: f"sha256:{sha256(folder / name)}" for name in DIGESTS}
-
-
-def test_digests() -> None:
-    assert matches(b"", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
-    assert matches(b"", "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")  # git hash-object /dev/null
-    assert matches(b"hello\n", "git:ce013625030ba8dba906f756967f9e9ca394464a")
-    assert not matches(b"x", "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
-    with pytest.raises(ValueError, match="sha256 or git"):
-        matches(b"", "md5:0")
 
 
 def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: Path) -> None:
@@ -168,59 +110,6 @@ def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: P
     find_release(None, base_url=server.url, digests=wanted)
     assert server.requests == Counter({name: 1 + (name == "evaluation_splits.json") for name in DIGESTS})
     assert contents(folder) == contents(server.folder)
-
-
-@pytest.mark.parametrize("failures", [["503"], ["short"], ["500", "short"]])
-def test_temporary_failures_are_tried_again(server: Server, tmp_path: Path, failures: list[str]) -> None:
-    server.failures["evaluation_splits.json"] = list(failures)
-    digest = digests(server.folder)["evaluation_splits.json"]
-    assert download(server.url + "evaluation_splits.json", tmp_path / "x", digest)
-    assert (tmp_path / "x").read_bytes() == (server.folder / "evaluation_splits.json").read_bytes()
-    assert server.requests["evaluation_splits.json"] == len(failures) + 1
-
-
-@pytest.mark.parametrize(
-    ("failures", "reason", "requests"),
-    [
-        (["404"], "HTTP status 404 Not Found", 1),
-        (["403"], "HTTP status 403 Forbidden", 1),
-        (["503"] * 3, "HTTP status 503 Service Unavailable", 3),
-        (["short"] * 3, "the response was incomplete", 3),
-    ],
-)
-def test_downloads_that_fail(
-    server: Server, tmp_path: Path, failures: list[str], reason: str, requests: int
-) -> None:
-    server.failures["x"] = failures
-    (server.folder / "x").write_text("data")
-    with pytest.raises(DatasetError, match=f"cannot download {server.url}x: {reason}; check the network"):
-        download(server.url + "x", tmp_path / "new" / "x", "sha256:0")
-    assert server.requests["x"] == requests
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_download_with_another_digest_is_thrown_away(server: Server, tmp_path: Path) -> None:
-    (server.folder / "x").write_bytes(b"data")
-    actual = hashlib.sha256(b"data").hexdigest()
-    with pytest.raises(
-        DatasetError, match=rf"expected the digest sha256:0, found sha256:{actual} \(4 bytes\)"
-    ):
-        download(server.url + "x", tmp_path / "new" / "x", "sha256:0")
-    assert not (tmp_path / "new").exists()
-
-
-def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    import socket
-
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        port = silent.getsockname()[1]
-        with pytest.raises(DatasetError, match="Connection refused; check the network"):
-            download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
-        silent.listen()
-        monkeypatch.setattr(download_module, "TIMEOUT_S", 0.05)
-        with pytest.raises(DatasetError, match=r"no response within 0.05 seconds|timed out"):
-            download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
 
 
 # The command.

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from qbe.errors import requirement
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
@@ -23,10 +25,12 @@ EXTRA_OF = {
     "qbe/cluster": "cluster",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
+    "qbe/evaluate": "evaluate",
     "qbe/export": "train",
     "qbe/mcp": "serve",
     "qbe/models/large.py": "large",
     "qbe/network": "serve",
+    "qbe/run.py": "evaluate",
     "qbe/serve": "serve",
     "qbe/service": "serve",
     "qbe/shell": "serve",
@@ -111,6 +115,16 @@ def test_what_is_declared_is_used(extra):
         named.update(imported(file), strings(file))
     used = set().union(*(DISTRIBUTIONS.get(name, set()) for name in named))
     assert not (declared(EXTRAS[extra]) if extra else ALWAYS) - used
+
+
+def test_a_missing_package_is_named_with_an_extra_that_brings_it():
+    modules = {module for file in files("qbe") for module in imported(file)}
+    assert {"fastapi", "pandas", "torch"} <= modules
+    for module in modules:
+        if not DISTRIBUTIONS[module] & ALWAYS:
+            named = re.fullmatch(r"'qbe\[(\w+)\]'", requirement(module))
+            assert named, f"{module}: {requirement(module)}"
+            assert DISTRIBUTIONS[module] & declared(EXTRAS[named[1]]), f"{named[1]} does not bring {module}"
 
 
 def test_what_developers_are_told_to_install_is_used():

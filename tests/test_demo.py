@@ -134,6 +134,24 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
         open_sample_index(lambda _: None)
 
 
+def test_without_lucene_and_a_network_it_searches_by_vectors(tmp_path, monkeypatch, capsys):
+    for name, value in {"QBE_CACHE": tmp_path, "PIP_NO_INDEX": 1, "PIP_FIND_LINKS": tmp_path}.items():
+        monkeypatch.setenv(name, str(value))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pyserini", None)
+        main([])
+        printed = capsys.readouterr()
+        lines = printed.err.splitlines()
+        assert lines[-1].startswith("the searches below use vectors alone: expected Anserini's jar")
+        assert "[s051]" in printed.out
+        main([])
+        assert capsys.readouterr() == (printed.out, "")
+    reported: list[str] = []
+    with open_sample_index(reported.append) as index:
+        assert index.manifest.lucene is not None
+    assert reported == [f"indexing the sample in {index.folder} ..."]
+
+
 def test_an_interrupt_leaves_nothing(tmp_path):
     environment = os.environ | {"QBE_CACHE": str(tmp_path)}
     command = [sys.executable, "-m", "qbe.demo"]

@@ -7,6 +7,7 @@ not run, except for searches whose output is shown: it is compared.
 import contextlib
 import inspect
 import io
+import json
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from qbe._cli import HIDDEN
-from scripts import site
+from scripts import site, tour
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -145,6 +146,22 @@ def test_searches_print_what_is_shown(path, with_index, environment):
     for command, output in searches(path):
         command += "" if "--format" in command else " --format table"
         assert without_scores(shell(command, with_index, environment)) == without_scores(output)
+
+
+@pytest.mark.slow
+def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
+    """`scripts/tour.py` writes what its cells print."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    cells = json.loads(read(tour.NOTEBOOK))["cells"]
+    printed = [
+        ("".join(text for output in cell["outputs"] for text in output["text"]), text)
+        for cell, text in tour.run(cells)
+    ]
+    assert sum(bool(shown) for shown, _ in printed) >= 8
+    for shown, text in printed:
+        assert without_scores(text) == without_scores(shown)
 
 
 def test_some_searches_are_compared():

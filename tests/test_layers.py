@@ -32,7 +32,7 @@ MAY_IMPORT = layers()
 IMPORTED_IN = {
     "jnius": {"_jvm"},
     "jnius_config": {"_jvm"},
-    "pyserini": {"_jvm"},
+    "pyserini": set(),
     "torch": {"export", "train"},
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},

@@ -2,13 +2,17 @@
 
 import hashlib
 import io
+import subprocess
+import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
+from qbe.models.encoder_files import read_card
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
@@ -133,6 +137,64 @@ def tiny_mpnet(tmp_path_factory) -> Path:
     )
     MPNetModel(config).save_pretrained(folder)
     return folder
+
+
+WITHOUT_PYTORCH = """
+import runpy, sys
+sys.modules.update(dict.fromkeys(["torch", "transformers"]))  # importing them fails
+runpy.run_module("qbe.export", run_name="__main__")
+"""
+
+
+def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
+    from support.published import write_mpnet
+
+    from qbe.export.encoder import export_encoder
+    from qbe.export.graph import store_graph
+
+    weights, graph = tmp_path / "fish", tmp_path / "graph.onnx"
+    write_mpnet(weights, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
+    store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
+    command = ["-c", WITHOUT_PYTORCH, "encoder", "--model", weights, "--name", "fish", "--source", "sea"]
+    command += ["--layout", "title-abstract", "--pooling", "mean", "--similarity", "cosine"]
+    command += ["--max-tokens", "0", "--output", tmp_path / "filled", "--graph", graph]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].endswith("against fp32")
+    filled = read_card(tmp_path / "filled")
+    assert replace(filled, parity={}) == replace(traced, parity={})  # digests of the files, too
+    assert filled.parity["fp32"] == {"max_abs_difference": 0.0, "min_cosine": pytest.approx(1)}
+    assert filled.parity["int8"]["min_cosine"] == pytest.approx(traced.parity["int8"]["min_cosine"], abs=1e-4)
+    assert graph.stat().st_size < (tmp_path / "filled" / "model.fp32.onnx").stat().st_size
+
+
+def test_a_graph_and_weights_that_do_not_fit(tmp_path):
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    from qbe.export.encoder import export_encoder
+    from qbe.export.graph import fill_graph, store_graph
+
+    weights = {"w": np.float32([[1, 2, 3], [4, 5, 6]])}
+    write_weights(tmp_path / "weights", weights)
+    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in "xy"]
+    node = helper.make_node("MatMul", ["x", "w.T"], ["y"])
+    constant = numpy_helper.from_array(np.ascontiguousarray(weights["w"].T), "w.T")
+    save(helper.make_model(helper.make_graph([node], "g", types[:1], types[1:], [constant])), tmp_path / "m")
+    store_graph(tmp_path / "m", tmp_path / "weights", tmp_path / "graph")
+    fill_graph(tmp_path / "graph", weights, tmp_path / "filled")
+    assert (tmp_path / "filled").read_bytes() == (tmp_path / "m").read_bytes()
+    with pytest.raises(ModelError, match=r"found: .*w\.T \(2, 3\) in place of \(3, 2\).*install qbe again"):
+        fill_graph(tmp_path / "graph", {"w": weights["w"].T}, tmp_path / "other")
+    with pytest.raises(ModelError, match="found: KeyError"):
+        fill_graph(tmp_path / "graph", {}, tmp_path / "other")
+    (tmp_path / "graph").write_bytes(b"damaged")
+    with pytest.raises(ModelError, match="expected the graph of a model"):
+        fill_graph(tmp_path / "graph", weights, tmp_path / "other")
+    with pytest.raises(UsageError, match="`graph` is of no use with `adapter`"):
+        (tmp_path / "tokenizer.json").touch(), (tmp_path / "config.json").touch()
+        (tmp_path / "model.safetensors").touch()
+        export_encoder(tmp_path, "x", "x", tmp_path / "out", adapter=tmp_path, graph=tmp_path / "graph")
 
 
 def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):

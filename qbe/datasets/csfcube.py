@@ -23,8 +23,8 @@ from typing import Any
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
-from qbe.datasets.download import download, matches
 from qbe.datasets.records import raw_record
+from qbe.downloads import download, matches
 from qbe.errors import DatasetError
 from qbe.files import atomic_file, cache_folder, sha256
 from qbe.query import Topic
@@ -42,6 +42,8 @@ COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 """Release v1.1 of November 2021, which has evaluation scripts."""
 
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
+
+_BY_HAND = "check the network, or fetch the data set by hand and give its folder as `source`"
 
 ABSTRACTS = "abstracts-csfcube-preds.jsonl"
 FOLDS = "evaluation_splits.json"
@@ -83,7 +85,7 @@ def find_release(
     Args:
         source: the folder, if it is known.
         base_url: address of the files.
-        digests: digests by file name (see `qbe.datasets.download.matches`).
+        digests: digests by file name (see `qbe.downloads.matches`).
         report: called with one line for each download.
 
     Raises DatasetError for a folder where a file is missing, and for a download that fails.
@@ -105,7 +107,7 @@ def find_release(
         return source
     folder = cache_folder() / "csfcube"
     for name, digest in digests.items():
-        if download(base_url + name, folder / name, digest):
+        if download(base_url + name, folder / name, digest, DatasetError, _BY_HAND):
             report(f"downloaded {base_url}{name}")
     return folder
 
@@ -118,7 +120,7 @@ def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[st
     >>> changed_files(Path(), {"empty": digest, "changed": digest})
     ['changed']
     """
-    return [name for name, digest in digests.items() if not matches((folder / name).read_bytes(), digest)]
+    return [name for name, digest in digests.items() if not matches(folder / name, digest)]
 
 
 def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:

@@ -13,7 +13,8 @@ OPTIONS: dict[str, str] = {}
 
 EPILOG = """\
 Indexes the 128 invented papers of the sample, searches papers like one of them by its method and by its
-background, and says what to do next. Nothing is downloaded. The index is kept in demo/sample in $QBE_CACHE or
+background, and says what to do next. Nothing but Lucene is downloaded, where pyserini is not installed, and
+without a network the sample is searched by vectors alone. The index is kept in demo/sample in $QBE_CACHE or
 ~/.cache/qbe, and used the next time.
 """
 

@@ -10,10 +10,18 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
+from qbe._anserini import anserini_jar, find_jar
 from qbe.corpus import read_jsonl
 from qbe.datasets.embedded import FACTORS, PAPERS, Layout, grade
-from qbe.errors import EncoderMismatchError, IndexFormatError, OutputError, output_error
+from qbe.errors import (
+    EncoderMismatchError,
+    IndexFormatError,
+    MissingDependencyError,
+    OutputError,
+    output_error,
+)
 from qbe.files import cache_folder, publish_directory
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
 from qbe.models.registry import DEFAULT_ENCODER
@@ -57,18 +65,24 @@ def open_sample_index(report: Callable[[str], object]) -> Index:
         with suppress(IndexFormatError, EncoderMismatchError):
             return _open(folder, papers)
     report(f"indexing the sample in {folder} ...")
-    _build(folder, papers)
+    try:
+        anserini_jar()
+    except MissingDependencyError as error:
+        report(f"the searches below use vectors alone: {error}")
+    _build(folder, papers, bm25=find_jar() is not None)
     return _open(folder, papers)
 
 
 def _open(folder: Path, papers: Sequence[Paper]) -> Index:
-    """Open an index of these papers, with postings and vectors of the default encoder.
+    """Open an index of these papers, with vectors of the default encoder, and with postings where Lucene is
+    here.
 
     Raises IndexFormatError or EncoderMismatchError for anything else.
     """
     index = open_index(folder, encoder=DEFAULT_ENCODER)
     try:
-        if index.manifest.lucene is None or index.manifest.dense is None or list(index) != papers:
+        lacks_words = index.manifest.lucene is None and find_jar() is not None
+        if lacks_words or index.manifest.dense is None or list(index) != papers:
             raise IndexFormatError(f"{folder}: expected postings and vectors of the sample, found others")
     except BaseException:
         index.close()
@@ -76,7 +90,7 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
     return index
 
 
-def _build(folder: Path, papers: Sequence[Paper]) -> None:
+def _build(folder: Path, papers: Sequence[Paper], *, bm25: bool) -> None:
     """Build the index beside ``folder`` and move it there in one step."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +99,7 @@ def _build(folder: Path, papers: Sequence[Paper]) -> None:
         raise output_error(folder, error) from error
     with beside as name:
         try:
-            build_index(Path(name, "index"), papers).close()
+            build_index(Path(name, "index"), papers, BuildSettings(bm25=bm25)).close()
         except OutputError as error:  # it may say that a build can be resumed, but this one is removed
             raise OutputError(
                 f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe import _jvm
+from qbe._anserini import find_jar
 from qbe.doctor.check import Check, State, absent, checked, pip_line
-from qbe.errors import JavaError, MissingDependencyError
+from qbe.errors import JavaError
 
 
 class Package(NamedTuple):
@@ -30,16 +31,17 @@ NEEDED = (
     Package("faiss", "faiss-cpu", "nearest sentences", ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12")),
     Package("onnxruntime", "onnxruntime", "models", ("onnxruntime-gpu",)),
     Package("tokenizers", "tokenizers", "models"),
-    Package("pyserini", _jvm.PYSERINI, "BM25"),
     Package("jnius", "pyjnius", "BM25", ("pyjnius",)),
 )
 """What a search imports."""
 
 OPTIONAL = (
-    Package("torch", "torch==2.13.0", "training and export"),
-    Package("transformers", "transformers", "training and export"),
-    Package("datasets", "datasets", "corpora from Hugging Face"),
-    Package("pyarrow", "pyarrow", "corpora in Parquet"),
+    Package("ir_measures", "qbe[evaluate]", "evaluation", ("ir-measures",)),
+    Package("fastapi", "qbe[serve]", "the page and agents"),
+    Package("torch", "qbe[train]", "training and export"),
+    Package("transformers", "qbe[train]", "training and export"),
+    Package("datasets", "qbe[huggingface]", "corpora from Hugging Face"),
+    Package("pyarrow", "qbe[huggingface]", "corpora in Parquet"),
 )
 """What other commands import."""
 
@@ -54,11 +56,12 @@ def installation_checks() -> list[Check]:
     """A check of qbe, of Java and of each package, those that searching needs first.
 
     >>> [check.name for check in installation_checks()][:4]
-    ['qbe', 'Java', 'numpy', 'faiss']
+    ['qbe', 'Java', 'Lucene', 'numpy']
     """
     return [
         _qbe(),
         java_check(),
+        lucene_check(),
         *(_package(package, State.MISSING) for package in NEEDED),
         *(_package(package, State.ADVICE) for package in OPTIONAL),
     ]
@@ -90,29 +93,32 @@ def java_check() -> Check:
         none = {"home": None, "version": None, "class_archive": None}
         return absent("Java", State.MISSING, "none that BM25 can use", JAVA, str(error), **none)
     found = _jvm.java_version(home)
-    try:
-        archive = _jvm.class_archive(home, _jvm.anserini_jar())
-    except MissingDependencyError:
-        archive = None
+    jar = find_jar()
+    archive = _jvm.class_archive(home, jar) if jar else None
     fast = str(archive) if archive and archive.is_file() else None
     start = "starts fast" if fast else "will start faster after the next qbe index"
     text = f"{found} in {home}, for BM25; {start}"
     return checked("Java", text, home=str(home), version=found, class_archive=fast)
 
 
+def lucene_check() -> Check:
+    """Where Anserini's jar is, which holds Lucene.
+
+    >>> lucene_check().found
+    'anserini-...-fatjar.jar in ...'
+    """
+    if jar := find_jar():
+        return checked("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar))
+    advice = "what first needs it, for BM25, downloads it once (110 to 165 MB)"
+    return checked("Lucene", "not here yet", advice, jar=None)
+
+
 def _package(package: Package, state: State) -> Check:
-    found = "not installed"
     if is_installed(package.module):
-        try:
-            if package.module == "pyserini":
-                _jvm.anserini_jar()
-        except MissingDependencyError:
-            found = "found without Anserini's jar"
-        else:
-            installed = _version(package.module, *package.others)
-            return checked(package.module, installed or "version unknown", version=installed)
+        installed = _version(package.module, *package.others)
+        return checked(package.module, installed or "version unknown", version=installed)
     advice = f"for {package.purpose}: {pip_line([package.requirement])}"
-    return absent(package.module, state, found, package.requirement, advice, version=None)
+    return absent(package.module, state, "not installed", package.requirement, advice, version=None)
 
 
 def is_installed(module: str) -> bool:

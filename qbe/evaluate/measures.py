@@ -8,7 +8,7 @@ from statistics import fmean
 from subprocess import CalledProcessError
 from typing import TYPE_CHECKING, Any
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_package
 from qbe.evaluate.csfcube import MEASURES, NDCG_PERCENT, ProtocolMeasure, judged_ranking
 from qbe.evaluate.results import Qrels
 
@@ -35,6 +35,7 @@ def register_protocol_measures() -> None:
     >>> ir_measures.parse_measure("CSFCube_AP").NAME
     'CSFCube_AP'
     """
+    check_package("ir_measures")
     import ir_measures
 
     for measure in MEASURES.values():
@@ -62,14 +63,15 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
 
     Names are those of ir-measures (``nDCG@10``, ``AP(rel=2)``, ``RR``) and of the CSFCube protocol
     (``NDCG%20``, ``R-Precision``, ``CSFCube_AP``, ``CSFCube_P20``, ...). Raises UsageError for a name
-    that neither knows, a bad parameter, or a measure whose provider is not installed.
+    that neither knows, a bad parameter, or a measure whose provider is not installed, MissingDependencyError
+    without ir-measures.
 
     >>> list(parse_measures(["nDCG@10", "AP(rel=2)", "NDCG%20"]))
     ['nDCG@10', 'AP(rel=2)', 'CSFCube_nDCG']
     """
+    register_protocol_measures()
     import ir_measures
 
-    register_protocol_measures()
     pipeline: Any = ir_measures.DefaultPipeline
     parsed: dict[str, Any] = {}
     for name in names:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_package
 from qbe.evaluate.results import Evaluation
 
 EXACT_UP_TO = 20
@@ -162,6 +162,7 @@ def t_test(differences: Sequence[float]) -> float:
     """
     if len(differences) < 2 or not any(differences):
         return 1.0
+    check_package("scipy")
     from scipy import stats
 
     with warnings.catch_warnings():

@@ -24,13 +24,14 @@ def main(arguments: list[str]) -> None:
         encoder_format = format_of(options)
         from qbe.export.encoder import export_encoder
 
-        adapter = Path(options.adapter) if options.adapter else None
+        adapter, graph = (Path(path) if path else None for path in (options.adapter, options.graph))
+        original = "fp32" if graph else "PyTorch"
         for precision, figures in export_encoder(
-            model, name, source, output, encoder_format, adapter
+            model, name, source, output, encoder_format, adapter, graph
         ).parity.items():
             print(
                 f"{precision}: largest difference {figures['max_abs_difference']:.2g}, "
-                f"smallest cosine {figures['min_cosine']:.5f} against PyTorch"
+                f"smallest cosine {figures['min_cosine']:.5f} against {original}"
             )
     else:
         from qbe.export.cross_encoder import export_cross_encoder

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
 from qbe.export.adapter import apply_adapter
 from qbe.export.attention import fuse_attention
+from qbe.export.graph import StoredModel, refuse_adapter
 from qbe.export.pytorch import (
     TEXTS,
     feed_forward_products,
@@ -47,9 +49,13 @@ def export_encoder(
     destination: Path,
     encoder_format: EncoderFormat = DEFAULT_FORMAT,
     adapter: Path | None = None,
+    graph: Path | None = None,
 ) -> EncoderMetadata:
     """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
     vocab.txt), with the adapter in the folder ``adapter``, to be used with ``encoder_format``.
+
+    With ``graph``, a file that `qbe.export.graph.store_graph` wrote of this model, no PyTorch is needed, and
+    int8 is compared with fp32 in place of PyTorch.
 
     Writes fp32 and int8 (dynamic, weights per channel) ONNX models with the input ``input_ids`` (batch,
     tokens; int64; texts of a batch are equally long) and outputs ``last_hidden_state``, ``hidden_state_0``
@@ -63,8 +69,10 @@ def export_encoder(
     tokens than the model has positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
+    if graph is not None:
+        refuse_adapter(adapter)
     with staged_folder(destination) as staged:
-        model = load_encoder(folder)
+        model = load_encoder(folder) if graph is None else StoredModel(folder, graph)
         encoder_format, max_tokens = _limited(encoder_format, positions(model))
         if adapter is not None:
             apply_adapter(model, adapter)
@@ -150,13 +158,26 @@ def _outputs(model: Any) -> list[str]:
     return [state_output(layer, last) for layer in (last, *range(last))]
 
 
-def _states(model: Any, ids: Any) -> tuple[Any, ...]:
-    """Token states (batch, tokens, dimension) in the order of `_outputs`."""
+def _states(model: Any, ids: NDArray[np.int64]) -> Sequence[NDArray[np.float32]]:
+    """Token states (batch, tokens, dimension) in the order of `_outputs`, of token ids (batch, tokens)."""
+    if isinstance(model, StoredModel):
+        return model.states(_outputs(model), ids)
+    import torch
+
+    with torch.inference_mode():
+        return [state.numpy() for state in _tensors(model, torch.from_numpy(ids))]
+
+
+def _tensors(model: Any, ids: Any) -> tuple[Any, ...]:
+    """The same of a PyTorch model, as tensors."""
     output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
     return (output.last_hidden_state, *output.hidden_states[:-1])
 
 
 def _to_onnx(model: Any, path: Path) -> None:
+    if isinstance(model, StoredModel):
+        model.write(path)
+        return
     import torch
 
     class HiddenStates(torch.nn.Module):
@@ -165,7 +186,7 @@ def _to_onnx(model: Any, path: Path) -> None:
             self.model = model
 
         def forward(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return _states(self.model, input_ids)
+            return _tensors(self.model, input_ids)
 
     inputs, outputs = {"input_ids": torch.arange(1, 33).reshape(2, 16)}, _outputs(model)
     axes = {name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)}
@@ -176,8 +197,6 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     """Compare both ONNX models with the original: the states of all layers, and [CLS] of the last where that
     is the paper's vector, on texts of different length.
     """
-    import torch
-
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model))
     names = _outputs(model)
@@ -186,15 +205,13 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     for text in TEXTS:
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
-        with torch.inference_mode():
-            originals = _states(model, torch.from_numpy(ids))
+        originals = _states(model, ids)
         for precision, session in sessions.items():
             exports = session.run(names, {"input_ids": ids})
             if encoder_format.whole == CLS:
-                first = _cosines(exports[0][:, 0], originals[0][:, 0].numpy())
+                first = _cosines(exports[0][:, 0], originals[0][:, 0])
                 cosines[precision].append(float(first.min()))
-            for exported, state in zip(exports, originals, strict=True):
-                original = state.numpy()
+            for exported, original in zip(exports, originals, strict=True):
                 differences[precision].append(float(np.abs(exported - original).max()))
                 cosines[precision].append(float(_cosines(exported.mean(axis=1), original.mean(axis=1)).min()))
     parity = {

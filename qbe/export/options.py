@@ -42,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
             "--source", help="where the weights come from, for the metadata (default: the folder)"
         )
         if kind == "encoder":
+            command.add_argument(
+                "--graph",
+                metavar="FILE",
+                help="the traced model without its weights, as qbe train large-encoder writes it; then "
+                "PyTorch is not needed",
+            )
             _encoder_format(
                 command.add_argument_group(
                     "encoder format (default: as a sentence-transformers folder declares it, else the first)"

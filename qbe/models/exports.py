@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def exported(kind: ModelKind, source: Path | Weights) -> Path:
     """The folder of a model's finished files; weights that were never exported are exported now.
 
-    That happens once, in a process of its own (it needs torch, this one does not), into
+    That happens once, in a process of its own (it may need torch, this one does not), into
     ``qbe.files.cache_folder()``. While another process makes the same export, this one waits.
     Raises ModelError where weights cannot be verified or exported.
     """
@@ -80,6 +80,8 @@ def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
     command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
     if source.encoder_format is not None:
         command += source.encoder_format.options()
+    if source.graph is not None:
+        command += ["--graph", str(source.graph)]
     if source.adapter is not None:
         command += ["--adapter", str(source.adapter)]
     return command

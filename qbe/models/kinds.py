@@ -100,5 +100,8 @@ CROSS_ENCODER = ModelKind(
 
 TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)
 
+GRAPH = "graph.onnx"
+"""A traced model without its weights (`qbe.export.graph`)."""
+
 DIFFERENCE = "difference.safetensors"
 """What a large encoder's folder holds: the difference of its weights from a base (`qbe.models.large`)."""

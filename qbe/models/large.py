@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe import processes
-from qbe.errors import MissingDependencyError, ModelError
+from qbe.errors import ModelError, check_package
 from qbe.files import cache_folder, make_once, sha256
 from qbe.models.kinds import DIFFERENCE, verify_digest
 from qbe.models.registry import LARGE_ENCODER
@@ -97,12 +97,9 @@ def read_weights(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _safetensors() -> Any:
-    try:
-        from safetensors import numpy as library
-    except ImportError as error:
-        raise MissingDependencyError(
-            "making a large model needs safetensors, torch and transformers; run: pip install 'qbe[large]'"
-        ) from error
+    check_package("safetensors")
+    from safetensors import numpy as library
+
     return library
 
 

