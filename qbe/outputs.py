@@ -26,6 +26,10 @@ _SEARCH_BEGINS = (
 """How results of a search begin that are neither a run nor RIS."""
 
 
+PLOT_SOFTWARE = "qbe plots"
+"""What a plot names as its software (PNG) or creator (SVG)."""
+
+
 class Result(NamedTuple):
     """A kind of result: its name in messages, and whether a file that begins with some bytes is one."""
 
@@ -33,8 +37,9 @@ class Result(NamedTuple):
     begins: Callable[[bytes], bool]
 
 
-def check_output(path: StrPath, kind: Result) -> None:
-    r"""Raise OutputError where a file exists that has content and is no result of the kind.
+def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
+    r"""Raise OutputError, which names the ``parameter``, where a file exists that has content and is no
+    result of the kind.
 
     What is no regular file (a pipe, a folder) passes.
 
@@ -61,7 +66,7 @@ def check_output(path: StrPath, kind: Result) -> None:
             return
     raise OutputError(
         f"{path}: expected no such file, or {kind.name} to replace, found {actual}; choose another "
-        "`output`, or remove it"
+        f"`{parameter}`, or remove it"
     )
 
 
@@ -103,6 +108,10 @@ def _is_watch_report(head: bytes) -> bool:
     return head.startswith(_WATCH_BEGINS) or _WATCH_HEADING.match(head) is not None
 
 
+PLOT = Result(
+    "a plot of qbe",
+    lambda head: head.startswith((b"\x89PNG", b"<?xml")) and PLOT_SOFTWARE.encode() in head,
+)
 SEARCH = Result("a result of qbe search", _is_search_result)
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
 TAGGED = Result("papers that have labels", _is_tagged_paper)

@@ -126,6 +126,6 @@ def test_a_classifier_that_tells_no_pairs_apart_is_refused(tmp_path, classifier)
 
 def test_a_tokenizer_of_another_family_is_refused(classifier, tmp_path):
     path = classifier / "tokenizer.json"
-    path.write_text(path.read_text().replace("[CLS]", "<s>").replace("[SEP]", "</s>"))
+    path.write_text(path.read_text().replace("[CLS]", "<cls>").replace("[SEP]", "<sep>"))
     with pytest.raises(ModelError, match=r"expected a BERT-family tokenizer, found no \[CLS\], \[SEP\]"):
         export.export_cross_encoder(classifier, "tiny", "here", tmp_path / "out")

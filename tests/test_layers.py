@@ -30,6 +30,7 @@ def layers() -> dict[str, set[str]]:
 MAY_IMPORT = layers()
 
 IMPORTED_IN = {
+    "matplotlib": {"train"},
     "jnius": {"_jvm"},
     "jnius_config": {"_jvm"},
     "pyserini": set(),

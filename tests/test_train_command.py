@@ -10,6 +10,7 @@ from qbe.models.registry import BASE_ENCODER
 from qbe.train import __main__ as command
 from qbe.train import options
 from qbe.train.artifacts import Folders, RunOptions, Sources
+from qbe.train.citation.pairs import Recipe as PairRecipe
 from qbe.train.encoder.fit import Recipe
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.pairs import PAIRS_FOLDER
@@ -77,6 +78,21 @@ def test_sources_that_are_given(calls, tmp_path):
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
+    line = (
+        "--collection c --index i --encoder mine --query-tokens 384 --candidate-tokens 128 --classes balanced"
+    )
+    line += " --candidates 20 --epochs 0.5 --learning-rate 3e-5"
+    command.main(["citation-pairs", *EVERY.split(), *line.split()])
+    recipe = PairRecipe(
+        query_tokens=384,
+        candidate_tokens=128,
+        classes="balanced",
+        candidates=20,
+        epochs=0.5,
+        learning_rate=3e-5,
+    )
+    own = {"encoder": "mine", "recipe": recipe}
+    assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0,), 2), own)
     line = "--output out --rerankers w --dev d --corpus p --threads 1"
     command.main(["facet-encoder", *line.split()])
     sources = Sources(dev=(Path("d"),), corpus=Path("p"))

@@ -163,10 +163,12 @@ def _inputs(
 
     from qbe.cite.model import WEIGHTS, default_model
     from qbe.files import sha256
+    from qbe.rerank.open import describe_reranker
     from qbe.search.output import BLOCK
 
     assert isinstance(topics, Path)
     model = default_model() if config.model is None else Path(config.model)
+    reranker = config.rerank
     return {
         "index": index.manifest.digest,
         "topics": sha256(topics),
@@ -178,6 +180,7 @@ def _inputs(
             "width": width if form == "table" else None,
         },
         "model": sha256(model / WEIGHTS),
+        "reranker": None if reranker is None else describe_reranker(reranker.model),
         "version": [version("qbe"), BLOCK],
     }
 

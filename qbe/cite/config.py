@@ -7,6 +7,7 @@ from typing import Any
 
 from qbe.errors import UsageError
 from qbe.search.filters import PaperFilter
+from qbe.search.stages import CrossEncoder
 
 RUN_TAG = "qbe-cite"
 
@@ -17,23 +18,27 @@ class CiteConfig:
 
     The citation model scores ``depth`` candidates of the first stage. With ``links`` (default) citations
     among the papers of the index are used as well, where its metadata have ``cites``. ``model`` is the folder
-    of another citation model. ``filter`` says which papers may be found.
+    of another citation model. ``rerank`` scores the best papers by that model again, such as
+    ``CrossEncoder("my-reranker", depth=50)`` with one of `qbe train citation-pairs`. ``filter`` says which
+    papers may be found.
 
     Raises TypeError for a parameter of another type, UsageError for a value out of range.
 
     >>> CiteConfig(depth=20).record()
-    {'depth': 20, 'links': True, 'filter': None}
+    {'depth': 20, 'links': True, 'rerank': None, 'filter': None}
     """
 
     depth: int = 1000
     links: bool = True
     model: str | None = None
+    rerank: CrossEncoder | None = None
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (("depth", int), ("links", bool), ("model", str), ("filter", PaperFilter)):
+        kinds = {"depth": int, "links": bool, "model": str, "rerank": CrossEncoder, "filter": PaperFilter}
+        for name, kind in kinds.items():
             value = getattr(self, name)
-            is_default = value is None and name in ("model", "filter")
+            is_default = value is None and name in ("model", "rerank", "filter")
             if not is_default and (not isinstance(value, kind) or (kind is int and value is True)):
                 raise TypeError(
                     f"expected a {kind.__name__} as `{name}`, found {value!r} ({type(value).__name__})"
@@ -42,9 +47,13 @@ class CiteConfig:
             raise UsageError(f"expected `depth` of at least 1, found {self.depth}")
 
     def record(self) -> dict[str, Any]:
-        """All parameters but the model as JSON holds them: what distinguishes it from another."""
+        """All parameters but the model as JSON holds them: what distinguishes it from another.
+
+        Raises TypeError for a reranker that is an object.
+        """
         return {
             "depth": self.depth,
             "links": self.links,
+            "rerank": None if self.rerank is None else self.rerank.to_json(),
             "filter": None if self.filter is None else self.filter.record(),
         }

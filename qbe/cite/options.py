@@ -88,20 +88,34 @@ def parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group("model")
     group.add_argument("--depth", type=int, default=1000, help="candidates (default: %(default)s)")
     group.add_argument("--model", metavar="DIR", help="a citation model of your own, by qbe train citation")
+    group.add_argument(
+        "--rerank",
+        metavar="FOLDER",
+        help="a model of qbe train citation-pairs, or another of pairs of texts, that scores the best "
+        "candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the score)",
+    )
     group.add_argument("--encoder", help="of an index whose encoder's folder has moved")
     return parser
 
 
 def config_of(options: argparse.Namespace) -> CiteConfig:
-    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` does."""
+    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` and
+    `qbe.search.stages.parse_reranker` do, and UsageError for a reranker that is no model of pairs.
+    """
     from qbe.cite.config import CiteConfig
+    from qbe.errors import UsageError
     from qbe.search.filters import PaperFilter, parse_before
+    from qbe.search.stages import CrossEncoder, parse_reranker
 
+    reranker = None if options.rerank is None else parse_reranker(options.rerank)
+    if reranker is not None and not isinstance(reranker, CrossEncoder):
+        raise UsageError(f"expected the folder of a model of pairs as `rerank`, found {reranker.name}")
     before = None if options.before is None else parse_before(options.before)
     return CiteConfig(
         depth=options.depth,
         links=not options.no_links,
         model=options.model,
+        rerank=reranker,
         filter=None if before is None else PaperFilter(before=before),
     )
 

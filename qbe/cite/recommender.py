@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError
+from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Closing, Workers
@@ -22,6 +23,8 @@ from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
+from qbe.search.opening import open_cross_encoder, open_rerank_stage
+from qbe.search.ranking import RankingRequest, RerankStage
 from qbe.search.request import check_filter, check_k
 from qbe.search.session import check_index
 from qbe.types import Hit, Paper
@@ -60,6 +63,7 @@ class Recommender(Closing):
         """`Recommender.open` is the way to make one."""
         self.index, self.config, self._model = index, config, model
         self._workers = Workers(index.threads)
+        self._rerank: RerankStage | None = None
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
 
@@ -69,7 +73,8 @@ class Recommender(Closing):
 
         Raises TypeError for values of another type, IndexFormatError where the index was built without
         vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
-        JavaError where BM25 finds no Java.
+        JavaError where BM25 finds no Java. A reranker raises what `qbe.rerank.open.open_reranker` does, and
+        UsageError where it scores facets alone.
         """
         config = CiteConfig() if config is None else config
         check_index(index)
@@ -79,6 +84,8 @@ class Recommender(Closing):
         _check_parts(index, model)
         recommender = cls(index, config, model)
         try:
+            # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
+            recommender._rerank = recommender._rerank_stage()
             with index.reading() as reader:
                 recommender._over(reader)
         except BaseException:
@@ -137,6 +144,7 @@ class Recommender(Closing):
         allowed = [self._selected(filters, request.paper, filter).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
         candidates = scorer.first_stage(queries, allowed)
+        deepest = k if self._rerank is None else max(k, self._rerank.depth)
 
         def best(place: int) -> list[Hit]:
             """The candidates of a query, and what citations propose, in the order of the model."""
@@ -144,12 +152,30 @@ class Recommender(Closing):
             features = columns(scored.features, scored.feature_set.names)
             scores = self._model.head(scored.feature_set).scores(features)
             ids = [reader.papers.ids[row] for row in scored.rows.tolist()]
-            return best_hits(ids, scores.astype(np.float32), k)
+            return best_hits(ids, scores.astype(np.float32), deepest)
 
         hits = list(self._workers.map(best, range(len(queries))))
+        if self._rerank is not None:
+            ranked = [
+                RankingRequest(Query(request.paper), [query.encoded], None)
+                for request, query in zip(requests, queries, strict=True)
+            ]
+            hits = self._rerank.rerank(reader, ranked, hits, explain=False, progress=None)
+            hits = [each[:k] for each in hits]
         if not matches:
             return hits
         return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
+
+    def _rerank_stage(self) -> RerankStage | None:
+        """What scores the best candidates again, if anything does."""
+        open_named = partial(open_cross_encoder, workers=self._workers)
+        stage = open_rerank_stage(self.config.rerank, self.index, self._workers, open_named)
+        if stage is not None and not stage.reranks(None):
+            raise UsageError(
+                f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which reads "
+                "those of a facet; give one trained with qbe train citation-pairs"
+            )
+        return stage
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """How many papers of the index pass the filter for a paper (None: that of the configuration), and how

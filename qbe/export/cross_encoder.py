@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from qbe.errors import ModelError
+from qbe.export.encoder import positions
 from qbe.export.pytorch import TEXTS, load_model, load_tokenizer, to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
@@ -35,6 +36,9 @@ Scores have no scale of their own, and only their order counts. The largest of 7
 times their root mean square: 1.0 keeps that near 0.4, and the correlation with the original above 0.9.
 """
 
+SPECIAL_TOKENS = (("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "[UNK]"))
+"""BERT's tokens at the beginning and end of a text and for unknown words, and MPNet's."""
+
 _TEXTS = (
     *TEXTS,
     "A cat sat on the mat.",
@@ -44,7 +48,9 @@ _TEXTS = (
 _BATCH = 8
 
 
-def export_cross_encoder(folder: Path, name: str, source: str, destination: Path) -> CrossEncoderMetadata:
+def export_cross_encoder(
+    folder: Path, name: str, source: str, destination: Path, **trained: Any
+) -> CrossEncoderMetadata:
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids``,
@@ -52,8 +58,10 @@ def export_cross_encoder(folder: Path, name: str, source: str, destination: Path
     (batch, tokens; int64), and the output ``score`` (batch,; float32); the tokenizer; and metadata, to
     ``destination``, which appears whole or not at all. With one label the score is its logit; with two it is
     the second's less the first's, the log-odds of "relevant" (the logarithm of s / (1 - s) with s as in
-    Nogueira et al., 2020, eq. 1). Raises ModelError when the model cannot be loaded, has no trained
-    classifier or another number of labels, or a parity check fails; MissingDependencyError without torch.
+    Nogueira et al., 2020, eq. 1). ``trained`` are fields of the metadata that say how it was trained.
+
+    Raises ModelError when the model cannot be loaded, has no trained classifier or another number of labels,
+    or a parity check fails; MissingDependencyError without torch.
     """
     check_required(CROSS_ENCODER, folder)
     with staged_folder(destination) as staged:
@@ -64,18 +72,19 @@ def export_cross_encoder(folder: Path, name: str, source: str, destination: Path
         _to_onnx(model, fp32)
         to_int8(fp32, staged / model_file("int8"))
         parity = pair_parity(
-            lambda batch: _original_scores(model, batch), staged, model.config.max_position_embeddings
+            lambda batch: _original_scores(model, batch), staged, positions(model.base_model)
         )
         files = [TOKENIZER, *(model_file(precision) for precision in RERANKER_PRECISIONS)]
         card = CrossEncoderMetadata(
             name=name,
             source=source,
             weights_sha256=sha256(folder / "model.safetensors"),
-            max_tokens=int(model.config.max_position_embeddings),
+            max_tokens=positions(model.base_model),
             labels=int(model.config.num_labels),
             token_types=_takes_token_types(model),
             files={file: sha256(staged / file) for file in files},
             parity=parity,
+            **trained,
         )
         write_reranker_card(staged, card)
     return card
@@ -100,8 +109,10 @@ def _load(folder: Path) -> Any:
 
 def _check_tokenizer(folder: Path) -> None:
     tokenizer = load_tokenizer(folder)
-    missing = [token for token in ("[CLS]", "[SEP]", "[UNK]") if tokenizer.token_to_id(token) is None]
-    if missing:
+    missing, *others = (
+        [token for token in tokens if tokenizer.token_to_id(token) is None] for tokens in SPECIAL_TOKENS
+    )
+    if missing and all(others):
         raise ModelError(
             f"{folder / TOKENIZER}: expected a BERT-family tokenizer, found no {', '.join(missing)}; give "
             "another model"

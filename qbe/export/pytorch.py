@@ -23,12 +23,12 @@ TEXTS = (
 
 
 def load_model(
-    folder: Path, architecture: str, expected: str, parameter: str = "`folder`"
+    folder: Path, architecture: str, expected: str, parameter: str = "`folder`", **settings: Any
 ) -> tuple[Any, Collection[str]]:
     """The model in ``folder`` in single precision, for inference, and the names of weights that are missing.
 
     ``architecture`` is an automatic class of transformers, ``expected`` the name of such a model in an error,
-    and ``parameter`` what it says to check.
+    ``parameter`` what it says to check, and ``settings`` are fields of the model's configuration to change.
     Weights are read from model.safetensors, and where there is only a pytorch_model.bin from that, of which
     PyTorch then unpickles tensors and nothing else (``weights_only``); no code of the model's is run. Raises
     ModelError when the model cannot be loaded, MissingDependencyError without transformers.
@@ -47,8 +47,8 @@ def load_model(
             weights_only=True,
             trust_remote_code=False,
             local_files_only=True,
-            attn_implementation="eager",
             output_loading_info=True,
+            **{"attn_implementation": "eager", **settings},
         )
     except Exception as error:
         reason = str(error).splitlines()[0]

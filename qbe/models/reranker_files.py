@@ -36,7 +36,9 @@ class CrossEncoderMetadata:
     ``labels`` counts the logits of the original, ``token_types`` is true where the model takes
     ``token_type_ids``, ``files`` holds SHA-256 by file name. ``parity`` holds, for each precision, the
     difference from the PyTorch original that the export measured: ``max_abs_difference`` of scores, and
-    ``share_of_spread``, the same divided by the standard deviation of the original's scores.
+    ``share_of_spread``, the same divided by the standard deviation of the original's scores. ``query_tokens``
+    and ``candidate_tokens`` are how much the model was trained to read of either, special tokens included
+    (None: not known); ``training`` holds the recipe, data and figures of a training by qbe.
     """
 
     format: int = RERANKER_FORMAT
@@ -49,6 +51,9 @@ class CrossEncoderMetadata:
     token_types: bool
     files: Mapping[str, str]
     parity: Mapping[str, Mapping[str, float]]
+    query_tokens: int | None = None
+    candidate_tokens: int | None = None
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,19 @@ def find_encoder_weights(name: str) -> Weights | None:
     return None
 
 
+def find_start(name: str) -> tuple[str, Path]:
+    """The name and the folder of the PyTorch model to train from: one in the registry or on the hub, or in a
+    folder. Raises ModelError where there is none.
+    """
+    weights = find_encoder_weights(name)
+    if weights is None or weights.adapter is not None:
+        what = "none of that name" if weights is None else "one that needs an adapter"
+        raise ModelError(
+            f"expected the name or folder of a model to start from, found {what}: {name!r}; check `encoder`"
+        )
+    return weights.name, weights.locate()
+
+
 def find_reranker(name: str) -> Path | Weights:
     """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded): the folder
     of finished files, or weights.

@@ -59,7 +59,8 @@ class CrossEncoder:
         self.name = metadata.name
         self._workers = workers or Workers()
         tokens = min(SIDE_TOKENS, metadata.max_tokens // 2)
-        self._query_room, self._candidate_room = tokens - 2, tokens - 1  # beside [CLS] and [SEP], and [SEP]
+        self._query_tokens = metadata.query_tokens or tokens
+        self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
         self._session = open_reranker_session(files.model(), self._inputs, [SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
@@ -85,11 +86,10 @@ class CrossEncoder:
         return [list(islice(in_order, len(request.papers))) for request in requests]
 
     def _query(self, query: EncodedAspect) -> list[int]:
-        paper = query.aspect.paper
-        return self._side(paper.title, paper.texts(sorted(query.positions)), self._query_room)
+        return query_side(self._tokenizer, query, self._query_tokens)
 
     def _candidate(self, paper: Paper) -> list[int]:
-        return self._side(paper.title, paper.texts(range(len(paper.sentences))), self._candidate_room)
+        return candidate_side(self._tokenizer, paper, self._candidate_tokens)
 
     def _score(self, query: Sequence[int], candidate: Sequence[int]) -> float:
         ids, types = pair(query, candidate, self._tokenizer.special)
@@ -101,9 +101,21 @@ class CrossEncoder:
         (scores,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
         return float(scores[0])
 
-    def _side(self, title: str, sentences: Iterable[str], room: int) -> list[int]:
-        ids = self._tokenizer.ids
-        return side(ids(closed(title)), [ids(text) for text in sentences], room)
+
+def query_side(tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int) -> list[int]:
+    """The token ids of a query: title and sentences, cut to ``tokens`` less [CLS] and [SEP]."""
+    paper = query.aspect.paper
+    texts = paper.texts(sorted(query.positions))
+    return _side(tokenizer, paper.title, texts, tokens - 2)
+
+
+def candidate_side(tokenizer: PaperTokenizer, paper: Paper, tokens: int) -> list[int]:
+    """The token ids of a candidate: title and abstract, cut to ``tokens`` less [SEP]."""
+    return _side(tokenizer, paper.title, paper.texts(range(len(paper.sentences))), tokens - 1)
+
+
+def _side(tokenizer: PaperTokenizer, title: str, sentences: Iterable[str], room: int) -> list[int]:
+    return side(tokenizer.ids(closed(title)), [tokenizer.ids(text) for text in sentences], room)
 
 
 def closed(title: str) -> str:

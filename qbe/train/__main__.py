@@ -41,9 +41,12 @@ _PAIRS = {
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
-    threads = _cli.threads(options.threads)
     from pathlib import Path
 
+    if options.command == "curves":
+        _curves(options)
+        return
+    threads = _cli.threads(options.threads)
     if options.command == "admit":
         csabstruct = _path("csabstruct", options.csabstruct)
         scores = _training("admit")(Path(options.tagger), options.encoder, csabstruct, threads)
@@ -64,6 +67,22 @@ def main(arguments: list[str]) -> None:
     train(sources, folders, run, **_own(options))
     card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{output}: {card.partition('## Figures')[2].strip()}")
+
+
+def _curves(options: argparse.Namespace) -> None:
+    """Print learning curves, and draw them where that is asked for."""
+    from pathlib import Path
+
+    from qbe.train.curves import as_text, check_plot, plot
+
+    path = Path(options.plot) if options.plot else None
+    if path:
+        check_plot(path)
+    curves = _training("curves")(map(Path, options.work))
+    print(as_text(curves))
+    if path:
+        plot(curves, path)
+        print(f"drawn in {path}")
 
 
 def _training(command: str) -> Callable[..., Any]:
@@ -91,6 +110,11 @@ def _own(options: argparse.Namespace) -> dict[str, Any]:
         from qbe.train.encoder.fit import Recipe
 
         own["recipe"] = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
+    if options.command == "citation-pairs":
+        from qbe.train.citation.pairs import Recipe as PairRecipe
+
+        fields = ("query_tokens", "candidate_tokens", "classes", "candidates", "epochs", "learning_rate")
+        own["recipe"] = PairRecipe(**{name: given[name] for name in fields})
     return own
 
 
@@ -100,7 +124,7 @@ def _sources(options: argparse.Namespace) -> Sources:
 
     from qbe.train.artifacts import Sources
 
-    if options.command == "citation":
+    if options.command.startswith("citation"):
         collection = Path(options.collection)
         train, dev = ((collection / f"{split}.qrels",) for split in ("train", "dev"))
         return Sources(train=train, dev=dev, index=Path(options.index))

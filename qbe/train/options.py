@@ -66,6 +66,8 @@ _LEAVE_OUT = _option(
     f"papers as JSON lines that models are evaluated on; papers with such a title are not trained on {_DATA}",
 )
 _PAIRS_INDEX = _option("--index", "DIR", "an index of the pairs' papers", required=True)
+_COLLECTION = _option("--collection", "DIR", "written by qbe datasets citations or citeomatic", required=True)
+_COLLECTION_INDEX = _option("--index", "DIR", "an index of its papers.jsonl", required=True)
 _START = "the --work of an earlier training of rerankers"
 
 
@@ -164,8 +166,8 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         f"write it with a model card. {_CONTINUES}",
         "citation.training:train",
         (
-            _option("--collection", "DIR", "written by qbe datasets citations or citeomatic", required=True),
-            _option("--index", "DIR", "an index of its papers.jsonl", required=True),
+            _COLLECTION,
+            _COLLECTION_INDEX,
             *_run(),
         ),
     ),
@@ -175,6 +177,38 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "them with a card. Takes minutes; nothing is trained.",
         "technique_words:train",
         (_CORPUS, _DEV_FILES, *_run("0")),
+    ),
+    "citation-pairs": (
+        "a pair reranker for citations",
+        "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
+        "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
+        f"write its card. {_CONTINUES}",
+        "citation.pair_reranker:train",
+        (
+            _COLLECTION,
+            _COLLECTION_INDEX,
+            _option(
+                "--encoder",
+                "NAME",
+                "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
+                default="all-MiniLM-L6-v2",
+            ),
+            _option("--query-tokens", "N", "tokens of the query to read", type=int, default=256),
+            _option("--candidate-tokens", "N", "tokens of a candidate to read", type=int, default=256),
+            _option(
+                "--classes",
+                None,
+                "BM25's best candidates as they are, as many that are not cited as are, or also all that is "
+                "cited",
+                choices=("natural", "balanced", "all-cited"),
+                default="natural",
+            ),
+            _option("--candidates", "N", "BM25's best of each query", type=int, default=10),
+            _option("--epochs", "N", "passes over the pairs, such as 0.5", type=float, default=1.0),
+            _option("--learning-rate", "RATE", "the highest", type=float, default=5e-5),
+            *_run("0"),
+            _DEVICE,
+        ),
     ),
     "grades": (
         "the grade model",
@@ -226,6 +260,15 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             ),
             _LEAVE_OUT,
             *_run(),
+        ),
+    ),
+    "curves": (
+        "learning curves of trainings, side by side",
+        "Print the scores on dev in the course of trainings, under way or finished, and draw them.",
+        "curves:read_curves",
+        (
+            ("work", {"metavar": "WORK", "nargs": "+", "help": "the --work of a training"}),
+            _option("--plot", "FILE", "draw them, as .svg or .png"),
         ),
     ),
     "admit": (

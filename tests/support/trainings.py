@@ -152,6 +152,31 @@ def citation(request: pytest.FixtureRequest) -> Training:
     return Training(train, {"depth": 11}, ("citation.npz", "citation.json"), sources, parts)
 
 
+def citation_pairs(request: pytest.FixtureRequest) -> Training:
+    """A pair reranker for the same citations, from a tiny BERT without a classifier."""
+    from qbe.train.citation.pair_reranker import train as train_pairs
+    from qbe.train.citation.pairs import Recipe
+
+    sources, model = citation(request).sources, request.getfixturevalue("tiny_model")
+    recipe = Recipe(
+        query_tokens=24,
+        candidate_tokens=16,
+        candidates=5,
+        batch=8,
+        learning_rate=1e-3,
+        evaluations=2,
+        dev_queries=4,
+        dev_depth=8,
+    )
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        options = {"recipe": replace(recipe, **changes), "encoder": str(model)}
+        return train_pairs(sources, folders, run, **options)
+
+    weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
+    return Training(train, {"classes": "balanced"}, weights, sources)
+
+
 # The grade model.
 
 GRADED = {
@@ -335,5 +360,6 @@ def projections(request: pytest.FixtureRequest) -> Training:
 
 
 TRAININGS = {
-    each.__name__: each for each in (tagger, citation, grades, encoder, reranker, distillation, projections)
+    each.__name__: each
+    for each in (tagger, citation, citation_pairs, grades, encoder, reranker, distillation, projections)
 }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError, ModelError
+from qbe.errors import CorpusError
 from qbe.export.encoder import export_encoder
 from qbe.export.pytorch import write_tokenizer
 from qbe.export.staging import staged_folder
@@ -17,7 +16,7 @@ from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.encoder_format import COSINE
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
-from qbe.models.sources import find_encoder_weights, weights_file
+from qbe.models.sources import find_start, weights_file
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, table
 from qbe.train.encoder.data import Pair, read_parts
@@ -47,7 +46,7 @@ def train(
     models, and a README. Raises CorpusError for data that cannot be read, ModelError where a check fails,
     OutputError where nothing can be written, UsageError for a GPU that does not exist.
     """
-    dtype, (name, folder) = matmul_dtype(run.device), _find_start(encoder)
+    dtype, (name, folder) = matmul_dtype(run.device), find_start(encoder)
     objective = OBJECTIVES[recipe.objective]
     parts = read_parts(sources, objective)
     provenance = begin(
@@ -89,17 +88,6 @@ def train(
         "published": best,
     }
     return _publish(network, training, recipe, folders)
-
-
-def _find_start(name: str) -> tuple[str, Path]:
-    """The name and the folder of the model with a name in the registry or on the hub, or in a folder."""
-    weights = find_encoder_weights(name)
-    if weights is None or weights.adapter is not None:
-        what = "none of that name" if weights is None else "one that needs an adapter"
-        raise ModelError(
-            f"expected the name or folder of a model to start from, found {what}: {name!r}; check `encoder`"
-        )
-    return weights.name, weights.locate()
 
 
 def _publish(

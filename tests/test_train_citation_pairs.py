@@ -1,0 +1,256 @@
+"""The pair reranker for citations: candidates, batches, loss, what it writes, recommendations with it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from support.citing import CITING, COUNT, cited_by, write_tiny_model
+from support.rerankers import score
+from support.trainings import citation_pairs
+
+from qbe.cite.config import CiteConfig
+from qbe.cite.recommender import Recommender
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.index.index import Index
+from qbe.parallel import Workers
+from qbe.query import Query
+from qbe.rerank.open import open_reranker
+from qbe.search.stages import CrossEncoder
+from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.citation.pairs import (
+    Candidates,
+    PairNetwork,
+    PairTask,
+    Recipe,
+    Sides,
+    bm25_candidates,
+    chosen_candidates,
+)
+from qbe.train.curves import Curve, as_text, plot, read_curves
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+
+@pytest.fixture(scope="module")
+def training(request):
+    return citation_pairs(request)
+
+
+@pytest.fixture(scope="module")
+def trained(training, tmp_path_factory) -> Folders:
+    folder = tmp_path_factory.mktemp("pairs")
+    folders = Folders(folder / "my-pairs", folder / "work")
+    training.train(folders, RunOptions((0, 1)))
+    return folders
+
+
+@pytest.fixture(scope="module")
+def index(training):
+    with Index(training.sources.index) as opened:
+        yield opened
+
+
+# Candidates
+
+
+def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
+    cited = {row: np.array(cited_by(row)) for row in (20, 45)}
+    with index.reading() as reader, Workers() as workers:
+        found = bm25_candidates(reader, workers, cited, 6)
+        everything = bm25_candidates(reader, workers, cited, COUNT)
+    assert [each.query for each in found] == [20, 45]
+    for each, whole in zip(found, everything, strict=True):
+        assert each.rows.tolist() == whole.rows[:6].tolist()
+        assert each.query not in whole.rows
+        assert {row // 4 <= each.query // 4 for row in whole.rows.tolist() if row != 10} == {True}
+        assert each.cited.tolist() == cited_by(each.query)
+
+
+def test_classes():
+    best = [Candidates(9, np.array([1, 2, 3, 4, 5]), np.array([2, 5, 7]))]
+    (balanced,) = chosen_candidates(best, "balanced")
+    assert (sum(balanced.labels), len(balanced.labels)) == (2, 4)
+    assert set(balanced.rows.tolist()) <= {1, 2, 3, 4, 5}
+    (whole,) = chosen_candidates(best, "all-cited")
+    assert whole.rows.tolist() == [1, 2, 3, 4, 5, 7]
+    assert whole.labels == [False, True, False, False, True, True]
+
+
+# The task
+
+
+@pytest.fixture
+def task(index, tiny_model):
+    def make(recipe: Recipe, rows: dict[int, list[int]]) -> PairTask:
+        with index.reading() as reader:
+            sides = Sides(reader, PaperTokenizer(tiny_model / "tokenizer.json"), recipe)
+        candidates = [
+            Candidates(row, np.array(found), np.array(cited_by(row))) for row, found in rows.items()
+        ]
+        return PairTask(PairNetwork(tiny_model), sides, recipe, candidates, candidates)
+
+    return make
+
+
+def test_an_epoch_has_each_pair_once_in_batches_of_like_length(task):
+    rows = {row: list(range(12)) for row in range(30, CITING)}
+    made = task(Recipe(batch=8, evaluations=3), rows)
+    assert made.steps_per_epoch == 5  # of 120 pairs in 15 steps, measured 3 times
+    batches = made.batches(0)
+    epoch = [next(batches) for _ in range(15)]
+    assert sorted(pair[:2] for batch in epoch for pair in batch) == [
+        (row, c) for row in rows for c in range(12)
+    ]
+    spans = [[made._sides.length(*pair[:2]) for pair in batch] for batch in epoch]
+    within = np.mean([max(span) - min(span) for span in spans])
+    assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
+    again = task(Recipe(batch=8), rows).batches(0)
+    assert [next(again) for _ in range(15)] == epoch
+
+
+def test_the_loss_is_the_cross_entropy_of_cited_or_not(task):
+    """That of two classes, worked from the logits, whatever the padding and the parts."""
+    rows = {30: list(range(20))}
+    made = task(Recipe(query_tokens=64, candidate_tokens=64), rows)
+    made.network.eval()
+    batch = made.pairs
+    with torch.no_grad():
+        loss = sum(part.item() for part in made.losses(batch))
+        expected = []
+        for pair in batch:
+            ids, types = (torch.tensor([each]) for each in made._sides.pair(*pair[:2]))
+            logits = made.network.model(input_ids=ids, token_type_ids=types).logits
+            expected.append(-torch.log_softmax(logits, 1)[0, int(pair.is_cited)].item())
+    assert loss == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_candidates_of_one_kind_teach_nothing(task):
+    with pytest.raises(
+        CorpusError, match="expected candidates of BM25 that are cited and others that are not"
+    ):
+        task(Recipe(), {30: [29, 15, 10]})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"classes": "all"}, "expected `classes` of natural, balanced, all-cited, found 'all'"),
+        ({"query_tokens": 7}, "expected `query_tokens` of at least 8, found 7"),
+        ({"candidates": 0}, "expected `candidates` of at least 1, found 0"),
+        ({"epochs": 0.0}, "expected a positive number as `epochs`, found 0.0"),
+    ],
+)
+def test_recipes_out_of_range(parameters, message):
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        Recipe(**parameters)
+
+
+def test_more_tokens_than_the_model_reads(training, tmp_path):
+    with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
+        training.train(Folders(tmp_path / "model", tmp_path / "work"), RunOptions((0,)), query_tokens=500)
+
+
+# What it writes
+
+
+def test_what_is_learned_and_recorded(trained, training):
+    record = json.loads((trained.output / "reranker.json").read_text())
+    made = record["training"]
+    assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 2)
+    assert made["base"]["name"] == "tiny-bert"
+    assert made["pairs"] > made["cited"] > 0
+    assert [len(curve) for curve in made["curves"].values()] == [2, 2]
+    assert set(made["dev"]) == {"BM25", "reranked"}
+    assert made["dev"]["BM25"]["recall"] == made["dev"]["reranked"]["recall"]
+
+
+def test_the_export_reads_what_training_read(trained, index):
+    """A score of the exported model is that of the trained one, each side cut as in training."""
+    recipe = Recipe(query_tokens=24, candidate_tokens=16)
+    network = PairNetwork(trained.output).eval()
+    with index.reading() as reader:
+        sides = Sides(reader, PaperTokenizer(trained.output / "tokenizer.json"), recipe)
+        papers = [reader.papers[row] for row in range(4)]
+        with torch.no_grad():
+            expected = network([sides.pair(30, row) for row in range(4)]).tolist()
+        query = reader.papers[30]
+    found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
+    assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
+
+
+# Recommendations
+
+
+@pytest.fixture(scope="module")
+def model(index, tmp_path_factory) -> str:
+    return str(write_tiny_model(tmp_path_factory.mktemp("citing") / "model", index.folder))
+
+
+def test_the_best_recommendations_are_scored_again(trained, index, model):
+    paper = index.paper("s031")
+    with Recommender.open(index, CiteConfig(model=model)) as plain:
+        before = plain.recommend(paper, 12)
+    rerank = CrossEncoder(str(trained.output), depth=5, weight=1.0)
+    with Recommender.open(index, CiteConfig(model=model, rerank=rerank)) as recommender:
+        after = recommender.recommend(paper, 12)
+        assert recommender.recommend(paper, 3) == after[:3]
+    scores = score(
+        open_reranker(str(trained.output)), Query(paper), [index.paper(hit.paper_id) for hit in before[:5]]
+    )
+    order = sorted(zip(before[:5], scores, strict=True), key=lambda pair: (-pair[1].score, pair[0].paper_id))
+    assert [hit.paper_id for hit in after] == [hit.paper_id for hit, _ in order] + [
+        hit.paper_id for hit in before[5:]
+    ]
+    assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
+    assert {hit.paper_id: hit.matches for hit in after} == {hit.paper_id: hit.matches for hit in before}
+
+
+def test_rerankers_of_facets_are_refused(index, model):
+    with pytest.raises(
+        UsageError, match="expected a `rerank` that reads whole abstracts, found facet-rerank"
+    ):
+        Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))
+
+
+# Learning curves
+
+
+def test_curves_of_finished_trainings(trained, tmp_path):
+    curves = read_curves([trained.work])
+    made = json.loads((trained.output / "reranker.json").read_text())["training"]
+    assert [curve.name for curve in curves] == [f"{trained.work}, seed {seed}" for seed in (0, 1)]
+    assert [list(curve.scores) for curve in curves] == list(made["curves"].values())
+    assert {curve.interval * 8 for curve in curves} == {made["pairs_per_measurement"]}
+    for name in ("curves.svg", "curves.png"):
+        for _ in range(2):  # a plot of qbe may be replaced, and is the same again
+            plot(curves, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+    text = (tmp_path / "curves.svg").read_text()
+    assert f">{curves[0].name}<" in text
+
+
+def test_a_table_of_curves_of_several_intervals():
+    text = as_text([Curve("a", 5, [0.1, 0.3, 0.2]), Curve("longer", 4, [0.25])])
+    assert text.splitlines() == [
+        "training  best   after steps  scores",
+        "a         0.300           10  0.100 0.300 0.200",
+        "longer    0.250            4  0.250",
+    ]
+
+
+def test_curves_that_cannot_be_read_or_drawn(tmp_path, told, trained):
+    (tmp_path / "notes.svg").write_text("My notes.")
+    messages = []
+    for call in (
+        lambda: read_curves([tmp_path]),
+        lambda: plot([], tmp_path / "notes.svg"),
+        lambda: plot([], tmp_path / "curves.pdf"),
+    ):
+        with pytest.raises(QbeError) as raised:
+            call()
+        messages.append(f"{type(raised.value).__name__} {raised.value}".replace(str(tmp_path), "folder"))
+    told("curves", messages)
+    assert (tmp_path / "notes.svg").read_text() == "My notes."
