@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large wild citation-pairs whole benchmarks test test-fast lint types tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-large wild citation-pairs whole runs models benchmarks test test-fast lint types tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -15,6 +15,8 @@ help:
 	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
 	@echo "make citation-pairs  the tables of rerankers for citations; TOKENS=128 VARIANTS=minilm for an hour, all take a day"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
+	@echo "make runs       the runs of README's table again, in runs/published, and the table (half an hour to an hour)"
+	@echo "make models     train every model that ships again (OPTIONS=--dry-run: the order, and hours)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make test-fast  tests without browser, cluster, training and other slow ones (for use while writing code)"
@@ -29,7 +31,7 @@ install: $(VENV)/installed
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,pyserini,serve,train,dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,plot,pyserini,serve,train,dev]'
 	@touch $@
 
 reproduce: install
@@ -46,6 +48,12 @@ citation-pairs: install
 
 whole: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh
+
+runs: install
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/runs.py
+
+models: install
+	$(BIN)/python scripts/models.py $(OPTIONS)
 
 benchmarks: install
 	$(BIN)/python -m benchmarks.run

@@ -17,6 +17,9 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
+PLOT_SOFTWARE = "qbe plots"
+"""What a plot names as its software (PNG) or creator (SVG)."""
+
 _SEARCH_BEGINS = (
     b'{"query_id": ',
     b"query_id,rank,paper_id,title,",
@@ -38,10 +41,9 @@ class Result(NamedTuple):
 
 
 def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
-    r"""Raise OutputError, which names the ``parameter``, where a file exists that has content and is no
-    result of the kind.
+    r"""Raise OutputError where a file exists that has content and is no result of the kind.
 
-    What is no regular file (a pipe, a folder) passes.
+    What is no regular file (a pipe, a folder) passes. The message names the ``parameter`` of the file.
 
     >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\n")
     >>> check_output("a.trec", SEARCH)
@@ -108,11 +110,12 @@ def _is_watch_report(head: bytes) -> bool:
     return head.startswith(_WATCH_BEGINS) or _WATCH_HEADING.match(head) is not None
 
 
-PLOT = Result(
-    "a plot of qbe",
-    lambda head: head.startswith((b"\x89PNG", b"<?xml")) and PLOT_SOFTWARE.encode() in head,
-)
+def _is_plot(head: bytes) -> bool:
+    return head.startswith((b"\x89PNG", b"<?xml")) and PLOT_SOFTWARE.encode() in head
+
+
 SEARCH = Result("a result of qbe search", _is_search_result)
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
+PLOT = Result("a plot of qbe", _is_plot)
 TAGGED = Result("papers that have labels", _is_tagged_paper)
 WATCHED = Result("a report of qbe watch", _is_watch_report)

@@ -140,10 +140,12 @@ class Run(Mapping[str, Sequence[Hit]]):
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
     ) -> tuple[Comparison, ...]:
-        """Paired two-sided tests of the difference to another run, by measure and scope.
+        """The difference to another run, by measure and scope, with paired two-sided tests.
 
         Each has the mean ``difference``, ``randomization_p``, ``t_test_p``, and both after Holm's correction
-        over all scopes of the measure. Raises what `evaluate` does.
+        over all scopes of the measure; its 95 % ``interval`` by the bootstrap, ``wins``, ``ties`` and
+        ``losses``, and the difference ``without_influential``, the query that changes it most. Raises what
+        `evaluate` does.
 
         >>> qrels = {"p1": {"p3": 1}, "p2": {"p3": 1}}
         >>> one, two = Hit("p3", 1.0), Hit("p7", 2.5)
@@ -151,6 +153,8 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> (result,) = run.compare(Run("bad", {"p1": (two,), "p2": (two, one)}), qrels, ["RR"])
         >>> result.difference, result.randomization_p
         (0.75, 0.5)
+        >>> result.influential, result.without_influential, result.wins
+        ('p1', 0.5, 2)
         """
         from qbe.evaluate.significance import compare
 

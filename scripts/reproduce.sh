@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Reproduces the main figures: collection, index, runs of every first stage and facet without and with
-# reranking, tables, plot. It uses CSFCube ($QBE_DATA/csfcube, or downloaded), or else the sample in the package.
+# reranking, tables, a plot of the differences. It uses CSFCube ($QBE_DATA/csfcube, or downloaded), or else the
+# sample in the package.
 set -euo pipefail
 
 if qbe datasets csfcube --output qrels; then
@@ -31,12 +32,34 @@ search "indexes/$name" "$name.fused+projections" fused projections
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections}.trec \
-    --baseline runs/"$name".fused.trec $published --output runs/report.json
+    --baseline runs/"$name".fused.trec $published --output runs/report.json --plot runs/report.svg
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".fused+rerank.trec --baseline runs/"$name".fused.trec \
     --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
 echo "The ten worst queries: runs/worst.txt"
+
+# Where the facets of two papers disagree for people: papers that were judged for two facets.
+if [ "$name" = csfcube ]; then
+    echo "Pairs of papers of which each is better for one facet:"
+    qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels \
+        --run runs/csfcube.{bm25,dense,fused,fused+rerank,fused+projections}.trec --output runs/crossed.json
+    for liked in background method result; do
+        for disliked in background method result; do
+            [ $liked = $disliked ] && continue
+            topics="qrels/topics.$liked-not-$disliked.tsv"
+            awk -F '\t' -v liked=$liked -v disliked=$disliked \
+                'NR == FNR { judged[$2, $3]; next } FNR == 1 || ($3 == liked && ($2, disliked) in judged)' \
+                qrels/topics.tsv qrels/topics.tsv > "$topics"
+            qbe search --index indexes/csfcube --topics "$topics" --pool qrels/pools.tsv \
+                --like $liked --unlike $disliked --output "runs/csfcube.grades.$liked-not-$disliked.trec"
+        done
+    done
+    echo "One facet liked, another disliked:"
+    qbe evaluate --protocol exploration --qrels qrels/csfcube.*.qrels \
+        --run runs/csfcube.grades.*-not-*.trec runs/csfcube.{bm25,dense,fused+projections}.trec \
+        --baseline runs/csfcube.fused.trec --output runs/explored.json
+fi
 
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
 qbe datasets "$name" --raw --output qrels/raw

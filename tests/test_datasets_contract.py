@@ -1,6 +1,7 @@
 """What every data set promises: its tiny release becomes a valid corpus, topics, pools and judgements."""
 
 import json
+import lzma
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.releases import (
     write_csfcube,
     write_records,
 )
+from support.whole import write_relish, write_small_scidocs, write_treccovid
 
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
@@ -39,19 +41,46 @@ def pairs(folder: Path) -> DatasetOptions:
     return DatasetOptions(folder / "pairs.tsv", corpus=str(folder / "papers.jsonl"))
 
 
+def snapshot(folder: Path) -> DatasetOptions:
+    """Of arXiv's papers one of computer science, one that is younger, one of mathematics, a broken record."""
+    folder.mkdir()
+    record = {"title": "Fish", "abstract": "We count fish.", "categories": "cs.IR", "authors": "A. Bo"}
+    record |= {"versions": [{"version": "v1", "created": "Tue, 1 Jan 2019 00:00:00 GMT"}]}
+    younger = [{"version": "v1", "created": "Wed, 1 Jan 2020 00:00:00 GMT"}]
+    records: list[dict[str, Any]] = [
+        {**record, "id": "1901.00001"},
+        {**record, "id": "2001.00001", "versions": younger},
+        {**record, "id": "1901.00002", "categories": "math.CO"},
+        {**record, "id": "1901.00003", "abstract": 7},
+    ]
+    name = "arxiv-metadata-oai-snapshot.json"
+    (folder / name).write_text("".join(json.dumps(each) + "\n" for each in records))
+    return DatasetOptions(folder)
+
+
 RELEASES: dict[str, Callable[[Path], DatasetOptions]] = {
     "csfcube": lambda folder: DatasetOptions(write_csfcube(folder)),
+    "relish": lambda folder: DatasetOptions(write_relish(folder)),
+    "treccovid": lambda folder: DatasetOptions(write_treccovid(folder)),
+    "scidocs": lambda folder: DatasetOptions(write_small_scidocs(folder)),
     "citations": lambda folder: DatasetOptions(write_citations(folder)),
     "graded-pairs": pairs,
+    "arxiv-cs": snapshot,
     "sample": lambda folder: DatasetOptions(),
 }
 """How to write a tiny release of each data set, and the options that read it."""
 
+CORPORA = ("corpus.jsonl", "papers.jsonl", "arxiv-cs.jsonl.xz")
+
 EXPECTED = {
     # papers, queries of all splits, judgements
     "csfcube": (4, 4, 6),
+    "relish": (16, 3, 20),
+    "treccovid": (9, 2, 8),
+    "scidocs": (8, 8, 20),
     "citations": (4, 3, 4),
     "graded-pairs": (4, 6, 0),
+    "arxiv-cs": (1, 0, 0),
     "sample": (128, 24, 1032),
 }
 
@@ -69,7 +98,7 @@ def test_a_release_becomes_valid_files_the_same_each_time(name, tmp_path):
     options, out = RELEASES[name](tmp_path / "release"), tmp_path / "new" / "out"
     lines = write_dataset(name, out, options)
     assert lines[0].startswith(f"{name}: ")
-    (corpus,) = (path for path in out.glob("*.jsonl") if path.name in ("corpus.jsonl", "papers.jsonl"))
+    (corpus,) = (out / file for file in CORPORA if (out / file).exists())
     papers = {paper.paper_id for paper in read_corpus([str(corpus)], lambda text: [text])}
     topics = {topic.query_id: topic for file in out.glob("topics*.tsv") for topic in read_topics(file)}
     count = sum(len(read_topics(file)) for file in out.glob("topics*.tsv"))
@@ -136,6 +165,35 @@ def test_graded_pairs_are_topics_by_each_facet(tmp_path):
     assert read_facet_grades([str(options.source)]).keys() == {"q", "r"}
 
 
+def test_pairs_of_several_files_are_joined(tmp_path):
+    """Of a folder, whatever is below it; pairs that two files have count once."""
+    options, out = pairs(tmp_path / "release"), tmp_path / "out"
+    (tmp_path / "release" / "more").mkdir()
+    more = PAIRS.replace("q\tb", "q\tr").replace("r\ta", "x\ta")
+    (tmp_path / "release" / "more" / "pairs.tsv").write_text(more)
+    write_dataset("graded-pairs", out, DatasetOptions(tmp_path / "release", corpus=options.corpus))
+    pools = read_pools(out / "pools.tsv")
+    assert {query: pools[f"{query}_result"] for query in "qrx"} == {
+        "q": ["a", "r", "b"],
+        "r": ["a"],
+        "x": ["a"],
+    }
+
+
+def test_arxivs_papers_say_where_they_come_from(tmp_path):
+    options, out = snapshot(tmp_path / "release"), tmp_path / "out"
+    lines = write_dataset("arxiv-cs", out, options)
+    target = out / "arxiv-cs.jsonl.xz"
+    assert json.loads(lzma.decompress(target.read_bytes()).decode())["abstract"] == "We count fish."
+    listed = f"{target}.rejected.jsonl"
+    assert lines[0] == (
+        f"arxiv-cs: 1 papers to the end of 2019 (cs.*, stat.ML, eess.AS, eess.IV) in {target}"
+    )
+    assert lines[1].endswith(f"listed in {listed}")
+    assert f"arXiv's metadata (CC0), from {options.source}" in lines[2]
+    assert json.loads(Path(listed).read_text())["where"].endswith("snapshot.json, line 4")
+
+
 # What is refused: one line that says what to give or names file and place, and nothing is written
 
 WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -154,6 +212,11 @@ WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("citations", {}),
     ("graded-pairs", {}),
     ("csfcube", {"source": "absent"}),
+    ("graded-pairs", {"source": ".", "corpus": "x"}),
+    ("arxiv-cs", {}),
+    ("arxiv-cs", {"source": "absent"}),
+    ("relish", {}),
+    ("scidocs", {"source": "absent"}),
     ("citations", {"source": "absent"}),
 ]
 
@@ -190,6 +253,30 @@ def changed(name: str, text: str) -> Callable[[], DatasetOptions]:
     return write
 
 
+def relish(pools: Any = None, splits: Any = None, **records: Any) -> Callable[[], DatasetOptions]:
+    """RELISH with other judgements or splits, or other papers."""
+
+    def write() -> DatasetOptions:
+        options = DatasetOptions(write_relish(Path("release"), records))
+        for name, content in (("test-pid2anns-relish", pools), ("relish-evaluation_splits", splits)):
+            if content is not None:
+                Path("release", f"{name}.json").write_text(json.dumps(content))
+        return options
+
+    return write
+
+
+def scidocs(name: str, text: str) -> Callable[[], DatasetOptions]:
+    """SciDocs with another file."""
+
+    def write() -> DatasetOptions:
+        options = DatasetOptions(write_small_scidocs(Path("release")))
+        Path("release", name).write_text(text)
+        return options
+
+    return write
+
+
 def judgments(text: bytes) -> Callable[[], DatasetOptions]:
     def write() -> DatasetOptions:
         options = DatasetOptions(write_csfcube(Path("release")))
@@ -214,6 +301,17 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("csfcube", pools(cands=["3", "3"], relevance_adju=[1, 1])),
     ("csfcube", csfcube(folds={"method": {"fold1_dev": ["7_method"]}})),
     ("csfcube", csfcube(folds={"method": {"fold1_dev": "1_method"}})),
+    ("relish", relish(pools={"q1": {"cands": ["q9"], "relevance_adju": [1]}})),
+    ("relish", relish(pools={"q1": {"cands": ["q1c0"], "relevance_adju": [3]}})),
+    ("relish", relish(splits={"dev": ["q1"]})),
+    ("relish", relish(splits={"dev": ["q1"], "test": ["q1c0"]})),
+    ("relish", relish(splits={"dev": [["q1"]], "test": ["q1"]})),
+    ("relish", relish(again="q1")),
+    ("relish", relish(q1={"title": 1})),
+    ("relish", relish(**{q: {"title": "", "abstract": []} for q in ("q1", "q2")})),
+    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0\n")),
+    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0 2\n")),
+    ("scidocs", scidocs("paper_metadata_view_cite_read.json", '{"q": 1}')),
     ("citations", citations(dev="10.1/d 0 10.1/a 2\n")),
     ("citations", citations(dev="10.1/d 0 10.1/z 1\n")),
     ("citations", citations(dev="10.1/z 0 10.1/a 1\n")),
@@ -230,6 +328,12 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("citations", own([], [])),
     ("citations", own([], ["p0"], ["p1"], split_years=(2011,))),
     ("graded-pairs", changed("papers.jsonl", '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n')),
+    (
+        "arxiv-cs",
+        lambda: DatasetOptions(
+            changed("papers.jsonl", '{"paper_id": "x", "title": "T", "abstract": "A."}')().corpus
+        ),
+    ),
     ("graded-pairs", changed("pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
 ]
 

@@ -26,6 +26,7 @@ EXTRA_OF = {
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/evaluate": "evaluate",
+    "qbe/evaluate/plot.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",
     "qbe/models/large.py": "large",

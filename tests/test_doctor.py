@@ -44,6 +44,7 @@ NAMES = [
     "transformers",
     "datasets",
     "pyarrow",
+    "matplotlib",
     "processors",
     "instructions",
     "memory",
@@ -52,7 +53,7 @@ NAMES = [
     "cache",
 ]
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
-HEAVY |= {"datasets", "pyarrow"}
+HEAVY |= {"datasets", "pyarrow", "matplotlib"}
 ADVICE_WITHOUT_VNNI = "int8 models run, but take several instructions where VNNI or a dot product takes one"
 
 

@@ -1,6 +1,8 @@
 """``qbe evaluate``: files joined, tables, JSON, error lines, exit codes."""
 
+import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -103,17 +105,36 @@ def test_json_report(collection, capsys):
     first = Path("out/report.json").read_bytes()
     main([*arguments, "--baseline", *runs("good"), "--output", "out/report.json"])
     assert Path("out/report.json").read_bytes() == first
+    assert (comparison["wins"], comparison["ties"], comparison["losses"]) == (0, 0, 6)
+    assert comparison["interval"] == [-1.0, -1.0]
+    assert comparison["without_influential"] == -1.0
     out = capsys.readouterr().out
     assert "bad     good     NDCG%20       aggregated  6     -100.00             0.0312" in out
+    robust = (
+        "bad     good     NDCG%20       aggregated     -100.00  -100.00 to -100.00    0     0     6  -100.00"
+    )
+    assert robust in out
     assert "Nogueira et al. 2020" in out
 
 
-def test_published_rows_stand_in_the_table(collection, capsys):
+def test_published_rows_are_those_of_the_papers(collection, capsys):
+    """Cell by cell, as the command prints them, against the papers' tables."""
     main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published"])
-    lines = capsys.readouterr().out.splitlines()
-    rows = [" ".join(line.split()) for line in lines]
-    assert "SPECTER [CSFCube 2021] 66.70 37.41 56.67 53.28" in rows
-    assert "SciFACE [SciFACE 2026] 70.63 49.06 - -" in rows
+    tables: dict[str, dict[str, list[str]]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        cells = re.split("  +", line.strip())
+        if cells[0].endswith(" (per cent)"):
+            table = tables.setdefault(cells[0].removesuffix(" (per cent)").replace("%", ""), {})
+        elif len(cells) == 5:
+            table[cells[0].partition(" [")[0]] = cells[1:]
+    with (Path(__file__).parent / "data" / "published" / "csfcube.tsv").open() as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t"))
+    assert len(rows) == 26
+    for row in rows:
+        for measure in ("NDCG20", "MAP"):
+            printed = [row[f"{measure}_{scope}"] or "-" for scope in (*FACETS, "aggregated")]
+            assert tables[measure].get(row["system"], ["-"] * 4) == printed
+    assert len(tables["NDCG20"]) == len(rows) + 2  # the run, and a model that was released
 
 
 def test_warnings_go_to_standard_error(collection, capsys):
@@ -167,6 +188,8 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, "QRELS --run GOOD --measures foo"),
     ({}, "QRELS --run GOOD --measures P"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 0"),
+    ({}, f"{CSFCUBE} --plot out.json"),
+    ({}, f"{CSFCUBE} --plot gains.pdf"),
     ({}, f"{CSFCUBE} --baseline GOOD --worst 1"),
     ({}, f"{CSFCUBE} --baseline GOOD BAD --worst 1"),
     ({}, f"{CSFCUBE} --baseline c.method.qrels --worst 1"),

@@ -119,7 +119,10 @@ def test_the_command(tmp_path, capsys):
         for line in capsys.readouterr().out.splitlines()
         if line
     ] == [
-        ["crossed pairs, shares ranked right; queries: method-background 1, result-background 1"],
+        [
+            "crossed pairs, shares ranked right; "
+            "queries: method-background 1 (2 pairs), result-background 1 (1 pair)"
+        ],
         *_rows("right by first", "1.0000", "1.0000"),
         *_rows("right by second", "0.5000", "0.0000"),
         *_rows("right by both", "0.5000", "0.0000"),

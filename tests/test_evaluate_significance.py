@@ -11,7 +11,14 @@ from scipy import stats
 
 from qbe.errors import UsageError
 from qbe.evaluate.results import Evaluation
-from qbe.evaluate.significance import compare, holm, randomization_test, t_test
+from qbe.evaluate.significance import (
+    bootstrap_interval,
+    compare,
+    holm,
+    most_influential,
+    randomization_test,
+    t_test,
+)
 
 differences = st.lists(st.integers(-4, 4).map(lambda n: n / 10), min_size=1, max_size=9)
 
@@ -121,3 +128,37 @@ def test_compare_refuses_what_cannot_be_paired():
     with pytest.raises(UsageError, match="found 'RR'"):
         compare({"other": base}, {"base": base}, ["RR"])
     assert compare({"other": base}, {}) == ()
+
+
+def test_the_most_influential_query_is_the_one_that_changes_the_mean_most():
+    # Means without each: (0.5 + 0.75) / 2 = 0.625, (-1 + 0.75) / 2, (-1 + 0.5) / 2; with all 1 / 12.
+    assert most_influential({"a": -1.0, "b": 0.5, "c": 0.75}) == ("a", 0.625)
+    assert most_influential({"a": 0.5, "b": 0.25}) == ("a", 0.25)  # equal influence: the first
+    assert most_influential({"a": 0.5}) == (None, None)
+
+
+@given(st.dictionaries(st.text(max_size=2), st.integers(-4, 4), min_size=2, max_size=8))
+def test_no_other_query_changes_the_mean_more(by_query):
+    mean = sum(by_query.values()) / len(by_query)
+    _, without = most_influential(by_query)
+    others = [(sum(by_query.values()) - value) / (len(by_query) - 1) for value in by_query.values()]
+    assert abs(without - mean) == pytest.approx(max(abs(other - mean) for other in others))
+
+
+def test_the_bootstrap_interval_is_seeded_and_that_of_scipy():
+    values = list(np.random.default_rng(3).normal(0.2, 1.0, 40))
+    low, high = bootstrap_interval(values, seed=5)
+    assert (low, high) == bootstrap_interval(values, seed=5) != bootstrap_interval(values, seed=6)
+    expected = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=20_000
+    ).confidence_interval
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.03)
+    # Of two queries the mean is 0, 0.5 or 1, with the chances 1/4, 1/2, 1/4.
+    assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
+    assert bootstrap_interval([0.25] * 3) == (0.25, 0.25)
+
+
+def test_many_queries_are_drawn_in_blocks():
+    values = [float(i % 2) for i in range(30_000)]
+    low, high = bootstrap_interval(values, resamples=100)
+    assert 0.49 < low < 0.5 < high < 0.51

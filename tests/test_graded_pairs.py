@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
-from qbe.train.pairs import PAIRS_FOLDER, pair_files, papers_of, without
+from qbe.train.pairs import DATA, pair_files, papers_of, without
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 
@@ -48,7 +48,7 @@ def test_leaving_papers_out():
 
 
 def test_the_pairs_of_the_repository():
-    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
+    parts = list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
     assert list(map(len, parts)) == [640, 264, 1700, 960, 960, 520]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     pairs = [(query, pair.paper_id) for query, candidates in lists.items() for pair in candidates]
@@ -60,21 +60,19 @@ def test_the_pairs_of_the_repository():
     assert not any(query == candidate for query, candidate in pairs)
 
 
-def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend(qbe_data):
-    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
+def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend():
+    parts = list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
     lists = {query: pairs for part in parts for query, pairs in part.items()}
-    train, dev = (
-        read_graded_pairs(qbe_data / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev")
-    )
+    train, dev = (read_graded_pairs(DATA / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev"))
     assert (len(train), len(dev)) == (442, 46)
     assert not lists.keys() & (train.keys() | dev.keys())
     assert not papers_of(lists) & dev.keys()
-    dev_2 = read_graded_pairs(PAIRS_FOLDER / "dev-2.tsv")
+    dev_2 = read_graded_pairs(DATA / "graded-pairs" / "dev-2.tsv")
     assert {len(pairs) for pairs in dev_2.values()} == {60}
     assert len(dev_2) == 48
     assert not dev_2.keys() & (lists.keys() | train.keys() | dev.keys())
     assert not any(papers_of(part) & dev_2.keys() for part in parts[2:])
-    dev_3 = read_graded_pairs(PAIRS_FOLDER / "dev-3.tsv")
+    dev_3 = read_graded_pairs(DATA / "graded-pairs" / "dev-3.tsv")
     assert {len(pairs) for pairs in dev_3.values()} == {24}
     assert len(dev_3) == 40
     assert not dev_3.keys() & papers_of(lists, train, dev, dev_2)

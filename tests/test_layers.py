@@ -30,7 +30,6 @@ def layers() -> dict[str, set[str]]:
 MAY_IMPORT = layers()
 
 IMPORTED_IN = {
-    "matplotlib": {"train"},
     "jnius": {"_jvm"},
     "jnius_config": {"_jvm"},
     "pyserini": set(),
@@ -38,6 +37,7 @@ IMPORTED_IN = {
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},
     "faiss": {"index"},
+    "matplotlib": {"evaluate", "train"},
     "tqdm": {"_cli"},
     "shtab": {"completion"},
     "ray": {"cluster"},

@@ -13,7 +13,7 @@ from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.citation.pairs import Recipe as PairRecipe
 from qbe.train.encoder.fit import Recipe
 from qbe.train.encoder.loss import OBJECTIVES
-from qbe.train.pairs import PAIRS_FOLDER
+from qbe.train.pairs import DATA
 
 EVERY = "--output out --work work --threads 2"
 GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
@@ -42,9 +42,9 @@ def calls(monkeypatch, tmp_path):
 def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     data = tmp_path / "data"
     papers, left_out = data / "arxiv-cs/arxiv-cs.jsonl.xz", data / "csfcube/abstracts-csfcube-preds.jsonl"
-    judged, dev = data / "facet-judgments/train.tsv", (data / "facet-judgments/dev.tsv",)
+    judged, dev = DATA / "facet-judgments/train.tsv", (DATA / "facet-judgments/dev.tsv",)
     names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
-    every = tuple(PAIRS_FOLDER / name for name in names)
+    every = tuple(DATA / "graded-pairs" / name for name in names)
     common = {"dev": dev, "leave_out": left_out}
     index = {**common, "index": Path("i")}
     for name, more, expected in (
@@ -117,7 +117,7 @@ def test_what_single_trainings_take(calls):
         ("tagger", "--threads 0", "expected `threads` of at least 1, found 0"),
         ("tagger", "", "expected `csabstruct`, or QBE_DATA set to a folder that holds csabstruct, found nei"),
         ("tagger", "--csabstruct x --unlabelled y", "expected `leave_out`, or QBE_DATA set to"),
-        ("reranker", "--dev x --corpus y --leave-out z", "expected `pairs`, or QBE_DATA set to"),
+        ("reranker", "--corpus y", "expected `leave_out`, or QBE_DATA set to"),
         ("reranker", f"{GIVEN.replace('--index i', '')} --corpus y --pairs .", r"expected train\*\.tsv in"),
         ("encoder", "--cocitations x --leave-out y --epochs 0", "expected `epochs` of at least 1, found 0"),
         ("encoder", "--cocitations x --leave-out y --learning-rate 0", "expected `learning_rate` above 0"),
@@ -131,9 +131,13 @@ def test_usage_errors(calls, monkeypatch, name, line, message):
 
 
 def test_an_installation_has_no_graded_pairs(calls, monkeypatch, tmp_path):
-    monkeypatch.setattr("qbe.train.pairs.PAIRS_FOLDER", tmp_path / "none")
-    with pytest.raises(UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such"):
-        command.main(["reranker", *EVERY.split()])
+    monkeypatch.setattr("qbe.train.pairs.DATA", tmp_path / "none")
+    for option, name in (
+        ("", "facet-judgments/train.tsv.*`pairs`"),
+        ("--pairs x", "facet-judgments/dev.tsv.*`dev`"),
+    ):
+        with pytest.raises(UsageError, match=f"expected data/{name}"):
+            command.main(["reranker", *EVERY.split(), *option.split()])
 
 
 def test_choices_and_defaults_are_those_of_the_modules():

@@ -10,7 +10,6 @@ corpus (``metadata.cites``). Its papers that cite others of them are the queries
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from qbe.datasets.citing import (
     years_of,
 )
 from qbe.datasets.records import unsplit
+from qbe.datasets.releases import find_release
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.trec import read_qrels
@@ -55,7 +55,7 @@ def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> l
     citations of younger papers and for a query in both splits, and what
     `qbe.datasets.citing.write_collection` raises.
     """
-    folder = _find(source)
+    folder = find_release(NAME, FILES, WHERE, source)
 
     def papers() -> Iterator[Paper]:
         return read_corpus([str(folder / PAPERS)], unsplit, Reading(keep_without_abstract=True))
@@ -79,21 +79,6 @@ def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> l
         output, citing_papers, years, split_of, names=(TRAIN, DEV), leave_out=leave_out
     )
     return summarize(NAME, written, output, str(folder), years, without_year)
-
-
-def _find(source: Path | None) -> Path:
-    """The folder of the release: ``source`` if given, else ``$QBE_DATA/citations``."""
-    data = os.environ.get("QBE_DATA")
-    if source is None and data:
-        source = Path(data, NAME)
-    absent = [file for file in FILES if source is None or not (source / file).is_file()]
-    if source is None or absent:
-        actual = f"no {', '.join(absent)} in {source}" if source else "neither"
-        raise DatasetError(
-            f"expected {NAME}'s release in `source` or in $QBE_DATA/{NAME}, found {actual}; get it from "
-            f"{WHERE}"
-        )
-    return source
 
 
 def _read_citations(path: Path, years: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -1,8 +1,6 @@
 """CSFCube's release (Mysore et al., 2021): found or downloaded, and written as files of the other commands.
 
-These are ``corpus.jsonl``, ``topics.tsv``, ``pools.tsv``, ``csfcube.{facet}.qrels`` and ``folds.json``. The
-release has judged pools as JSON objects, query paper to candidates and adjudicated grades:
-``{query: {"cands": [...], "relevance_adju": [...]}}``.
+These are ``corpus.jsonl``, ``topics.tsv``, ``pools.tsv``, ``csfcube.{facet}.qrels`` and ``folds.json``.
 
 A query paper is left out of its own pool and judgements. The release has 8781666 in its own pools
 (background and result) with the highest grade; the published figures are computed without it.
@@ -14,26 +12,22 @@ since only those of the collection are judged. ``qbe index --corpus`` reads them
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
 from qbe.datasets.records import raw_record
+from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
 from qbe.downloads import download, matches
 from qbe.errors import DatasetError
 from qbe.files import atomic_file, cache_folder, sha256
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
-from qbe.trec import Judgment, write_qrels
+from qbe.trec import write_qrels
 from qbe.types import Facet, Paper
-
-Pools = dict[str, dict[str, int]]
-"""Grades by candidate, by query paper."""
 
 HIGHEST = 3
 """The highest grade."""
@@ -145,8 +139,7 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
     write_pools(output / "pools.tsv", pools)
     for facet in facets:
         judged = {topic.query_id: pools[topic.query_id] for topic in topics if topic.facet is facet}
-        judgments = (Judgment(query, *each) for query, pool in judged.items() for each in pool.items())
-        write_qrels(output / f"csfcube.{facet}.qrels", judgments)
+        write_qrels(output / f"csfcube.{facet}.qrels", as_judgments(judged))
     with atomic_file(output / "folds.json") as stream:
         stream.write(folds)
 
@@ -175,60 +168,14 @@ def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
             f"{source / ABSTRACTS}: expected pred_labels for every paper, found none for {unlabelled[0]}; "
             "take the file of the release"
         )
-    return papers, {facet: _read_pools(source / judgments_file(facet), papers) for facet in Facet}
-
-
-def _read_pools(path: Path, papers: Container[str]) -> Pools:
-    """The judged pools of a facet: papers of the corpus, each once, with a whole number as grade."""
-    pools: Pools = {}
-    for query, entry in _read_object(path).items():
-        candidates, grades = _lists(entry)
-        if candidates is None or grades is None or len(candidates) != len(grades):
-            raise DatasetError(
-                f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
-                "take the file of the release"
-            )
-        pools[query] = dict(zip(candidates, grades, strict=True))
-        wrong = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= HIGHEST]
-        absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
-        if absent:
-            problem = f"{absent[0]}, which {ABSTRACTS} lacks"
-        elif wrong:
-            problem = f"the grade {wrong[0]!r}"
-        elif len(pools[query]) != len(candidates):
-            problem = "a candidate twice"
-        else:
-            continue
-        raise DatasetError(
-            f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {HIGHEST}, "
-            f"found {problem}; take all files from one release"
-        )
-    return pools
-
-
-def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
-    if not isinstance(entry, dict):
-        return None, None
-    candidates, grades = entry.get("cands"), entry.get("relevance_adju")
-    strings = isinstance(candidates, list) and all(isinstance(paper_id, str) for paper_id in candidates)
-    return candidates if strings else None, grades if isinstance(grades, list) else None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: expected JSON, found {error}; take the file of the release") from error
-    if not isinstance(content, dict):
-        raise DatasetError(f"{path}: expected an object, found something else; take the file of the release")
-    return content
+    return papers, {
+        facet: read_pools(source / judgments_file(facet), papers, ABSTRACTS, HIGHEST) for facet in Facet
+    }
 
 
 def _read_folds(path: Path, query_ids: Collection[str]) -> bytes:
     """The content of the folds file, which must name judged queries only."""
-    for facet, folds in _read_object(path).items():
+    for facet, folds in read_object(path).items():
         for name, members in folds.items() if isinstance(folds, dict) else [(facet, folds)]:
             unknown = [q for q in members if q not in query_ids] if isinstance(members, list) else [members]
             if unknown:

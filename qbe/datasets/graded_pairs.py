@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import SKIP, Reading
+from qbe.datasets.arxiv import ARXIV
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit
 from qbe.errors import DatasetError
@@ -19,17 +20,15 @@ from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.types import Facet
 
-ARXIV = "arxiv-cs/arxiv-cs.jsonl.xz"
-"""Where the papers of qbe's own graded pairs are, below QBE_DATA."""
-
 
 def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) -> list[str]:
     """Write ``corpus.jsonl``, ``topics.tsv`` (each query by the three facets) and ``pools.tsv``.
 
-    ``source`` is the file of pairs, ``corpus`` one that holds their papers, by default that of arXiv in
-    QBE_DATA. Returns lines that summarize what was written. Raises DatasetError where one of both is not
-    given or papers are not in the corpus, FileFormatError for another file than one of pairs, CorpusError for
-    a corpus that cannot be read, OutputError where nothing can be written.
+    ``source`` is the file of pairs, or a folder, of which all ``.tsv`` below it are; ``corpus`` is one that
+    holds their papers, by default that of arXiv in QBE_DATA. Returns lines that summarize what was written.
+    Raises DatasetError where one of both is not given or papers are not in the corpus, FileFormatError for
+    another file than one of pairs, CorpusError for a corpus that cannot be read, OutputError where nothing
+    can be written.
     """
     if source is None:
         raise DatasetError("expected a file of graded pairs as `source`, found none; give one")
@@ -37,9 +36,14 @@ def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) ->
     if corpus is None and not data:
         raise DatasetError(
             f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
-            "found neither"
+            "found neither; qbe datasets arxiv-cs writes it"
         )
-    pools = {query: [pair.paper_id for pair in pairs] for query, pairs in read_graded_pairs(source).items()}
+    pools: dict[str, list[str]] = {}
+    for file in sorted(source.rglob("*.tsv")) if source.is_dir() else [source]:
+        for query, pairs in read_graded_pairs(file).items():
+            pools[query] = list(dict.fromkeys([*pools.get(query, []), *(pair.paper_id for pair in pairs)]))
+    if not pools:
+        raise DatasetError(f"{source}: expected files of graded pairs (.tsv) in the folder, found none")
     papers = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
     output.mkdir(parents=True, exist_ok=True)
     missing = set(papers)

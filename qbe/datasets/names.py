@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-GRADED_PAIRS = "graded-pairs"
+ARXIV_CS, GRADED_PAIRS = "arxiv-cs", "graded-pairs"
 
 NAMES = {
     "csfcube": "the CSFCube collection (Mysore et al., 2021)",
+    "relish": "RELISH, whole-abstract queries in biomedicine (Brown et al., 2019)",
+    "treccovid": "TRECCOVID-RF, whole-abstract queries on COVID-19 (Voorhees et al., 2020)",
+    "scidocs": "SciDocs, whole-abstract queries by citations and views (Cohan et al., 2020)",
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
     GRADED_PAIRS: "a file of graded pairs of papers, as topics by facet with pools",
+    ARXIV_CS: "arXiv's papers of computer science to the end of 2019, of which the graded pairs are",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
 
 TAKEN_BY = {
     "source": tuple(name for name in NAMES if name != "sample"),
-    "raw": ("csfcube", "sample"),
+    "raw": ("csfcube", "relish", "treccovid", "sample"),
     "corpus": ("citations", GRADED_PAIRS),
     "split_years": ("citations",),
     "leave_out": ("citations",),

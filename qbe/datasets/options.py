@@ -20,7 +20,12 @@ citations is for citation recommendation: a paper that cites others is a query, 
 has papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and SPLIT.qrels. With
 --corpus FILE it is made of papers of your own, in a format of qbe index that says what they cite by their
 ids. graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method and
-result).
+result), or a folder of such files. arxiv-cs takes arXiv's metadata snapshot (CC0;
+kaggle.com/datasets/Cornell-University/arxiv), and writes the papers of computer science to the end of 2019,
+as qbe train and graded-pairs read them.
+
+relish, treccovid and scidocs are whole-abstract queries with judged pools, in the layouts in which ASPIRE's
+authors and SciDocs' repository release them (docs/evaluation.md says where).
 
 examples:
   qbe datasets csfcube --output data/csfcube
@@ -28,6 +33,8 @@ examples:
   qbe datasets citations --output data/citations
   qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
   qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
+  qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output "$QBE_DATA/arxiv-cs"
+  qbe datasets relish --source RELISH-Aspire --output data/relish
   qbe datasets sample --output data/sample
 """
 

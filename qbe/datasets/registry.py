@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from qbe.datasets import citations, csfcube, embedded, graded_pairs
+from qbe.datasets import arxiv, citations, csfcube, embedded, graded_pairs, whole
 from qbe.datasets.citing import titles_of
-from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
+from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.datasets.placing import placed
 from qbe.errors import UsageError
 from qbe.files import StrPath
@@ -98,6 +99,10 @@ def _csfcube(options: DatasetOptions, output: Path, report: Report) -> list[str]
     return csfcube.convert(csfcube.find_release(options.folder, report=report), output, raw=options.raw)
 
 
+def _whole(name: str, options: DatasetOptions, output: Path, _: Report) -> list[str]:
+    return whole.write(name, options.folder, output, raw=options.raw)
+
+
 def _citations(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     titles = titles_of(map(Path, options.leave_out))
     if options.corpus is None:
@@ -109,6 +114,10 @@ def _graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list[str]
     return graded_pairs.write_graded_pairs(options.folder, options.corpus, output)
 
 
+def _arxiv(options: DatasetOptions, output: Path, _: Report) -> list[str]:
+    return arxiv.write(options.folder, output)
+
+
 def _sample(options: DatasetOptions, output: Path, _: Report) -> list[str]:
     return [f"sample: {', '.join(embedded.copy_sample(output, raw=options.raw))}"]
 
@@ -118,7 +127,9 @@ Writer = Callable[[DatasetOptions, Path, Report], list[str]]
 
 _WRITERS: Mapping[str, Writer] = {
     "csfcube": _csfcube,
+    **{name: partial(_whole, name) for name in whole.RELEASES},
     "citations": _citations,
     GRADED_PAIRS: _graded_pairs,
+    ARXIV_CS: _arxiv,
     "sample": _sample,
 }

@@ -42,6 +42,7 @@ OPTIONAL = (
     Package("transformers", "qbe[train]", "training and export"),
     Package("datasets", "qbe[huggingface]", "corpora from Hugging Face"),
     Package("pyarrow", "qbe[huggingface]", "corpora in Parquet"),
+    Package("matplotlib", "qbe[plot]", "plots"),
 )
 """What other commands import."""
 

@@ -25,10 +25,15 @@ def main(arguments: list[str]) -> None:
 
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
-    from qbe.outputs import REPORT, check_output
+    from qbe.outputs import PLOT, REPORT, check_output
 
     if options.output:
         check_output(options.output, REPORT)
+    if options.plot:
+        from qbe.evaluate.plot import check_plot
+
+        check_plot(options.plot)
+        check_output(options.plot, PLOT, "plot")
     scoring = Scoring(
         options.protocol,
         tuple(options.measures),
@@ -46,6 +51,10 @@ def main(arguments: list[str]) -> None:
         for warning in evaluation.warnings:
             print(f"{PROGRAM}: warning: {name}: {warning}", file=sys.stderr)
     worst = _worst(report, options.qrels, options.worst, options.corpus) if options.worst else ""
+    if options.plot:
+        from qbe.evaluate.plot import write_plot
+
+        write_plot(options.plot, report)
     if options.output:
         import json
 

@@ -126,12 +126,14 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
     queries: dict[str, tuple[str, ...]] = {}
     figures: dict[str, dict[str, float | None]] = {name: {} for name in MEASURES}
     per_query: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
+    numbers: dict[str, int] = {}
     for first, second in FACET_PAIRS:
         pairs = crossed_pairs(grades, first, second, gap)
         if not pairs:
             continue
         _check_ranked(pairs, scores, first, second)
         scope = f"{first}-{second}"
+        numbers[scope] = len(pairs)
         by_query: dict[str, list[CrossedPair]] = {}
         for pair in pairs:
             by_query.setdefault(pair.query, []).append(pair)
@@ -147,7 +149,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
             "expected pairs of papers of which each is better for one facet by a grade, found none; give "
             "judgements of at least two facets of the same papers"
         )
-    return Evaluation(queries, per_query, figures)
+    return Evaluation(queries, per_query, figures, pairs=numbers)
 
 
 def _check_ranked(pairs: Sequence[CrossedPair], scores: FacetScores, *facets: Facet) -> None:

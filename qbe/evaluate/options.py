@@ -20,6 +20,8 @@ CSFCube_R20).
 
 protocols (docs/evaluation.md defines them):
   csfcube      CSFCube's own scorer: judged pools in two folds
+  pools        judged pools of whole-abstract queries, as of RELISH, TRECCOVID-RF and SciDocs; give the
+               qrels of one split
   crossed      of pairs of papers of which each is better for one facet by a grade: the shares ranked right
                by the run of the first facet, of the second, and by both
   exploration  rankings by a liked and a disliked facet, of runs named NAME.background-not-method.trec or of
@@ -60,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "crossed", "exploration", "as-asked", "citations"),
+        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "citations"),
         help="how runs are scored (default: means over queries, by measures of ir-measures)",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json next to the first qrels file)")
@@ -74,6 +76,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--published", action="store_true", help="add published figures (csfcube and citations)")
     add("--output", metavar="FILE", help="write the whole report as JSON")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)",
+    )
     add(
         "--worst",
         type=int,
@@ -106,6 +113,8 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(
             "published figures are those of the test folds; leave out --published or --split dev"
         )
+    if options.plot and options.plot == options.output:
+        raise UsageError(f"expected --plot and --output to name two files, found {options.plot} for both")
     if options.worst is not None and not (csfcube and options.baseline):
         raise UsageError("--worst needs --protocol csfcube and a --baseline; give both")
     if options.worst is not None and options.worst < 1:

@@ -40,7 +40,7 @@ class PublishedRow:
         paper: key of `papers`.
         source: the table or page of the figures.
         figures: measure of the protocol -> scope -> figure in [0, 1], with at most four digits.
-        collection: the collection of the figures, of a protocol that several have in common.
+        collection: the collection of the figures and its split, of a protocol that several have in common.
     """
 
     system: str
@@ -70,7 +70,11 @@ def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
             row["paper"],
             row["source"],
             {
-                measure: {scope: round(value / section["one"], 4) for scope, value in printed.items()}
+                measure: {
+                    scope: round(value / section["one"], 4)
+                    for scope, value in zip(section["scopes"], printed, strict=True)
+                    if value is not None
+                }
                 for measure, printed in row["figures"].items()
             },
             row.get("collection", ""),

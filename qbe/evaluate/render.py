@@ -39,15 +39,15 @@ def to_text(report: Report) -> str:
     if report.scoring.protocol == EXPLORATION:
         parts = [f"{title}\n"]
         parts += [_exploration_table(report, first, measure) for measure in first.figures]
-        return "\n".join([*parts, _comparison_table(report)] if report.comparisons else parts)
-    counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
+        return "\n".join(parts + _comparisons(report))
+    pairs = {scope: f" ({n:,} pair{'s'[: n != 1]})" for scope, n in first.pairs.items()}
+    counts = ", ".join(f"{scope} {len(ids)}{pairs.get(scope, '')}" for scope, ids in first.queries.items())
     parts = [f"{title}; queries: {counts}\n"]
     if set(first.queries) == {ALL}:
         parts.append(_one_table(report))
     else:
         parts += [_measure_table(report, measure) for measure in first.figures]
-    if report.comparisons:
-        parts.append(_comparison_table(report))
+    parts += _comparisons(report)
     if report.published:
         parts.append(_sources(report))
     return "\n".join(parts)
@@ -102,15 +102,18 @@ def _exploration_table(report: Report, first: Evaluation, measure: str) -> str:
     return _align(rows, left=1)
 
 
+def _comparisons(report: Report) -> list[str]:
+    return [_comparison_table(report), _robustness_table(report)] if report.comparisons else []
+
+
 def _comparison_table(report: Report) -> str:
     header = ["system", "against", "measure", "queries of", "n", "difference"]
     header += ["p (randomization)", "Holm", "p (t-test)", "Holm"]
     rows = [header]
     for c in report.comparisons:
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
-        difference = f"{100 * c.difference:+.2f}" if c.measure in IN_PER_CENT else f"{c.difference:+.4f}"
         rows.append(
-            [c.system, c.baseline, c.measure, c.scope, str(c.queries), difference]
+            [c.system, c.baseline, c.measure, c.scope, str(c.queries), _difference(c.measure, c.difference)]
             + [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
         )
     note = (
@@ -118,6 +121,26 @@ def _comparison_table(report: Report) -> str:
         "Difference: mean over queries.\n"
     )
     return _align(rows, left=4) + note
+
+
+def _robustness_table(report: Report) -> str:
+    header = ["system", "against", "measure", "queries of", "difference", "95 % interval"]
+    rows = [[*header, "won", "tied", "lost", "without", "the query"]]
+    for c in report.comparisons:
+        low, high, mean = (_difference(c.measure, value) for value in (*c.interval, c.difference))
+        without = _UNKNOWN if c.without_influential is None else _difference(c.measure, c.without_influential)
+        counts = map(str, (c.wins, c.ties, c.losses))
+        differences = (mean, f"{low} to {high}", *counts, without, c.influential or _UNKNOWN)
+        rows.append([c.system, c.baseline, c.measure, c.scope, *differences])
+    note = (
+        "Interval: percentiles of the mean over queries drawn with replacement. Without: the difference over "
+        "all queries but the one that\nchanges it most.\n"
+    )
+    return _align(rows, left=4) + note
+
+
+def _difference(measure: str, value: float) -> str:
+    return f"{100 * value:+.2f}" if measure in IN_PER_CENT else f"{value:+.4f}"
 
 
 def _sources(report: Report) -> str:
@@ -128,12 +151,11 @@ def _sources(report: Report) -> str:
             "Published figures, of other collections than these qrels: differences between systems can be "
             "compared, levels cannot."
         ]
-    collections: dict[tuple[str, str], list[str]] = {}
+    systems: dict[tuple[str, str], dict[str, None]] = {}
     for row in report.published:
-        system = f"{row.system} [{publications[row.paper].short}]"
-        collections.setdefault((system, row.source), []).append(row.collection)
-    for (system, source), names in collections.items():
-        lines.append(f"{', '.join(filter(None, [system, *names]))}: {source}")
+        systems.setdefault((publications[row.paper].short, row.source), {})[row.system] = None
+    for (short, source), names in systems.items():
+        lines.append(f"[{short}] {source}: {', '.join(names)}")
     for paper in publications.values():
         reason = f" (no rows: {paper.no_rows})" if paper.no_rows else ""
         lines.append(f"[{paper.short}] {paper.citation} {paper.url}{reason}")
@@ -167,7 +189,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
     (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol,
-    per_query, warnings), ``comparisons``, ``published`` (papers, rows).
+    pairs under that of crossed pairs, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
 
     >>> from qbe.evaluate.report import Scoring
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
@@ -201,6 +223,8 @@ def _row(evaluation: Evaluation) -> dict[str, Any]:
     row: dict[str, Any] = {"figures": evaluation.figures}
     if evaluation.fold_figures:
         row["fold_figures"] = evaluation.fold_figures
+    if evaluation.pairs:
+        row["pairs"] = evaluation.pairs
     return {**row, "per_query": evaluation.per_query, "warnings": evaluation.warnings}
 
 

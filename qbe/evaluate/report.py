@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import as_asked, citations, crossed, exploration
+from qbe.evaluate import as_asked, citations, crossed, exploration, pools
 from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
 from qbe.evaluate.citations import CITATIONS, citations_protocol
 from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
@@ -19,6 +19,7 @@ from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
 from qbe.evaluate.inputs import group_runs, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
+from qbe.evaluate.pools import POOLS, pool_protocol
 from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation
@@ -29,7 +30,7 @@ from qbe.trec import Rankings, read_qrels
 FOLDS_NAME = "folds.json"
 
 
-IN_PER_CENT = MEASURES.keys()
+IN_PER_CENT = {*MEASURES, *pools.DEFINITIONS}
 """Measures under their names in publications, where they are given in per cent."""
 
 
@@ -53,6 +54,7 @@ PLAIN = Protocol("means over queries")
 
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds"),
+    POOLS: Protocol("judged pools, means over queries", pools.DEFINITIONS),
     CROSSED: Protocol("crossed pairs, shares ranked right", crossed.DEFINITIONS),
     # `compare` pairs all queries of a scope: other measures have values for some only.
     EXPLORATION: Protocol("exploration, means over query papers", exploration.DEFINITIONS, compared=(NDCG,)),
@@ -193,6 +195,8 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
+    if scoring.protocol == POOLS:
+        return partial(pool_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == CITATIONS:
         return partial(citations_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == CSFCUBE:

@@ -31,6 +31,7 @@ class Evaluation:
             figure is the mean.
         with_relevant: under the protocol of exploration the queries of each scope that have a relevant paper.
             Measures of relevant papers have values and figures of these queries only.
+        pairs: under the protocol of crossed pairs the number of pairs of each scope.
     """
 
     queries: Mapping[str, tuple[str, ...]]
@@ -39,6 +40,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pairs: Mapping[str, int] = field(default_factory=dict)
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:

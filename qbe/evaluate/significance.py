@@ -1,9 +1,11 @@
-"""Paired significance tests of the difference between two systems, corrected for multiple comparisons."""
+"""The difference between two systems: paired significance tests, corrected for multiple comparisons, and how
+much of it rests on few queries.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,6 +16,7 @@ EXACT_UP_TO = 20
 """With at most so many non-zero differences all 2**n sign patterns are counted; with more, random ones."""
 
 SAMPLES = 100_000
+RESAMPLES = 10_000
 SEED = 20210607
 
 
@@ -32,6 +35,10 @@ class Comparison:
         t_test_p: two-sided p of the paired t-test.
         randomization_p_holm: randomization_p after Holm's correction over all comparisons of the measure.
         t_test_p_holm: t_test_p after the same correction.
+        interval: 95 % interval of the difference by `bootstrap_interval`.
+        wins: number of queries of which the system has the higher value; ``ties`` and ``losses`` likewise.
+        influential: the query without which the difference changes most; None where it is the only one.
+        without_influential: the difference over the other queries; None where there are none.
     """
 
     system: str
@@ -44,6 +51,12 @@ class Comparison:
     t_test_p: float
     randomization_p_holm: float
     t_test_p_holm: float
+    interval: tuple[float, float]
+    wins: int
+    ties: int
+    losses: int
+    influential: str | None
+    without_influential: float | None
 
 
 def compare(
@@ -62,7 +75,7 @@ def compare(
         systems: evaluations by name.
         baselines: evaluations by name.
         measures: names of measures; when None all for which the first baseline has values by query.
-        seed: seed of the random sign patterns; the same seed gives the same p-values.
+        seed: seed of the random sign patterns and of the bootstrap; the same seed gives the same figures.
 
     Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
 
@@ -73,6 +86,8 @@ def compare(
     >>> (result,) = compare({"dense": of(1, 1, 1, 1, 1)}, {"bm25": of(0, 0.5, 0.5, 0.25, 1)})
     >>> result.difference, result.randomization_p
     (0.55, 0.125)
+    >>> result.influential, result.without_influential, (result.wins, result.ties, result.losses)
+    ('5', 0.6875, (4, 1, 0))
     """
     if measures is None:
         measures = list(next(iter(baselines.values())).per_query) if baselines else []
@@ -85,13 +100,20 @@ def compare(
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        randomization = [randomization_test(differences, seed=seed) for *_, differences in family]
-        t_tests = [t_test(differences) for *_, differences in family]
+        randomization = [randomization_test(list(by_query.values()), seed=seed) for *_, by_query in family]
+        t_tests = [t_test(list(by_query.values())) for *_, by_query in family]
         p_values = zip(randomization, t_tests, holm(randomization), holm(t_tests), strict=True)
-        comparisons += [
-            Comparison(name, other, measure, scope, len(differences), fmean(differences), *corrected)
-            for (name, other, scope, differences), corrected in zip(family, p_values, strict=True)
-        ]
+        for (name, other, scope, by_query), corrected in zip(family, p_values, strict=True):
+            values = list(by_query.values())
+            wins, losses = sum(value > 0 for value in values), sum(value < 0 for value in values)
+            comparisons.append(
+                Comparison(
+                    *(name, other, measure, scope, len(values), fmean(values), *corrected),
+                    bootstrap_interval(values, seed=seed),
+                    *(wins, len(values) - wins - losses, losses),
+                    *most_influential(by_query),
+                )
+            )
     return tuple(comparisons)
 
 
@@ -109,9 +131,62 @@ def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> li
     ]
 
 
-def _differences(system: Evaluation, baseline: Evaluation, measure: str, scope: str) -> list[float]:
+def _differences(system: Evaluation, baseline: Evaluation, measure: str, scope: str) -> dict[str, float]:
     values, others = system.per_query[measure], baseline.per_query[measure]
-    return [values[query_id] - others[query_id] for query_id in system.queries[scope]]
+    return {query_id: values[query_id] - others[query_id] for query_id in system.queries[scope]}
+
+
+def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
+    """The query without which the mean difference changes most, and the mean over the others (jackknife).
+
+    Of queries with equal influence the first counts. Both are None for fewer than two queries. See Efron and
+    Tibshirani, An Introduction to the Bootstrap (1993), chapter 11.
+
+    >>> most_influential({"1": 0.0, "2": 1.0, "3": 0.25, "4": 0.25})
+    ('2', 0.16666666666666666)
+    """
+    if len(differences) < 2:
+        return None, None
+    mean = fmean(differences.values())
+    query = max(differences, key=lambda query_id: abs(differences[query_id] - mean))
+    return query, fmean(value for query_id, value in differences.items() if query_id != query)
+
+
+def bootstrap_interval(
+    differences: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
+) -> tuple[float, float]:
+    """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries.
+
+    See Efron and Tibshirani (1993), chapter 13. The difference of each query is drawn with replacement, as
+    often as there are queries.
+
+    Args:
+        differences: of the values of two systems, one for each query.
+        resamples: number of means, each of as many drawn queries as there are.
+        seed: seed of the draws.
+
+    >>> bootstrap_interval([0.5, 0.5, 0.5])
+    (0.5, 0.5)
+    """
+    import numpy as np
+
+    values = np.array(differences)
+    generator = np.random.default_rng(seed)
+    means = [
+        values[generator.integers(values.size, size=(block, values.size))].mean(axis=1)
+        for block in _blocks(resamples, max(1, 1_000_000 // values.size))
+    ]
+    low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _blocks(total: int, block: int) -> Iterator[int]:
+    """The sizes of blocks that add up to the total.
+
+    >>> list(_blocks(5, 2))
+    [2, 2, 1]
+    """
+    return (min(block, total - start) for start in range(0, total, block))
 
 
 def randomization_test(
@@ -147,9 +222,8 @@ def randomization_test(
         return float(np.mean(np.abs(sums) >= threshold))
     generator = np.random.default_rng(seed)
     extreme = 0
-    block = 10_000
-    for start in range(0, samples, block):
-        signs = generator.integers(0, 2, size=(min(block, samples - start), values.size), dtype=np.int8)
+    for block in _blocks(samples, 10_000):
+        signs = generator.integers(0, 2, size=(block, values.size), dtype=np.int8)
         extreme += int(np.count_nonzero(np.abs((2.0 * signs - 1.0) @ values) >= threshold))
     return (1 + extreme) / (1 + samples)
 

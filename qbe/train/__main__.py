@@ -21,22 +21,22 @@ _DATA = {
     "csabstruct": "csabstruct",
     "unlabelled": "arxiv-cs/arxiv-cs.jsonl.xz",
     "corpus": "arxiv-cs/arxiv-cs.jsonl.xz",
-    "dev": "facet-judgments/dev.tsv",
     "leave_out": "csfcube/abstracts-csfcube-preds.jsonl",
 }
-"""The default of each option, below QBE_DATA."""
+"""The defaults of other options, below QBE_DATA."""
 
 _FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
 """What `qbe.train.artifacts.Sources` calls an option of another name."""
 
+_DEV = "facet-judgments/dev.tsv"
 _JUDGMENTS = "facet-judgments/train.tsv"
 _PAIRS = {
-    "reranker": (_JUDGMENTS, ""),
-    "facet-projections": (_JUDGMENTS, ""),
-    "grades": (_JUDGMENTS, ""),
-    "large-encoder": ("", "train-3.tsv"),
+    "reranker": (_JUDGMENTS, "graded-pairs"),
+    "facet-projections": (_JUDGMENTS, "graded-pairs"),
+    "grades": (_JUDGMENTS, "graded-pairs"),
+    "large-encoder": ("graded-pairs/train-3.tsv",),
 }
-"""The default of ``--pairs``: a file below QBE_DATA, if any, and one of the repository's (empty: all)."""
+"""The defaults of ``--dev`` and ``--pairs``, in the folder data of the repository."""
 
 
 def main(arguments: list[str]) -> None:
@@ -73,11 +73,14 @@ def _curves(options: argparse.Namespace) -> None:
     """Print learning curves, and draw them where that is asked for."""
     from pathlib import Path
 
-    from qbe.train.curves import as_text, check_plot, plot
+    from qbe.evaluate.plot import check_plot
+    from qbe.outputs import PLOT, check_output
+    from qbe.train.curves import as_text, plot
 
     path = Path(options.plot) if options.plot else None
     if path:
         check_plot(path)
+        check_output(path, PLOT, "plot")
     curves = _training("curves")(map(Path, options.work))
     print(as_text(curves))
     if path:
@@ -147,17 +150,15 @@ def _pairs(options: argparse.Namespace) -> tuple[Path, ...]:
     """The files of graded pairs to train on."""
     from pathlib import Path
 
-    from qbe.train.pairs import default_pairs, pair_files
+    from qbe.train.pairs import data_file, pair_files
 
     if options.pairs:
         return pair_files(map(Path, options.pairs))
-    judgments, name = _PAIRS[options.command]
-    given = [_path("pairs", None, judgments)] if judgments else []
-    return pair_files([*given, default_pairs() / name])
+    return pair_files(data_file("pairs", name) for name in _PAIRS[options.command])
 
 
-def _path(parameter: str, value: str | None, default: str = "") -> Path:
-    """The path that an option gives, by default that of a name below QBE_DATA."""
+def _path(parameter: str, value: str | None) -> Path:
+    """The path that an option gives, by default that of a name in the repository or below QBE_DATA."""
     import os
     from pathlib import Path
 
@@ -165,7 +166,11 @@ def _path(parameter: str, value: str | None, default: str = "") -> Path:
 
     if value is not None:
         return Path(value)
-    name, folder = default or _DATA[parameter], os.environ.get("QBE_DATA")
+    if parameter == "dev":
+        from qbe.train.pairs import data_file
+
+        return data_file(parameter, _DEV)
+    name, folder = _DATA[parameter], os.environ.get("QBE_DATA")
     if not folder:
         raise UsageError(
             f"expected `{parameter}`, or QBE_DATA set to a folder that holds {name}, found neither"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbe.errors import MissingDependencyError, ModelError, UsageError
-from qbe.files import atomic_file
-from qbe.outputs import PLOT, PLOT_SOFTWARE, check_output
+from qbe.errors import ModelError
+from qbe.evaluate.plot import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,39 +86,22 @@ def as_text(curves: Iterable[Curve]) -> str:
     return "\n".join(lines)
 
 
-def check_plot(path: Path) -> None:
-    """Raise UsageError where the name does not end in .svg or .png, OutputError for a file that is no plot of
-    qbe, MissingDependencyError without matplotlib.
-    """
-    if not re.fullmatch(r"\.(svg|png)", path.suffix):
-        raise UsageError(f"expected a file that ends in .svg or .png as `plot`, found {path}; rename it")
-    check_output(path, PLOT, "plot")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            "drawing needs matplotlib, which is not installed; run: pip install 'qbe[train]'"
-        ) from error
-
-
 def plot(curves: Iterable[Curve], path: Path) -> None:
-    """Draw curves, scores by steps; raises what `check_plot` does, and OutputError where none can be written.
+    """Draw curves, scores by steps; raises what `qbe.evaluate.plot.save_figure` does.
 
     The same curves give the same bytes.
     """
-    check_plot(path)
-    import matplotlib
-    from matplotlib.figure import Figure
 
-    kind = path.suffix[1:]
-    with matplotlib.rc_context({"svg.hashsalt": "qbe", "svg.fonttype": "none", "text.parse_math": False}):
-        figure: Figure = Figure(figsize=(7, 4), layout="constrained")
+    def draw() -> Figure:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.subplots()
         for curve in curves:
             axes.plot(curve.steps, curve.scores, marker="o", markersize=3, label=curve.name)
         axes.set(xlabel="steps", ylabel="score on dev")
         axes.grid(alpha=0.3)
         axes.legend()
-        metadata = {"svg": {"Date": None, "Creator": PLOT_SOFTWARE}, "png": {"Software": PLOT_SOFTWARE}}
-        with atomic_file(path) as stream:
-            figure.savefig(stream, format=kind, dpi=150, metadata=metadata[kind])
+        return figure
+
+    save_figure(path, draw)

@@ -52,11 +52,12 @@ _OUTPUT = _option("--output", "DIR", "the folder to write the model to", require
 _THREADS = _option("--threads", "N", "default: all available processors", type=int)
 _DEVICE = _option("--device", None, "where it trains", choices=("cpu", "cuda"), default="cpu")
 _CSABSTRUCT = _option("--csabstruct", "DIR", f"its train, dev, test.jsonl {_DATA}")
-_DEV = _option("--dev", "FILE", f"graded pairs of dev {_DATA}")
+_OF_CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
+_DEV = _option("--dev", "FILE", f"graded pairs of dev {_OF_CHECKOUT}")
 _DEV_FILES = _option(
     "--dev",
     "FILE",
-    f"graded pairs to measure on; the first chooses, the last calibrates the chances of grades {_DATA}",
+    f"graded pairs to measure on; the first chooses, the last calibrates chances {_OF_CHECKOUT}",
     nargs="+",
 )
 _CORPUS = _option("--corpus", "FILE", f"the papers of the pairs as JSON lines {_DATA}")
@@ -90,7 +91,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         f"{_CONTINUES}",
         "reranker.training:train",
         (
-            _pairs("facet-judgments in $QBE_DATA, and data/graded-pairs"),
+            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
             _DEV,
             _CORPUS,
             _LEAVE_OUT,
@@ -217,7 +218,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "grades:train",
         (
             _PAIRS_INDEX,
-            _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs"),
+            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
             _DEV_FILES,
             _LEAVE_OUT,
             *_run(),
@@ -230,7 +231,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "projections:train",
         (
             _PAIRS_INDEX,
-            _pairs("facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs"),
+            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
             _DEV_FILES,
             _LEAVE_OUT,
             *_run(),

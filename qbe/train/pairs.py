@@ -10,18 +10,21 @@ from qbe.errors import CorpusError, UsageError
 from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.reader import IndexReader
 
-PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
-"""In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
+DATA = Path(__file__).parents[2] / "data"
+"""In a checkout of the repository, folders of graded pairs; the READMEs there describe them."""
 
 
-def default_pairs() -> Path:
-    """`PAIRS_FOLDER`; raises UsageError in an installation, which does not have it."""
-    if not PAIRS_FOLDER.is_dir():
+def data_file(parameter: str, name: str) -> Path:
+    """A file or folder of graded pairs of the repository; raises UsageError in an installation, which has
+    none, and names the ``parameter`` that gives another.
+    """
+    path = DATA / name
+    if not path.exists():
         raise UsageError(
-            "expected the graded pairs in data/graded-pairs of a checkout of qbe's repository, found no such "
-            "folder; give a copy of it, or files of pairs, as `pairs`"
+            f"expected data/{name} of a checkout of qbe's repository, found no such file; give a copy of it, "
+            f"or other graded pairs, as `{parameter}`"
         )
-    return PAIRS_FOLDER
+    return path
 
 
 def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -3,12 +3,29 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from support.tiny import SPECIAL
 
 HIDDEN, LAYERS, HEADS, INNER, POSITIONS, BOTTLENECK = 16, 2, 2, 32, 512, 4
+
+
+class Sizes(NamedTuple):
+    """Of a BERT, its vocabulary (at least), and the bottleneck of an adapter on it."""
+
+    hidden: int = HIDDEN
+    layers: int = LAYERS
+    heads: int = HEADS
+    inner: int = INNER
+    vocabulary: int = 0
+    bottleneck: int = BOTTLENECK
+
+
+TINY = Sizes()
+SCIBERT = Sizes(768, 12, 12, 3072, 31_090, 48)
+"""SciBERT's, of which SPECTER, SPECTER2, SciNCL and ASPIRE are made; of SPECTER2's adapters (by 16)."""
 NAME = "specter2_proximity"
 
 PFEIFFER = {
@@ -34,19 +51,20 @@ PFEIFFER = {
 """The settings that the adapters library writes for "pfeiffer", without those of other kinds."""
 
 
-def adapter_tensors(seed: int = 7) -> dict[str, np.ndarray]:
+def adapter_tensors(seed: int = 7, sizes: Sizes = TINY) -> dict[str, np.ndarray]:
     """Return weights of an adapter, named as in the files of allenai/specter2."""
     random = np.random.default_rng(seed)
     tensors = {}
-    for layer in range(LAYERS):
+    bottleneck, hidden = sizes.bottleneck, sizes.hidden
+    for layer in range(sizes.layers):
         start = f"bert.encoder.layer.{layer}.output.adapters.{NAME}"
         for name, *shape in (
-            ("adapter_down.0.weight", BOTTLENECK, HIDDEN),
-            ("adapter_down.0.bias", BOTTLENECK),
-            ("adapter_up.weight", HIDDEN, BOTTLENECK),
-            ("adapter_up.bias", HIDDEN),
+            ("adapter_down.0.weight", bottleneck, hidden),
+            ("adapter_down.0.bias", bottleneck),
+            ("adapter_up.weight", hidden, bottleneck),
+            ("adapter_up.bias", hidden),
         ):
-            tensors[f"{start}.{name}"] = 0.5 * random.standard_normal(shape, np.float32)
+            tensors[f"{start}.{name}"] = 2 / hidden**0.5 * random.standard_normal(shape, np.float32)
     return tensors
 
 
@@ -55,14 +73,16 @@ def write_adapter(folder: Path, tensors: dict[str, np.ndarray], **changes: objec
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"config": PFEIFFER | changes, "hidden_size": HIDDEN, "model_type": "bert", "name": NAME}
+    up = (len(array) for name, array in tensors.items() if name.endswith("adapter_up.bias"))
+    hidden = next(up, HIDDEN)
+    config = {"config": PFEIFFER | changes, "hidden_size": hidden, "model_type": "bert", "name": NAME}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     torch.save(
         {name: torch.from_numpy(array) for name, array in tensors.items()}, folder / "pytorch_adapter.bin"
     )
 
 
-def write_specter(folder: Path, words: Iterable[str]) -> None:
+def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> None:
     """Write config.json, pytorch_model.bin, vocab.txt and tokenizer_config.json, as of allenai/specter.
 
     Its vocabulary is cased, but texts are lowercased.
@@ -81,23 +101,24 @@ def write_specter(folder: Path, words: Iterable[str]) -> None:
         *(word for word in small if len(word) > 1),
         *(word.capitalize() for word in small if len(word) > 1),
     ]
+    vocabulary += [f"[unused{number}]" for number in range(sizes.vocabulary - len(vocabulary))]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     config = BertConfig(
         vocab_size=len(vocabulary),
-        hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        intermediate_size=INNER,
+        hidden_size=sizes.hidden,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.inner,
         max_position_embeddings=POSITIONS,
         architectures=["BertModel"],
     )
     (folder / "config.json").write_text(config.to_json_string(use_diff=False))
-    random = np.random.default_rng(3)
+    random, scale = np.random.default_rng(3), 1.2 / sizes.hidden**0.5
     weights = {
         name: torch.from_numpy(
-            (0.3 * random.standard_normal(tuple(value.shape)) + ("LayerNorm.weight" in name)).astype(
+            (scale * random.standard_normal(tuple(value.shape)) + ("LayerNorm.weight" in name)).astype(
                 np.float32
             )
         )

@@ -1,0 +1,134 @@
+"""Files of releases: where they are, and judged pools as CSFCube and ASPIRE release them.
+
+Pools are a JSON object, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long; the
+grades are adjudicated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import DatasetError
+from qbe.trec import Judgment
+
+Pools = dict[str, dict[str, int]]
+"""Grades by candidate, by query paper."""
+
+CANDIDATES, GRADES = "cands", "relevance_adju"
+
+
+def find_release(name: str, files: Iterable[str], where: str, source: Path | None) -> Path:
+    """The folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
+
+    Raises DatasetError, which says where to get the release, when there is no such folder or a file is
+    missing in it.
+
+    >>> Path("papers.jsonl").touch()
+    >>> find_release("mine", ["papers.jsonl"], "https://example.org", Path())
+    PosixPath('.')
+    """
+    data = os.environ.get("QBE_DATA")
+    if source is None and data:
+        source = Path(data, name)
+    absent = [file for file in files if source is None or not (source / file).is_file()]
+    if source is None or absent:
+        actual = f"no {', '.join(absent)} in {source}" if source else "neither"
+        raise DatasetError(
+            f"expected {name}'s release in `source` or in $QBE_DATA/{name}, found {actual}; get it from "
+            f"{where}"
+        )
+    return source
+
+
+def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
+    """Read a file of judged pools.
+
+    Args:
+        path: the file.
+        papers: ids of all papers.
+        papers_file: name of the file of all papers, for error messages.
+        highest: the highest grade.
+
+    Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is
+    no whole number from 0 to ``highest``, and a paper that is not in ``papers``.
+
+    >>> _ = Path("pools.json").write_text('{"1": {"cands": ["a", "b"], "relevance_adju": [2, 0]}}')
+    >>> read_pools(Path("pools.json"), {"1", "a", "b"}, "papers.jsonl", 3)
+    {'1': {'a': 2, 'b': 0}}
+    """
+    pools: Pools = {}
+    for query, entry in read_object(path).items():
+        candidates, grades = _lists(entry)
+        if candidates is None or grades is None or len(candidates) != len(grades):
+            raise DatasetError(
+                f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
+                "take the file of the release"
+            )
+        pools[query] = dict(zip(candidates, grades, strict=True))
+        wrong = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
+        absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
+        if absent:
+            problem = f"{absent[0]}, which {papers_file} lacks"
+        elif wrong:
+            problem = f"the grade {wrong[0]!r}"
+        elif len(pools[query]) != len(candidates):
+            problem = "a candidate twice"
+        else:
+            entry.clear()  # both forms of a large collection would not fit into memory
+            continue
+        raise DatasetError(
+            f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {highest}, "
+            f"found {problem}; take all files from one release"
+        )
+    return pools
+
+
+def as_judgments(pools: Mapping[str, Mapping[str, int]]) -> Iterator[Judgment]:
+    """The judgements of pools by query, as qrels have them.
+
+    >>> list(as_judgments({"1": {"a": 2}}))
+    [Judgment(query_id='1', paper_id='a', relevance=2)]
+    """
+    return (Judgment(query, *each) for query, pool in pools.items() for each in pool.items())
+
+
+def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
+    if not isinstance(entry, dict):
+        return None, None
+    candidates, grades = entry.get(CANDIDATES), entry.get(GRADES)
+    strings = isinstance(candidates, list) and all(isinstance(paper_id, str) for paper_id in candidates)
+    return candidates if strings else None, grades if isinstance(grades, list) else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file; raises DatasetError when that fails or it holds something else.
+
+    >>> _ = Path("list.json").write_text("[]")
+    >>> read_object(Path("list.json"))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.DatasetError: list.json: expected an object, found something else; take the file of the release
+    """
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_compact)
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: expected JSON, found {error}; take the file of the release") from error
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path}: expected an object, found something else; take the file of the release")
+    return content
+
+
+def _compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose candidate ids share memory: TRECCOVID-RF names each paper 2,400 times."""
+    content = dict(pairs)
+    candidates = content.get(CANDIDATES)
+    if isinstance(candidates, list):
+        content[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
+    return content

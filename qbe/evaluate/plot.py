@@ -1,0 +1,169 @@
+"""A report as a plot, SVG or PNG: a panel for each measure, the runs in their order, a line for each scope.
+
+Runs of a setting in the order of its values (checkpoints of a training, weights of a sum) so become a curve.
+matplotlib is imported when one is drawn.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qbe.errors import MissingDependencyError, UsageError
+from qbe.evaluate.report import IN_PER_CENT, Report
+from qbe.files import StrPath, atomic_file
+from qbe.outputs import PLOT_SOFTWARE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#333333", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Of the scopes; for readers who cannot distinguish red from green, too (Okabe and Ito, 2008)."""
+
+COLUMNS = 3
+
+_STYLE: Mapping[Any, Any] = {
+    "font.size": 8,
+    "text.parse_math": False,  # runs may be named with dollar signs
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    # Reproducible bytes: by default matplotlib chooses element ids at random. Text is written as text.
+    "svg.hashsalt": "qbe",
+    "svg.fonttype": "none",
+}
+_METADATA: Mapping[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": PLOT_SOFTWARE},
+    "png": {"Software": PLOT_SOFTWARE},
+}
+
+
+class Point(NamedTuple):
+    """A value of a run in the unit of the plot, with the ends of its interval; equal to it where there is
+    none.
+    """
+
+    run: str
+    value: float
+    low: float
+    high: float
+
+
+def check_plot(path: StrPath) -> None:
+    """Check that a plot can be written to a file of this name.
+
+    Raises UsageError unless the name ends in .svg or .png, MissingDependencyError without matplotlib.
+
+    >>> check_plot("figures.pdf")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a plot file that ends in .svg or .png, found figures.pdf; rename it
+    """
+    path = Path(path)
+    if path.suffix[1:].lower() not in _METADATA:
+        raise UsageError(f"expected a plot file that ends in .svg or .png, found {path}; rename it")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingDependencyError(
+            f"{path}: drawing needs the package matplotlib; run: pip install 'qbe[plot]'"
+        )
+
+
+def save_figure(path: StrPath, draw: Callable[[], Figure]) -> None:
+    """Write the figure that a function draws to a file, atomically; equal figures give equal bytes.
+
+    Raises what `check_plot` raises, and OutputError when the file cannot be written.
+    """
+    check_plot(path)
+    import matplotlib
+
+    kind = Path(path).suffix[1:].lower()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # independent of the user's settings
+        matplotlib.rcParams.update(_STYLE)
+        figure = draw()
+        with atomic_file(Path(path)) as stream:
+            figure.savefig(stream, format=kind, dpi=150, metadata=_METADATA[kind])
+
+
+def write_plot(path: StrPath, report: Report) -> None:
+    """Write the plot of `figure_of` to a file; errors are those of `save_figure`."""
+    save_figure(path, lambda: figure_of(report))
+
+
+def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
+    """The values of a measure by scope, in the order of the runs: the figures, or, where the report has
+    baselines, differences with their 95 % intervals (`qbe.evaluate.significance.Comparison`).
+
+    Measures that publications give in per cent are so here, differences of them in points.
+
+    >>> from qbe.evaluate.report import Scoring
+    >>> from qbe.evaluate.results import Evaluation
+    >>> evaluation = Evaluation({"all": ("1",)}, {}, {"MAP": {"all": 0.75}})
+    >>> points_of(Report(Scoring(), {"bm25": evaluation}, {}), "MAP")
+    {'all': [Point(run='bm25', value=75.0, low=75.0, high=75.0)]}
+    """
+    one = 100.0 if measure in IN_PER_CENT else 1.0
+    points: dict[str, list[Point]] = {}
+    for c in (each for each in report.comparisons if each.measure == measure):
+        run = c.system if len(report.baselines) == 1 else f"{c.system} against {c.baseline}"
+        points.setdefault(c.scope, []).append(
+            Point(run, *(one * value for value in (c.difference, *c.interval)))
+        )
+    if report.comparisons:
+        return points
+    for run, evaluation in report.evaluations.items():
+        for scope, figure in evaluation.figures.get(measure, {}).items():
+            if figure is not None:
+                points.setdefault(scope, []).append(Point(run, *[one * figure] * 3))
+    return points
+
+
+def figure_of(report: Report) -> Figure:
+    """Draw `points_of` each measure that has any, three panels to a row."""
+    from matplotlib.figure import Figure
+
+    measures = next(iter(report.evaluations.values())).figures
+    panels = {measure: points for measure in measures if (points := points_of(report, measure))}
+    runs = list(dict.fromkeys(p.run for points in panels.values() for line in points.values() for p in line))
+    columns = min(COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    width = max(3.2, 0.5 * len(runs))
+    figure = Figure(figsize=(width * columns, 3.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (measure, points) in zip(axes.flat, panels.items(), strict=False):
+        _draw(axis, measure, points, runs)
+        if report.comparisons:
+            axis.axhline(0, color=COLOURS[0], linewidth=0.8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    if report.comparisons:
+        figure.suptitle(f"difference to {', '.join(report.baselines)}, 95 % intervals", fontsize=9)
+    return figure
+
+
+def _draw(axis: Axes, measure: str, points: Mapping[str, list[Point]], runs: list[str]) -> None:
+    for place, ((scope, line), colour) in enumerate(zip(points.items(), cycle(COLOURS), strict=False)):
+        has_intervals = any(point.low < point.high for point in line)
+        shift = 0.1 * (place - (len(points) - 1) / 2) if has_intervals else 0.0  # so that none covers another
+        axis.errorbar(
+            [runs.index(point.run) + shift for point in line],
+            [point.value for point in line],
+            [
+                [point.value - point.low for point in line],
+                [point.high - point.value for point in line],
+            ],
+            marker="o",
+            markersize=3,
+            linewidth=1,
+            color=colour,
+            label=scope,
+        )
+    axis.set_title(f"{measure} (per cent)" if measure in IN_PER_CENT else measure, fontsize=8)
+    axis.set_xticks(range(len(runs)), runs, rotation=40, ha="right", rotation_mode="anchor")
+    axis.tick_params(axis="x", labelbottom=True)
+    axis.grid(axis="y", color="#dddddd", linewidth=0.6)

@@ -1,0 +1,187 @@
+"""Makes the runs of the tables of CSFCube again: ``runs/published/``, and the rows of README and docs.
+
+    python scripts/runs.py            # all runs (half an hour to an hour on two cores), then the tables
+    python scripts/runs.py NAME ...   # some of them
+    python scripts/runs.py --tables   # the tables alone, out of the runs that are there
+
+``runs/published/NAME.trec.gz`` is a run of CSFCube's 50 queries over their pools;
+``runs/published/runs.json`` has its row's name, the commands that made it, its digest (SHA-256 of the run
+before compression), the digest of the index, and the processor: scores of int8 models differ a little
+between families of processors, those of BM25 do not. CSFCube is read from $QBE_DATA/csfcube, or downloaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "runs" / "published"
+DOCUMENTS = ("README.md", "docs/reproduce.md")
+SCOPES = ("background", "method", "result", "aggregated")
+MEASURES = ("NDCG%20", "MAP")
+
+
+class Row(NamedTuple):
+    """A row of the tables: its name there, the encoder of the index, first stage and reranker."""
+
+    name: str
+    encoder: str
+    first_stage: str
+    rerank: str
+
+
+SMALL, LARGE = "facet-encoder", "facet-encoder-large"
+PLAIN = "fused:background_penalty=0"
+ALONE = "cross-encoder:background_penalty=0"
+ROWS: Mapping[str, Row] = {
+    "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
+    "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
+    "csfcube.fused": Row("qbe fused", SMALL, PLAIN, "none"),
+    "csfcube.bm25+rerank": Row("qbe bm25, cross-encoders", SMALL, "bm25", ALONE),
+    "csfcube.dense+rerank": Row("qbe dense, cross-encoders", SMALL, "dense", ALONE),
+    "csfcube.fused+rerank": Row("qbe fused, cross-encoders", SMALL, "fused", "cross-encoder"),
+    "csfcube.fused+projections": Row("qbe fused, projections (default)", SMALL, "fused", "projections"),
+    "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
+    "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
+    "csfcube-large.fused+rerank": Row(
+        "qbe large encoder, fused, cross-encoders", LARGE, "fused", "cross-encoder"
+    ),
+    "csfcube-large.fused+projections": Row(
+        "qbe large encoder, fused, projections", LARGE, "fused", "projections"
+    ),
+}
+
+
+def index_command(row: Row, index: Path, qrels: Path) -> list[str]:
+    """The command that builds the index of a row."""
+    encoder = ["--encoder", row.encoder] if row.encoder != SMALL else []
+    return ["qbe", "index", "--corpus", f"{qrels}/corpus.jsonl", *encoder, "--output", str(index)]
+
+
+def search_command(name: str, index: Path, qrels: Path, output: Path) -> list[str]:
+    """The command that makes a run."""
+    row = ROWS[name]
+    source = ["--index", str(index), "--topics", f"{qrels}/topics.tsv", "--pool", f"{qrels}/pools.tsv"]
+    stages = ["--first-stage", row.first_stage, "--rerank", row.rerank]
+    return ["qbe", "search", *source, *stages, "--run-tag", name, "--output", str(output)]
+
+
+def make(names: Iterable[str]) -> None:
+    """Make runs, compressed, and what is said of them in runs.json."""
+    qrels, made = Path("qrels"), Path("runs/published/runs.json")
+    described = json.loads(made.read_text(encoding="utf-8")) if made.exists() else {}
+    convert = ["qbe", "datasets", "csfcube", "--output", str(qrels)]
+    _run(convert)
+    for name in names:
+        row = ROWS[name]
+        index, output = Path("indexes", name.partition(".")[0]), Path("runs", f"{name}.trec")
+        build = index_command(row, index, qrels)
+        if not (index / "manifest.json").exists():
+            _run(build)
+        search = search_command(name, index, qrels, output)
+        _run(search)
+        content = output.read_bytes()
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        (FOLDER / f"{name}.trec.gz").write_bytes(gzip.compress(content, 9, mtime=0))
+        described[name] = {
+            "row": row.name,
+            "commands": [shlex.join(command) for command in (convert, build, search)],
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "index": json.loads((index / "manifest.json").read_bytes())["digest"],
+            "processor": _processor(),
+        }
+        ordered = {name: described[name] for name in ROWS if name in described}
+        made.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def _run(command: list[str]) -> None:
+    print("$", shlex.join(command), flush=True)
+    subprocess.run([sys.executable, "-m", *command], check=True)
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor()
+    )
+
+
+def read_run(name: str) -> bytes:
+    """The run of a name, as it was written."""
+    return gzip.decompress((FOLDER / f"{name}.trec.gz").read_bytes())
+
+
+def table_rows(qrels: Path) -> dict[str, str]:
+    """The rows of the tables, as Markdown, by their first cell: NDCG%20 / MAP of each facet, times 100.
+
+    Those of qbe are evaluated from the runs, where the judgements are there; others are published.
+    """
+    from tempfile import TemporaryDirectory
+
+    from qbe.evaluate.published import papers, published_rows
+    from qbe.evaluate.report import Scoring, build_report
+
+    figures: dict[str, Mapping[str, Mapping[str, float | None]]] = {}
+    files = [qrels / f"csfcube.{facet}.qrels" for facet in SCOPES[:3]]
+    if all(file.exists() for file in files):
+        for name, row in ROWS.items():
+            if (FOLDER / f"{name}.trec.gz").exists():
+                with TemporaryDirectory() as folder:
+                    run = Path(folder, f"{name}.trec")
+                    run.write_bytes(read_run(name))
+                    report = build_report(files, [run], Scoring("csfcube"))
+                figures[row.name] = report.evaluations[name].figures
+    sources = papers()
+    for published in published_rows():
+        figures[f"{published.system} ({sources[published.paper].short})"] = published.figures
+    return {
+        name: f"| {name} | {' | '.join(_cell(of_row, scope) for scope in SCOPES)} |"
+        for name, of_row in figures.items()
+    }
+
+
+def _cell(figures: Mapping[str, Mapping[str, float | None]], scope: str) -> str:
+    values = [figures.get(measure, {}).get(scope) for measure in MEASURES]
+    texts = ["-" if value is None else f"{100 * value:.2f}" for value in values]
+    return " / ".join(texts) if any(value is not None for value in values) else ""
+
+
+def with_rows(text: str, rows: Mapping[str, str]) -> str:
+    """A document in which the rows of the tables that have five columns are those of ``rows``."""
+    lines = []
+    for line in text.split("\n"):
+        match = re.match(r"\| (.+?) \|(?:[^|]*\|){4}$", line)
+        lines.append(rows.get(match[1], line) if match else line)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Make runs and tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"runs (default: all): {', '.join(ROWS)}")
+    parser.add_argument("--tables", action="store_true", help="write the tables alone")
+    options = parser.parse_args()
+    if unknown := set(options.names) - ROWS.keys():
+        parser.error(f"expected names of runs ({', '.join(ROWS)}), found {min(unknown)}")
+    if not options.tables:
+        make(options.names or ROWS)
+    rows = table_rows(Path("qrels"))
+    for name in DOCUMENTS:
+        path = ROOT / name
+        path.write_text(with_rows(path.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    print("\n".join(rows.values()))
+
+
+if __name__ == "__main__":
+    main()

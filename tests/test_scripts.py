@@ -1,0 +1,113 @@
+"""What the Makefile runs: training of all models in order, published runs and the tables of them."""
+
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe.datasets.csfcube import convert
+from qbe.index.__main__ import main as index_main
+from qbe.search.__main__ import main as search_main
+from scripts import models, runs
+
+pytestmark = pytest.mark.slow
+
+MANIFEST = json.loads((models.MODELS / "manifest.json").read_text())
+
+
+def test_models_come_after_those_they_are_trained_from():
+    order = models.in_order(MANIFEST["models"], MANIFEST)
+    assert sorted(order) == sorted(MANIFEST["models"])
+    for place, name in enumerate(order):
+        assert set(models.needed_models(name, MANIFEST)) <= set(order[:place])
+    assert models.in_order(["grades", "facet-encoder"], MANIFEST) == ["facet-encoder", "grades"]
+    assert models.HOURS.keys() == MANIFEST["models"].keys()
+
+
+def test_a_dry_run_prints_the_plan_and_what_is_absent(monkeypatch, capsys):
+    monkeypatch.delenv("QBE_DATA", raising=False)
+    monkeypatch.setattr(sys, "argv", ["models.py", "--dry-run", "facet-projections"])
+    models.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "facet-projections: about 0.5 h; needs facet-encoder, facet-tagger"
+    assert "  qbe datasets graded-pairs --source data --output papers" in lines
+    absent = "csfcube/abstracts-csfcube-preds.jsonl: expected in data or $QBE_DATA, found in neither"
+    assert f"  absent: {absent}" in lines
+    assert lines[-1] == "about 0.5 h in all, on two cores without AMX"
+
+
+def test_a_stale_source_fails(tmp_path, monkeypatch, capsys):
+    shutil.copytree(models.ROOT / "data", tmp_path / "data")
+    name = "facet-projections"
+    places = [tmp_path / "data"]
+    assert models.problems(name, MANIFEST, places)[1] == []
+    pairs = tmp_path / "data" / "graded-pairs" / "train-2.tsv"
+    pairs.write_text(pairs.read_text() + "a\tb\t0\t0\t0\n")
+    (line,) = models.problems(name, MANIFEST, places)[1]
+    assert line.startswith("graded-pairs/train-2.tsv: expected the digest 0f1b44eb817d, found ")
+    assert models.problems(name, MANIFEST, places, ["graded-pairs"])[1] == []
+    monkeypatch.setattr(models, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["models.py", "--dry-run", name])
+    with pytest.raises(SystemExit, match="expected the sources of the manifest, found others"):
+        models.main()
+    assert f"  stale: {line}" in capsys.readouterr().out.splitlines()
+
+
+def test_a_model_that_is_not_the_one_that_ships_is_stale(tmp_path, monkeypatch):
+    shutil.copytree(models.MODELS / "facet-encoder", tmp_path / "facet-encoder")
+    monkeypatch.setattr(models, "MODELS", tmp_path)
+    assert models.problems("citation", MANIFEST, [])[1] == []
+    (tmp_path / "facet-encoder" / "encoder.json").write_text("{}")
+    (line,) = models.problems("citation", MANIFEST, [])[1]
+    assert line == "facet-encoder: expected the digest 40df6613e7dc, found another"
+
+
+def test_commands_that_have_run_are_left_out(tmp_path):
+    commands = ["qbe datasets sample --output one", "qbe datasets sample --output two"]
+    models.train("m", commands[:1], tmp_path)
+    shutil.rmtree(tmp_path / "one")
+    models.train("m", commands, tmp_path)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["done.json", "two"]
+
+
+DESCRIBED = json.loads((runs.FOLDER / "runs.json").read_text())
+
+
+def test_published_runs_are_those_of_their_digests_and_commands():
+    assert list(DESCRIBED) == [name for name in runs.ROWS if name in DESCRIBED]
+    assert {path.name for path in runs.FOLDER.glob("*.gz")} == {f"{name}.trec.gz" for name in DESCRIBED}
+    assert sum(path.stat().st_size for path in runs.FOLDER.iterdir()) < 2_000_000
+    for name, described in DESCRIBED.items():
+        assert hashlib.sha256(runs.read_run(name)).hexdigest() == described["sha256"]
+        row = runs.ROWS[name]
+        assert (described["row"], f"--first-stage {row.first_stage}") == (
+            row.name,
+            described["commands"][-1].partition("pools.tsv ")[2].partition(" --rerank")[0],
+        )
+
+
+@pytest.fixture(scope="module")
+def csfcube(qbe_data, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("csfcube")
+    convert(qbe_data / "csfcube", folder)
+    return folder
+
+
+def test_a_published_run_is_made_again_byte_for_byte(csfcube, tmp_path):
+    """That of BM25, whose scores are the same on any processor; its index needs no vectors."""
+    name, index = "csfcube.bm25", tmp_path / "index"
+    index_main([*runs.index_command(runs.ROWS[name], index, csfcube)[2:], "--only=bm25"])
+    search_main(runs.search_command(name, index, csfcube, tmp_path / "run.trec")[2:])
+    assert (tmp_path / "run.trec").read_bytes() == runs.read_run(name)
+
+
+@pytest.mark.parametrize("document", runs.DOCUMENTS)
+def test_the_tables_are_those_of_the_runs(csfcube, document):
+    rows = runs.table_rows(csfcube)
+    text = (runs.ROOT / document).read_text()
+    assert runs.with_rows(text, rows) == text
+    shown = runs.DOCUMENTS[1] == document
+    assert all(rows[row.name] in text for name, row in runs.ROWS.items() if shown and name in DESCRIBED)
