@@ -142,8 +142,7 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--unlike",
         nargs="+",
         metavar="FACET",
-        help="with --like: facets not to have in common (default weight: 1 if only background is liked, else "
-        "0.75)",
+        help="with --like: facets not to have in common",
     )
     parser.add_argument(
         "--facets",
@@ -211,9 +210,10 @@ def _stages(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--rerank",
         metavar="STAGE",
-        help="none, projections (stored vectors projected for the facet), cross-encoder, matching, llm, or "
-        "the folder of a model, with parameters as in projections:depth=1000; help lists them (default: "
-        "projections where there are some for the index's encoder, else cross-encoder)",
+        help="none, grades (by stored vectors and words), projections (stored vectors projected for the facet), "
+        "cross-encoder, matching, llm, or the folder of a model, with parameters as in projections:depth=1000; "
+        "help lists them (default: grades or projections where the index's encoder has some, else "
+        "cross-encoder)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
