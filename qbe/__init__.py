@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qbe.query import Aspect as Aspect, Query as Query, Topic as Topic
     from qbe.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
+    from qbe.search.query_file import paper_from_file as paper_from_file
     from qbe.search.pipeline import Pipeline as Pipeline
     from qbe.search.request import SearchRequest as SearchRequest
     from qbe.search.session import SearchSession as SearchSession
@@ -79,6 +80,7 @@ _NAMES = {
     "qbe.run": "Run",
     "qbe.search.filters": "PaperFilter",
     "qbe.search.pipeline": "Pipeline",
+    "qbe.search.query_file": "paper_from_file",
     "qbe.search.request": "SearchRequest",
     "qbe.search.session": "SearchSession",
     "qbe.search.stages": (

@@ -72,7 +72,8 @@ def test_every_command_has_the_names_that_are_dispatched_to(name):
     assert callable(module.main)
     parser = command_parser(name)
     assert parser.prog == module.PROGRAM
-    assert set(module.OPTIONS.values()) <= options_of(parser)
+    positional = {action.metavar for action in parser._actions if not action.option_strings}
+    assert set(module.OPTIONS.values()) <= options_of(parser) | positional
 
 
 @pytest.mark.parametrize("name", COMMANDS)

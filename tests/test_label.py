@@ -17,7 +17,8 @@ from scipy.stats import spearmanr
 from support.endpoint import answer, endpoint, error, grades
 
 from qbe import LanguageModel, Query, SearchRequest, SearchSession
-from qbe.errors import FileFormatError, QbeError, UsageError
+from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
+from qbe.files import lock
 from qbe.graded_pairs import read_graded_pairs
 from qbe.index.index import Index
 from qbe.label.__main__ import main
@@ -165,6 +166,16 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
         label(*given, "--endpoint", server.url)
     assert len(server.requests) == 1
     assert len(read_graded_pairs("graded.tsv")["s036"]) == 3
+
+
+def test_two_commands_do_not_write_the_same_answers(label):
+    with lock(".graded.tsv.answers.jsonl.lock"), endpoint(by_words) as server:
+        with pytest.raises(OutputError, match="another qbe label"):
+            label(
+                *("--queries", "queries.txt", "--output", "graded.tsv"),
+                *("--model", "tiny", "--endpoint", server.url),
+            )
+    assert not server.requests
 
 
 WRONG = {

@@ -236,6 +236,19 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, papers, monke
     assert watch("run").count("\n  ") == 1
 
 
+def test_a_paper_that_left_the_index_before_the_report_is_reported_once_it_is_back(watch, index, papers):
+    watch("add", "first", "--paper", "s036", "--grade", "0")
+    append_papers(index, papers[OLD : OLD + 2])
+    watch("add", "second", "--paper", "s001", "--grade", "0")
+    gone = papers[OLD].paper_id
+    delete_papers(index, [gone])
+    assert f"  {papers[OLD + 1].paper_id}  " in watch("run")
+    assert watch("run") == "nothing new\n"
+    append_papers(index, [papers[OLD]])
+    assert re.fullmatch(rf"first: 1 paper\n  \d\.\d\d  {gone}  .*\n", watch("run"))
+    assert watch("run") == "nothing new\n"
+
+
 def _fails(*_: object) -> None:
     raise OSError(28, "No space left on device")
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 PROGRAM = "qbe pack"
-OPTIONS: dict[str, str] = {"folder": "INDEX", "output": "FILE"}
+OPTIONS = {"folder": "INDEX", "output": "FILE"}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -210,10 +210,10 @@ def _stages(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--rerank",
         metavar="STAGE",
-        help="none, grades (by stored vectors and words), projections (stored vectors projected for the facet), "
-        "cross-encoder, matching, llm, or the folder of a model, with parameters as in projections:depth=1000; "
-        "help lists them (default: grades or projections where the index's encoder has some, else "
-        "cross-encoder)",
+        help="none, grades (by stored vectors and words), projections (stored vectors projected for the "
+        "facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in "
+        "projections:depth=1000; help lists them (default: grades or projections where the index's encoder "
+        "has some, else cross-encoder)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"

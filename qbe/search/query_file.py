@@ -40,7 +40,7 @@ _WRAPPED = 0.75
 """A first line of this share of the next one's length may be one of a paragraph with line breaks."""
 
 
-def paper_from_file(source: str) -> Paper:
+def paper_from_file(path: str | Path) -> Paper:
     r"""The paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs, a
     JSON object with title and abstract, the only entry of a file in a format of `qbe.corpus.formats`, or text
     (see `title_and_abstract`).
@@ -53,12 +53,12 @@ def paper_from_file(source: str) -> Paper:
     >>> paper.paper_id, paper.title, len(paper.sentences)
     ('query', 'On stone', 2)
     """
-    name = display_name(source)
+    name = display_name(path)
     if kind := _SUFFIXES.get(Path(name).suffix.lower()):
         raise _other_kind(name, kind)
-    with open_source(source) as stream:
+    with open_source(path) as stream:
         data = stream.read(MAX_LINE_BYTES + 1)
-    return paper_from_bytes(data, name, None if source == STDIN else Path(source).parent)
+    return paper_from_bytes(data, name, None if str(path) == STDIN else Path(path).parent)
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:

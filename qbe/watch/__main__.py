@@ -137,15 +137,16 @@ def _add(arguments: list[str]) -> None:
     threads = _cli.threads(options.threads)
 
     from qbe.index.opening import open_index
-    from qbe.watch.finding import check_watch, note_papers
+    from qbe.watch.finding import keep, watch_session
     from qbe.watch.watches import changing, write_watches
 
-    with open_index(options.index, threads=threads) as index:
-        check_watch(watch, index)
-        with changing(options.watches) as watches:
-            note_papers(watches, index)
-            watches.add(watch)
-            write_watches(options.watches, watches)
+    with (
+        open_index(options.index, threads=threads) as index,
+        watch_session(index) as session,
+        changing(options.watches) as watches,
+    ):
+        keep(watches, watch, session)
+        write_watches(options.watches, watches)
     print(f"{options.watches}: {watch.name}: from grade {watch.grade:g} on, papers that come from now on")
 
 
@@ -252,8 +253,8 @@ def _run(arguments: list[str]) -> None:
         since = "" if options.since is None and form == "atom" else options.since
         items = items_of(watches, lambda paper_id: _paper(index, paper_id), since)
         _write(report(items, form, watches.feed), options.output)
-        for found in (each for watch in watches.watches.values() for each in watch.found):
-            found.reported = True
+        for item in items:
+            item.found.reported = True
         write_watches(options.watches, watches)
     _say(problems)
 

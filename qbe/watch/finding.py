@@ -38,16 +38,21 @@ def note_papers(watches: Watches, index: Index) -> None:
     """Note the papers of an index that are not known yet, in its order."""
     known = set(watches.known)
     with index.reading() as reader:
-        papers = reader.papers
-        new = [papers.ids[row] for row in papers.live.tolist() if papers.ids[row] not in known]
+        ids = reader.papers.ids
+        new = [ids[row] for row in reader.papers.live.tolist() if ids[row] not in known]
     watches.known += new
 
 
-def check_watch(watch: Watch, index: Index) -> None:
-    """Raise what keeps a watch from being searched for: what `SearchBody.compile` and `watch_session` do."""
-    with watch_session(index) as session:
-        for body in _bodies(watch, index):
-            session.prepared([body.compile(index)])
+def keep(watches: Watches, watch: Watch, session: SearchSession) -> None:
+    """Add a watch, for which all papers of the index are old; before that the others find what is new for
+    them, so that nothing escapes them which leaves the index before their next run.
+
+    Raises what `SearchBody.compile` and `Watches.add` do.
+    """
+    for body in _bodies(watch, session.index):
+        session.prepared([body.compile(session.index)])
+    find(watches, session)
+    watches.add(watch)
 
 
 def find(
@@ -55,10 +60,12 @@ def find(
 ) -> dict[str, QbeError]:
     """Add to each watch what it finds among the papers that are new for it, best first.
 
-    All new papers are graded by stored vectors, and the filter of the search holds; nothing else is searched.
+    All new papers of the newest commit are graded by stored vectors, and the filter of the search holds;
+    nothing else is searched.
     Returns what went wrong, by the name of the watch, whose new papers then stay new. ``session`` is that of
     `watch_session`, and ``advance`` is called with 1 for each watch.
     """
+    session.index.refresh()  # no other process may have noted papers that this one does not see
     note_papers(watches, session.index)
     time = now()
     problems = {}

@@ -11,7 +11,7 @@ from pydantic import Field
 from qbe.index.index import Index
 from qbe.service.requests import Body, SearchBody
 from qbe.types import Paper
-from qbe.watch.finding import check_watch, find, note_papers, watch_session
+from qbe.watch.finding import find, keep, watch_session
 from qbe.watch.reports import Item, items_of, record_of, report
 from qbe.watch.watches import LONGEST_NAME, Watches, changing, read_watches, watch_of, write_watches
 
@@ -61,10 +61,8 @@ class Watcher:
         taken, and what the search does.
         """
         watch = watch_of(body.name, body.search, body.grade)
-        check_watch(watch, self._index)
-        with changing(self._path) as watches:
-            note_papers(watches, self._index)
-            watches.add(watch)
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            keep(watches, watch, session)
             write_watches(self._path, watches)
         return self.records()
 

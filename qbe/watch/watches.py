@@ -11,8 +11,9 @@ are new for it. So
 - what is found and the number are written together, the file being replaced in one step: an interrupted run
   has either found its papers or will find them;
 - what was found stays `Found.reported` = False until the report is written: a report that fails is written
-  by the next run. (Where the process dies after the last byte of a report and before the file is replaced,
-  the next run writes the same report again: to a file the same bytes, on standard output a second time.)
+  by the next run, and so is a paper that had left the index by then, once it is back. (Where the process
+  dies after the last byte of a report and before the file is replaced, the next run writes the same report
+  again: to a file the same bytes, on standard output a second time.)
 
 An index in which the same papers have other ids has only new papers.
 """

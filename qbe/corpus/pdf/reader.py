@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import subprocess
@@ -30,9 +31,8 @@ _PROBLEMS = {
     PASSWORD: ("a PDF without a password", "an encrypted one; save it without", "a PDF with a password"),
     DAMAGED: ("a whole PDF", "it truncated or damaged; fetch it again", "a damaged PDF"),
     NO_TEXT: (
-        "a PDF with text",
-        "pictures of pages, as scanning makes them; recognize their text first (ocrmypdf does), or give "
-        "title and abstract as text",
+        "text on the first pages of a PDF",
+        "hardly any, as in scans; recognize it first (ocrmypdf does), or give title and abstract as text",
         "a PDF without text",
     ),
     "": (
@@ -103,6 +103,7 @@ class _Worker:
         """What the process answers; ``error`` '' where it ended or took too long."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
+                atexit.register(self.end)  # which is to leave no process behind; once more does no harm
                 self._process = processes.start([sys.executable, "-m", "qbe.corpus.pdf.worker"])
             process = self._process
             assert process.stdin is not None and process.stdout is not None

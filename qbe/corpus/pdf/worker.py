@@ -7,6 +7,7 @@ line of JSON: ``title``, ``abstract``, ``source`` (see `qbe.corpus.pdf.layout`),
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -69,7 +70,8 @@ def main() -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ):
-        resource.setrlimit(limit, (value, value))
+        with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+            resource.setrlimit(limit, (value, value))
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while size := source.read(8):
         data = source.read(int.from_bytes(size, "big"))
