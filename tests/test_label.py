@@ -169,12 +169,13 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
 
 
 def test_two_commands_do_not_write_the_same_answers(label):
-    with lock(".graded.tsv.answers.jsonl.lock"), endpoint(by_words) as server:
-        with pytest.raises(OutputError, match="another qbe label"):
-            label(
-                *("--queries", "queries.txt", "--output", "graded.tsv"),
-                *("--model", "tiny", "--endpoint", server.url),
-            )
+    asked = ("--queries", "queries.txt", "--output", "graded.tsv", "--model", "tiny", "--endpoint")
+    with (
+        lock(".graded.tsv.answers.jsonl.lock"),
+        endpoint(by_words) as server,
+        pytest.raises(OutputError, match="another qbe label"),
+    ):
+        label(*asked, server.url)
     assert not server.requests
 
 

@@ -120,6 +120,8 @@ def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
 
 def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
     def behave(request) -> Sent:
+        if "maxLength" in json.dumps(request.body):
+            return error(400, "response_format: 'maxLength' is not permitted")
         if "response_format" in request.body:
             return error(400, "." * 300 + "json_schema is not supported")
         return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
@@ -127,7 +129,7 @@ def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
     with endpoint(behave) as server, client(server.url) as asking:
         outcome = Grader(asking, parallel=1).grade(pairs(2))
     assert None not in outcome.answers
-    assert [sorted(request.body) for request in server.requests[2:]] == [
+    assert [sorted(request.body) for request in server.requests[3:]] == [
         ["max_tokens", "messages", "model"]
     ] * 2
 

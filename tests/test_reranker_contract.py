@@ -114,7 +114,7 @@ def test_what_a_query_is_about_counts(vectors, reranker, papers):
 
 def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
     for query in queries:
-        for paper, (_, match, plan) in zip(
+        for paper, (_, match, plan, _) in zip(
             papers[:9], score(reranker, query, papers[:9], vectors=vectors), strict=True
         ):
             for moved in plan:

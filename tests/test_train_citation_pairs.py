@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support.citing import CITING, COUNT, cited_by, write_tiny_model
+from support.published import write_mpnet
 from support.rerankers import score
 from support.trainings import citation_pairs
 
@@ -14,6 +15,8 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.export.cross_encoder import export_cross_encoder
+from qbe.export.pytorch import write_tokenizer
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
@@ -179,6 +182,34 @@ def test_the_export_reads_what_training_read(trained, index):
         query = reader.papers[30]
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
     assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
+    """It has other special tokens and no token types; padding changes no score."""
+    pytest.importorskip("sentence_transformers")
+    words = (word for paper in papers for word in paper.abstract.split() if word.isalpha())
+    write_mpnet(tmp_path / "mpnet", words)
+    network = PairNetwork(tmp_path / "mpnet").eval()
+    with torch.no_grad():
+        network.model.classifier.out_proj.weight.mul_(100)
+    assert not network.takes_types
+    network.model.save_pretrained(tmp_path / "base")
+    write_tokenizer(tmp_path / "mpnet", tmp_path / "base" / "tokenizer.json")
+    metadata = export_cross_encoder(
+        tmp_path / "base", "mine", "here", tmp_path / "out", query_tokens=20, candidate_tokens=20
+    )
+    assert (metadata.max_tokens, metadata.token_types) == (64, False)
+    recipe = Recipe(query_tokens=20, candidate_tokens=20)
+    with index.reading() as reader, torch.no_grad():
+        sides = Sides(reader, PaperTokenizer(tmp_path / "base" / "tokenizer.json"), recipe)
+        pairs = [sides.pair(30, row) for row in range(3)]
+        short = (pairs[0][0][:12], pairs[0][1][:12])
+        together = network([*pairs, short])
+        alone = [network([each]).item() for each in (*pairs, short)]
+        query, candidates = reader.papers[30], [reader.papers[row] for row in range(3)]
+    assert together.tolist() == pytest.approx(alone, abs=1e-4)
+    found = score(open_reranker(str(tmp_path / "out"), precision="fp32"), Query(query), candidates)
+    assert [each.score for each in found] == pytest.approx(alone[:3], abs=1e-4)
 
 
 # Recommendations

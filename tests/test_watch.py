@@ -179,7 +179,8 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
     assert "fish: from grade 0.3 on" in watch(
         "add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3"
     )
-    watch("add", "text", "--text", papers[105].abstract, "--title", papers[105].title)
+    Path("draft.txt").write_text(f"{papers[105].title}\n\n{papers[105].abstract}\n")
+    watch("add", "text", "--paper-file", "draft.txt")
     Path("refs.txt").write_text("s001\ns002\n")
     watch("add", "bib", "--bibliography", "refs.txt", "--like", "background", "--unlike", "method")
     listed = watch("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
+from qbe.harvest import ARXIV, FORMATS, INTERVAL_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +19,9 @@ OPTIONS = {
     "folder": "--index",
     "workers": "--threads",
 }
-ADDRESS, INTERVAL, FORMATS = "https://oaipmh.arxiv.org/oai", 3.0, ("arXivRaw", "arXiv")
-
 EPILOG = """\
 Run the same command again, every day for instance: it fetches what changed since the last time, and goes on
-with a harvest that was interrupted. docs/indexing.md has the lines for cron and systemd.
+with a harvest that was interrupted. docs/watching.md has the lines for cron and systemd.
 """
 
 
@@ -53,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--index", metavar="DIR", help="an index to update with what changed")
     parser.add_argument(
-        "--address", default=ADDRESS, help="of a repository with arXiv's formats (default: %(default)s)"
+        "--address", default=ARXIV, help="of a repository with arXiv's formats (default: %(default)s)"
     )
     parser.add_argument(
         "--format",
@@ -65,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--interval",
         type=float,
-        default=INTERVAL,
+        default=INTERVAL_S,
         metavar="SECONDS",
         help="between two requests (default: %(default)g, as arXiv asks)",
     )

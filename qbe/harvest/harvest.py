@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 from qbe.corpus.jsonl import dump_record
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, output_error
 from qbe.files import StrPath, atomic_file, lock, sync, write_text
-from qbe.harvest.records import FORMATS
+from qbe.harvest import FORMATS
 from qbe.harvest.repository import Repository, TokenError
 
 STATE, PART = ".harvest.json", ".harvest.part"
@@ -203,11 +203,13 @@ def _begun(output: Path, asked: Asked) -> State:
             f"{_shown(getattr(asked, changed))}; choose another `output`"
         )
     is_earlier = bool(asked.first_date) and asked.first_date < state.asked.first_date
-    if state.unfinished is None or not part.is_file() or is_earlier:
+    came = part.stat().st_size if part.is_file() else -1
+    if state.unfinished is None or came < state.unfinished.size or is_earlier:
         if is_earlier:
             state.asked = asked
         begin = asked.first_date if is_earlier or not state.harvested_to else state.harvested_to
         state.unfinished = Unfinished(begin)
+    state.unfinished.restarts = 0
     try:
         with part.open("ab") as stream:
             stream.truncate(state.unfinished.size)

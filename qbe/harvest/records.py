@@ -15,8 +15,7 @@ from qbe.corpus.arxiv import to_record
 from qbe.corpus.record import parse_paper
 from qbe.corpus.xmlstream import Element, text_as_it_is, text_of
 from qbe.errors import RecordError
-
-FORMATS = ("arXivRaw", "arXiv")
+from qbe.harvest import FORMATS
 
 _PREFIX = "oai:arXiv.org:"
 _IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")

@@ -20,13 +20,10 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.xmlstream import elements, text_of
 from qbe.errors import CorpusError, UsageError
+from qbe.harvest import ARXIV, INTERVAL_S
 from qbe.harvest.records import HarvestedRecord, harvested
 
 log = logging.getLogger("qbe.harvest")
-
-ARXIV = "https://oaipmh.arxiv.org/oai"
-INTERVAL_S = 3.0
-"""From the end of a request to the next; arXiv's terms of use ask for at most one in three seconds."""
 
 ATTEMPTS = 8
 PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0

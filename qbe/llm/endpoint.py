@@ -39,6 +39,9 @@ CHARACTERS_A_TOKEN = 4
 _OTHER_WORDS = {"json_schema": "response_format", "context length": "max_tokens"}
 """What endpoints say of parameters without their names."""
 
+_LIMIT = "maxLength"
+"""A keyword of schemas that some endpoints refuse; without it small models may write on and on."""
+
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _REFUSED = {
     401: f"the key; check ${KEY_VARIABLE}",
@@ -246,15 +249,16 @@ class Client(Closing):
         """The answer of one try, without parameters that the endpoint does not know: what it has named as
         wrong is left out from then on.
         """
-        optional = {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "grades", "strict": True, "schema": schema},
-            },
-            "temperature": 0,
-            "max_tokens": MOST_ANSWER_TOKENS,
-        }
         while True:
+            given = _without_limits(schema) if _LIMIT in self._unknown else schema
+            optional = {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "grades", "strict": True, "schema": given},
+                },
+                "temperature": 0,
+                "max_tokens": MOST_ANSWER_TOKENS,
+            }
             known = {name: value for name, value in optional.items() if name not in self._unknown}
             message = {"role": "user", "content": prompt}
             status, headers, data = self._sent({"model": self.endpoint.model, "messages": [message], **known})
@@ -264,7 +268,11 @@ class Client(Closing):
             reason = f"{status}: {self._plain(words) or 'no reason given'}"
             for other, name in _OTHER_WORDS.items():
                 words = words.replace(other, name)
-            named = {name for name in known if name in words} if status in (400, 422) else set()
+            named = {name for name in known if name in words}
+            if _LIMIT in words and _LIMIT not in self._unknown:
+                named = {_LIMIT}
+            if status not in (400, 422):
+                named.clear()
             if not named:
                 raise self._error(status, reason, headers)
             log.info("%s is left out of requests: the endpoint answered %s", ", ".join(sorted(named)), reason)
@@ -354,6 +362,19 @@ def seconds_of(value: str, now: Callable[[], float] = time.time) -> float | None
         except ValueError:
             return None
     return max(seconds, 0.0) if seconds < float("inf") else None
+
+
+def _without_limits(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON schema without limits of lengths.
+
+    >>> _without_limits({"type": "object", "properties": {"a": {"type": "string", "maxLength": 9}}})
+    {'type': 'object', 'properties': {'a': {'type': 'string'}}}
+    """
+    without: dict[str, Any] = json.loads(
+        json.dumps(schema),
+        object_hook=lambda part: {name: value for name, value in part.items() if name != _LIMIT},
+    )
+    return without
 
 
 def _message(data: bytes) -> str:

@@ -40,7 +40,7 @@ SCHEMA: dict[str, Any] = {
         facet.value: {
             "type": "object",
             "properties": {
-                "rationale": {"type": "string"},
+                "rationale": {"type": "string", "maxLength": 300},
                 "grade": {"type": "integer", "enum": list(map(int, GRADES))},
             },
             "required": ["rationale", "grade"],
@@ -51,9 +51,7 @@ SCHEMA: dict[str, Any] = {
     "required": [facet.value for facet in Facet],
     "additionalProperties": False,
 }
-"""The JSON schema of an answer: the rationale of each facet before its grade. Some endpoints refuse limits of
-lengths in schemas, so there are none.
-"""
+"""The JSON schema of an answer: the rationale of each facet before its grade."""
 
 _FORM = (
     'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '

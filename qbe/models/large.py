@@ -230,6 +230,8 @@ def weights_folder(entry: LargeEncoder) -> Path:
 
 def _make(entry: LargeEncoder, target: Path) -> None:
     """Make the weights beside their place, verify them, and move them there."""
+    for package in ("safetensors", "onnx"):  # before the base is downloaded
+        check_package(package)
     base = model_folder(entry.base)
     with tempfile.TemporaryDirectory(prefix=".weights-", dir=target.parent) as temporary:
         made = Path(temporary, "model")

@@ -101,7 +101,7 @@ class ClientGoneError(Exception):
     """The client left before its request was complete."""
 
 
-async def read_body(receive: Receive, most: int = MOST_BYTES, seconds: float = BODY_SECONDS) -> bytes:
+async def read_body(receive: Receive, most: int, seconds: float) -> bytes:
     """The whole body of a request, of at most so many bytes; raises BodyError for one that is too long or
     too slow, ClientGoneError.
 
@@ -186,7 +186,7 @@ class Guard:
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request; raises what `read_body` does."""
         del scope
-        return await read_body(receive)
+        return await read_body(receive, MOST_BYTES, BODY_SECONDS)
 
     def refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that must not reach the application; None for others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
+from qbe.watch import FORMATS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ COMMANDS = {
     "run": "report the papers that came since the last run",
 }
 FILE = "watches.json"
-FORMATS = ("table", "json", "markdown", "atom")
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
 
@@ -89,6 +89,9 @@ def _search(parser: argparse.ArgumentParser) -> None:
     """Options of the search that is kept, named as those of qbe search."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--paper", nargs="+", metavar="ID", help="a paper of the index, or several")
+    source.add_argument(
+        "--paper-file", metavar="FILE", help="a paper with title and abstract, as of qbe search; it is kept"
+    )
     source.add_argument("--text", help="an abstract, as it is")
     source.add_argument(
         "--cited",
@@ -167,10 +170,18 @@ def _watch(options: argparse.Namespace) -> Watch:
         raise UsageError("expected `years` such as 2015-, found query; give a year")
     years = (paper_filter.years if paper_filter else None) or (None, None)
     shape = options.like[0] if options.like and options.like[0] in SHAPES and not options.unlike else None
+    text, title = options.text, options.title
+    if title is not None and text is None:
+        raise UsageError("--title goes with --text; a paper file holds its own title")
+    if options.paper_file:
+        from qbe.search.paper_files import paper_from_file
+
+        paper = paper_from_file(options.paper_file)
+        text, title = paper.abstract, paper.title
     search = {
         "paper_ids": options.paper or (["id"] if options.cited else None),
-        "text": options.text,
-        "title": options.title,
+        "text": text,
+        "title": title,
         "not_paper_ids": options.not_paper,
         "facet": options.facet,
         "like": None if shape else options.like,

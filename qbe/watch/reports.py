@@ -17,8 +17,6 @@ from qbe.service.records import export_parts
 from qbe.types import Paper
 from qbe.watch.watches import Found, Watch, Watches
 
-FORMATS = ("table", "json", "markdown", "atom")
-
 ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOTHING = "nothing new"
@@ -54,7 +52,7 @@ def items_of(
 
 
 def report(items: Sequence[Item], form: str, feed: str) -> str:
-    """The items in a format, one of FORMATS; ``feed`` is the id of the feed."""
+    """The items in a format, one of `qbe.watch.FORMATS`; ``feed`` is the id of the feed."""
     if form == "atom":
         return _atom(items, feed)
     if form == "json":

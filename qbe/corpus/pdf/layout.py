@@ -162,7 +162,7 @@ def _row_below(
 ) -> list[Line]:
     """The lines of one baseline that come next below a line, between the edges of its column."""
     most = 1.75 * leading if leading else 2.2 * last.size
-    slack = 2.5 * last.size
+    slack = (2.5 if leading else 4.5) * last.size  # the first line may be indented
     near = [
         line
         for line in lines
