@@ -31,7 +31,7 @@ MODELS = ROOT / "qbe" / "models"
 HOURS: Mapping[str, float] = {
     "facet-tagger": 1,
     "facet-encoder-large": 4,
-    "facet-projections-large": 5,
+    "facet-projections-large": 3,
     "facet-rerankers": 20,
     "facet-encoder": 0.1,
     "facet-projections": 0.5,

@@ -83,12 +83,14 @@ def make(names: Iterable[str]) -> None:
     described = json.loads(made.read_text(encoding="utf-8")) if made.exists() else {}
     convert = ["qbe", "datasets", "csfcube", "--output", str(qrels)]
     _run(convert)
+    built = set[Path]()
     for name in names:
         row = ROWS[name]
         index, output = Path("indexes", name.partition(".")[0]), Path("runs", f"{name}.trec")
         build = index_command(row, index, qrels)
-        if not (index / "manifest.json").exists():
-            _run(build)
+        if index not in built:  # an index of before may be of another encoder
+            _run([*build, "--overwrite"])
+            built.add(index)
         search = search_command(name, index, qrels, output)
         _run(search)
         content = output.read_bytes()

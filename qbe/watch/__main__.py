@@ -174,7 +174,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     if title is not None and text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     if options.paper_file:
-        from qbe.search.paper_files import paper_from_file
+        from qbe.search.query_file import paper_from_file
 
         paper = paper_from_file(options.paper_file)
         text, title = paper.abstract, paper.title
