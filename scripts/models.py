@@ -35,7 +35,8 @@ HOURS: Mapping[str, float] = {
     "facet-rerankers": 20,
     "facet-encoder": 0.1,
     "facet-projections": 0.5,
-    "grades": 1,
+    "technique-words": 0.1,
+    "grades": 0.6,
     "citation": 1,
 }
 """About how long each takes on two cores without AMX, its index included. Measured are the tagger, the
