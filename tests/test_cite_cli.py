@@ -19,6 +19,7 @@ from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import RunError
 from qbe.index.index import Index
 from qbe.search import output as outputs
+from qbe.search.stages import CrossEncoder
 from qbe.text.papers import paper_from_text
 from qbe.trec import read_run
 
@@ -208,6 +209,15 @@ def test_links_may_be_left_out(cite, index, model):
     assert found == expected != ranked(cite("--paper", QUERY))[QUERY]
 
 
+def test_a_reranker_of_pairs(cite, index, model, tiny_cross_encoder):
+    rerank = CrossEncoder(str(tiny_cross_encoder), depth=9, weight=0.25)
+    with Recommender.open(index, CiteConfig(model=str(model), rerank=rerank)) as recommender:
+        expected = [hit.paper_id for hit in recommender.recommend(index.paper(QUERY), 1000)]
+    found = ranked(cite("--paper", QUERY, "--rerank", f"{tiny_cross_encoder}:depth=9,weight=0.25"))[QUERY]
+    assert found == expected != ranked(cite("--paper", QUERY))[QUERY]
+    assert ranked(cite("--paper", QUERY, "--rerank", "none")) == ranked(cite("--paper", QUERY))
+
+
 def test_papers_that_do_not_pass_are_told_in_one_line(folder, model, capsys):
     arguments = ["--index", str(folder), "--model", str(model), "--paper", QUERY, "--before", "2000"]
     main([*arguments, "--hits", "10"])
@@ -377,6 +387,10 @@ def test_options_that_the_parser_refuses(refused, folder, capsys, arguments, mes
         ((*PAPER, "--depth", 0), "expected --depth of at least 1, found 0"),
         ((*PAPER, "--threads", 0), "expected --threads of at least 1, found 0"),
         ((*PAPER, "--title", "a"), "--title goes with --text; a paper file holds its own title"),
+        (
+            (*PAPER, "--rerank", "matching"),
+            "expected the folder of a model of pairs as --rerank, found matching",
+        ),
         ((*PAPER, "--run-tag", "a b"), "expected a --run-tag of one word, found 'a b'"),
         ((*PAPER, "--before", "then"), "expected a year or query as --before, found 'then'"),
         ((*PAPER, "--before", "0"), "expected a year from 1 to 9999 in --before, found 0"),

@@ -36,6 +36,7 @@ from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
+from qbe.search.stages import CrossEncoder
 from qbe.text.papers import paper_from_text
 from qbe.types import Paper
 
@@ -501,6 +502,7 @@ def test_values_of_another_type(opened, index, call, expected):
         ({"filter": {"before": 2018}}, TypeError, "filter"),
         ({"links": None}, TypeError, "links"),
         ({"model": 5}, TypeError, "model"),
+        ({"rerank": "mine"}, TypeError, "rerank"),
         ({"depth": 0}, UsageError, "depth"),
     ],
 )
@@ -511,7 +513,10 @@ def test_configurations_that_are_not_possible(parameters, error, name):
 
 def test_a_configuration_says_what_was_chosen():
     config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
-    assert config.record() == {"depth": 20, "links": False, "filter": {"before": "query"}}
+    chosen = {"depth": 20, "links": False, "rerank": None, "filter": {"before": "query"}}
+    assert config.record() == chosen
+    config = replace(config, rerank=CrossEncoder("mine", depth=5))
+    assert config.record() == chosen | {"rerank": CrossEncoder("mine", depth=5).to_json()}
 
 
 def test_what_is_opened_must_be_an_index_and_a_configuration(index, folder):
