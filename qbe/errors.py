@@ -142,6 +142,7 @@ _EXTRAS = {
     "evaluate": ("ir_measures", "pandas", "scipy"),
     "huggingface": ("datasets", "fsspec", "pyarrow"),
     "large": ("onnx", "safetensors"),
+    "plot": ("matplotlib",),
     "pyserini": ("pyserini",),
     "pyterrier": ("pyterrier",),
     "serve": (

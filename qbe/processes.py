@@ -35,7 +35,10 @@ def run(command: Sequence[object], seconds: float | None = None) -> subprocess.C
     )
 
 
-def start(command: Sequence[object]) -> subprocess.Popen[bytes]:
+Process = subprocess.Popen[bytes]
+
+
+def start(command: Sequence[object]) -> Process:
     """Start a command that is spoken with through its standard input and output; what it says on standard
     error is dropped. It ends when its input does, at the latest with this process.
 

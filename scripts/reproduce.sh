@@ -28,10 +28,11 @@ search "indexes/$name" "$name.bm25+rerank" bm25 $alone
 search "indexes/$name" "$name.dense+rerank" dense $alone
 search "indexes/$name" "$name.fused+rerank" fused cross-encoder
 search "indexes/$name" "$name.fused+projections" fused projections
+search "indexes/$name" "$name.fused+grades" fused grades
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections}.trec \
+    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections,fused+grades}.trec \
     --baseline runs/"$name".fused.trec $published --output runs/report.json --plot runs/report.svg
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \

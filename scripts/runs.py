@@ -51,7 +51,8 @@ ROWS: Mapping[str, Row] = {
     "csfcube.bm25+rerank": Row("qbe bm25, cross-encoders", SMALL, "bm25", ALONE),
     "csfcube.dense+rerank": Row("qbe dense, cross-encoders", SMALL, "dense", ALONE),
     "csfcube.fused+rerank": Row("qbe fused, cross-encoders", SMALL, "fused", "cross-encoder"),
-    "csfcube.fused+projections": Row("qbe fused, projections (default)", SMALL, "fused", "projections"),
+    "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
+    "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
     "csfcube-large.fused+rerank": Row(

@@ -128,7 +128,7 @@ def test_a_transformer_is_a_first_stage(dense, index):
 
 def test_without_pyterrier_the_pip_line_is_told(dense, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyterrier", None)
-    with pytest.raises(MissingDependencyError, match="pip install pyterrier"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'qbe\[pyterrier\]'"):
         dense.as_transformer()
 
 

@@ -104,7 +104,7 @@ def test_registry_refuses_other_weights_than_its_digest(tmp_path, model, cache, 
 def test_registry_names_the_package_to_install(cache, monkeypatch, tmp_path):
     registry_entry(monkeypatch, tmp_path / "qbe_absent", {"model.safetensors": "0" * 64})
     shutil.rmtree(tmp_path / "qbe_absent")
-    with pytest.raises(ModelError, match="pip install qbe-absent"):
+    with pytest.raises(ModelError, match="pip install qbe_absent"):
         resolve_encoder("known")
 
 

@@ -49,8 +49,13 @@ def test_leaving_papers_out():
 
 def test_the_pairs_of_the_repository():
     parts = list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
+    *parts, again = parts
     assert list(map(len, parts)) == [640, 264, 1700, 960, 960, 520]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
+    # train-7 has further candidates of their queries, and of six of facet-judgments.
+    assert (len(again), sum(map(len, again.values())), len(again.keys() - lists.keys())) == (80, 763, 6)
+    known = {query: {pair.paper_id for pair in candidates} for query, candidates in lists.items()}
+    assert not any(pair.paper_id in known.get(query, ()) for query, them in again.items() for pair in them)
     pairs = [(query, pair.paper_id) for query, candidates in lists.items() for pair in candidates]
     assert (len(lists), len(pairs), len(set(pairs))) == (5044, 88_442, 88_442)
     for number, part in enumerate(parts):
@@ -61,7 +66,7 @@ def test_the_pairs_of_the_repository():
 
 
 def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend():
-    parts = list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
+    *parts, _ = map(read_graded_pairs, pair_files([DATA / "graded-pairs"]))
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     train, dev = (read_graded_pairs(DATA / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev"))
     assert (len(train), len(dev)) == (442, 46)

@@ -13,6 +13,7 @@ from qbe.errors import ModelError
 from qbe.grade import model as grade
 from qbe.grade.head import Storage
 from qbe.rerank import projections as projection
+from qbe.rerank.graded import FEATURES
 
 
 class Kind(NamedTuple):
@@ -30,7 +31,7 @@ class Kind(NamedTuple):
 
 KINDS = [
     Kind(Storage("citation", "citation"), citation.read_model),
-    Kind(Storage("grade", "grades"), grade.read_model, ("files", "encoder", "reranker", "training")),
+    Kind(Storage("grade", "grades"), lambda folder: grade.read_model(folder, FEATURES)),
     Kind(Storage("projection", "facet-projections"), projection.read_model),
 ]
 

@@ -151,9 +151,10 @@ def test_progress_adds_up_to_the_papers(vectors, opened, queries, papers, thread
         steps.append(count)
         callers.add(threading.current_thread())
 
-    score(opened(threads), queries[0], papers[:30], progress, vectors)
+    reranker = opened(threads)
+    score(reranker, queries[0], papers[:30], progress, vectors)
     assert sum(steps) == 30
-    assert len(steps) > 1
+    assert len(steps) > 1 or reranker.needs_vectors  # which takes milliseconds
     assert min(steps) > 0
     assert callers == {threading.current_thread()}
 

@@ -43,7 +43,15 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     data = tmp_path / "data"
     papers, left_out = data / "arxiv-cs/arxiv-cs.jsonl.xz", data / "csfcube/abstracts-csfcube-preds.jsonl"
     judged, dev = DATA / "facet-judgments/train.tsv", (DATA / "facet-judgments/dev.tsv",)
-    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
+    names = (
+        "train.tsv",
+        "train-2.tsv",
+        "train-3.tsv",
+        "train-4.tsv",
+        "train-5.tsv",
+        "train-6.tsv",
+        "train-7.tsv",
+    )
     every = tuple(DATA / "graded-pairs" / name for name in names)
     common = {"dev": dev, "leave_out": left_out}
     index = {**common, "index": Path("i")}
@@ -52,7 +60,7 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
         ("reranker", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("large-encoder", "", Sources(train=(every[2],), corpus=papers, **common)),
         ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
-        ("grades", "--index i", Sources(train=(judged, every[5]), **index)),
+        ("grades", "--index i", Sources(train=(judged, *every), **index)),
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
         ("distillation", "--index i --start w", Sources(**index)),
     ):

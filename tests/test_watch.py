@@ -172,7 +172,7 @@ def test_filters_and_explorations_count(index, papers):
         scores = {hit.paper_id: hit.score for hit in session.search(request, rerank=False).hits}
     for each in content.watches["other"].found:
         if each.paper_id in scores:
-            assert each.grade == pytest.approx(max(scores[each.paper_id], 0), abs=1e-4)
+            assert each.grade == pytest.approx(3 * scores[each.paper_id], abs=1e-4)
 
 
 def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
@@ -190,7 +190,7 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
     assert watch("run") == "nothing new\n"
     append_papers(index, papers[OLD:])
     table = watch("run")
-    assert re.match(r"fish: \d papers\n  0\.\d\d  s1\d\d  20\d\d  ", table)
+    assert re.match(r"fish: \d papers\n  \d\.\d\d  s1\d\d  20\d\d  ", table)
     assert re.search(r"^text: \d papers?\n  [23]\.\d\d  s106  ", table, re.MULTILINE)
     assert watch("run") == "nothing new\n"
     again = [

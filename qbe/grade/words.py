@@ -78,6 +78,9 @@ class _Vocabulary(dict[str, int]):
 
 _KEPT_WORDS = 1 << 19
 
+_NAMED_FROM, _RARE_FROM = 0.3, 4.0
+"""The lean and the inverse document frequency above which words in common are named as a technique."""
+
 
 def _singular(word: str) -> str:
     if len(word) > 4 and word.endswith("ies"):
@@ -283,7 +286,11 @@ class TechniqueWords:
         named: list[str] = []
         for number in both[np.argsort(-weights, kind="stable")].tolist():
             term = self.terms[number]
-            if self.lean[number] > 0 and not any(term in other or other in term for other in named):
+            if (
+                self.lean[number] > _NAMED_FROM
+                and self.idf[number] > _RARE_FROM
+                and not any(term in other or other in term for other in named)
+            ):
                 named.append(term)
         return tuple(named[:most])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.errors import ModelError
 from qbe.evaluate.plot import save_figure
+from qbe.outputs import PLOT, check_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,10 +88,12 @@ def as_text(curves: Iterable[Curve]) -> str:
 
 
 def plot(curves: Iterable[Curve], path: Path) -> None:
-    """Draw curves, scores by steps; raises what `qbe.evaluate.plot.save_figure` does.
+    """Draw curves, scores by steps; raises what `qbe.evaluate.plot.save_figure` does, and OutputError
+    for a file that is no plot of qbe.
 
     The same curves give the same bytes.
     """
+    check_output(path, PLOT, "plot")
 
     def draw() -> Figure:
         from matplotlib.figure import Figure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import io
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -96,7 +95,7 @@ class _Worker:
     """
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: processes.Process | None = None
         self._lock = threading.Lock()
 
     def read(self, data: bytes) -> dict[str, str]:
