@@ -44,7 +44,7 @@ echo "The ten worst queries: runs/worst.txt"
 if [ "$name" = csfcube ]; then
     echo "Pairs of papers of which each is better for one facet:"
     qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels \
-        --run runs/csfcube.{bm25,dense,fused,fused+rerank,fused+projections}.trec --output runs/crossed.json
+        --run runs/csfcube.{bm25,dense,fused,fused+rerank,fused+projections,fused+grades}.trec --output runs/crossed.json
     for liked in background method result; do
         for disliked in background method result; do
             [ $liked = $disliked ] && continue
