@@ -52,20 +52,20 @@ def test_terms_are_those_of_the_text(text):
 
 
 def test_features_by_hand():
-    """By all words of method the query has graph, kernel and their pair with weights 1/2, 1 and 2 of title
+    """By all words of method the query has graph, kernel and their pair with weights 1/2, 1 and 9/4 of title
     and sentence; traffic of the title weighs 3/2.
     """
     values = WORDS.compare(QUERY, [SAME_METHOD, SAME_PROBLEM, paper("Fish", ("They swim.", METHOD))])
     feature = dict(zip(NAMES, values.T, strict=True))
     # Weights are idf / 2 where all words count alike.
-    assert feature["words.1.all.share"] == pytest.approx([3.5 / 5, 1.5 / 5, 0], abs=1e-5)
+    assert feature["words.1.all.share"] == pytest.approx([3.75 / 5.25, 1.5 / 5.25, 0], abs=1e-5)
     assert feature["words.1.all.cosine"] == pytest.approx(
-        [3.5 / (5 * 3.5) ** 0.5, 1.5 / (5 * 1.5) ** 0.5, 0], abs=1e-5
+        [3.75 / (5.25 * 3.75) ** 0.5, 1.5 / (5.25 * 1.5) ** 0.5, 0], abs=1e-5
     )
     assert feature["words.1.technique.cosine"][0] > 0.9 > 0.1 > feature["words.1.technique.cosine"][1]
     assert feature["words.0.problem.cosine"][1] > 0.9 > 0.1 > feature["words.0.problem.cosine"][0]
     best = [feature[f"words.1.strong technique.{place}"][0] for place in range(3)]
-    assert best == pytest.approx([4, 2, 0.5], abs=0.01)
+    assert best == pytest.approx([4.5, 2, 0.5], abs=0.02)
 
 
 def test_papers_without_known_terms():
