@@ -160,7 +160,7 @@ NAMES = (
 class TechniqueWords:
     """Terms with their weights in the collection and their lean to techniques or problems.
 
-    >>> idf, lean = np.array([1.0, 3.0, 3.0]), np.array([0, 2, -2])
+    >>> idf, lean = np.array([1.0, 5.0, 5.0]), np.array([0, 2, -2])
     >>> words = TechniqueWords(["graph", "kernel", "traffic"], idf, lean)
     >>> one, other = Paper("1", "Graph kernels for traffic", ()), Paper("2", "Kernels for molecules", ())
     >>> words.in_common(one, other)

@@ -154,7 +154,7 @@ class VectorMatching:
     >>> query = EncodedAspect(Aspect(paper), (0, 1), np.eye(2, dtype=np.float32))
     >>> matching = VectorMatching("mean-max", lambda paper: np.float32([[1, 0]]), similarity="cosine")
     >>> matching.batch_score([RerankRequest(query, [paper])])  # cosines 1 and 0
-    [[RerankScore(score=0.5, match=Match(query_position=0, position=0, score=1.0, aspect=0), plan=())]]
+    [[RerankScore(score=0.5, match=Match(query_position=0, position=0, score=1.0, aspect=0), ...)]]
     """
 
     needs_vectors = True
