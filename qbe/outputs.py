@@ -17,9 +17,6 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
-PLOT_SOFTWARE = "qbe plots"
-"""What a plot names as its software (PNG) or creator (SVG)."""
-
 _SEARCH_BEGINS = (
     b'{"query_id": ',
     b"query_id,rank,paper_id,title,",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import ModelError
 from qbe.grade.words import FILE, NAMES, TechniqueWords, shipped_words, terms_of
-from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+from qbe.types import TEXT_NOT_INCLUDED, Facet, FacetProbabilities, Paper, Sentence
 
 BACKGROUND, METHOD = Facet.BACKGROUND, Facet.METHOD
 WORDS = TechniqueWords(
@@ -39,6 +39,11 @@ def test_shares_are_the_taggers_probabilities():
     probabilities = FacetProbabilities(background=0.2, objective=0.1, method=0.6, result=0.1, other=0.0)
     tagged = Paper("p", "", (Sentence("Kernels", METHOD, probabilities),), labelled=True)
     assert WORDS.of(tagged).shares[:, 0].tolist() == pytest.approx([0.3, 0.6, 0.1, 0.6])
+
+
+def test_a_text_that_is_not_included_has_no_words():
+    words = TechniqueWords(["text", "kernel"], np.ones(2), np.zeros(2))
+    assert words.of(paper("", (TEXT_NOT_INCLUDED, METHOD), ("A kernel", METHOD))).numbers.tolist() == [1]
 
 
 def test_a_pair_of_words_stands_in_one_sentence():

@@ -125,6 +125,21 @@ def test_calibrated_chances_are_the_shares_and_grades_stay():
     np.testing.assert_allclose(chances, [[0.25] * 3 + [0.75] * 3, [0.1] * 3 + [0.9] * 3], atol=1e-3)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.02])
+def test_chances_of_what_is_hardly_there_stay_finite(share):
+    """Log odds that say nothing of it."""
+    random = np.random.default_rng(7)
+    direct = np.zeros((1, OUTPUTS))
+    direct[0, 3:] = 1.0
+    head = Head(np.zeros(1), np.ones(1), np.zeros((1, 1)), np.zeros(1), direct, np.zeros((1, OUTPUTS)))
+    features = 3 * random.standard_normal((500, 1))
+    grades = np.where(random.random((500, 3)) < share, 2.0, 0.0)
+    scores = calibrated(head, features, grades).scores(features)[:, 3:]
+    chances = 1 / (1 + np.exp(-scores))
+    assert np.abs(scores).max() < 100
+    np.testing.assert_allclose(chances[:, :3].mean(axis=0), (grades > 1).mean(axis=0), atol=2e-3)
+
+
 # Data
 
 

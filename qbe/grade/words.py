@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError
 from qbe.files import atomic_file
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import TEXT_NOT_INCLUDED, Facet, Paper, Sentence
 
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -221,7 +221,8 @@ class TechniqueWords:
         owners: list[int] = []
         shares: list[tuple[float, float, float]] = []
         for owner, paper in enumerate(papers):
-            texts = ((sentence.text, facet_shares(sentence)) for sentence in paper.sentences)
+            included = (each for each in paper.sentences if each.text != TEXT_NOT_INCLUDED)
+            texts = ((sentence.text, facet_shares(sentence)) for sentence in included)
             for text, of_text in ((paper.title, _TITLE_SHARES), *texts):
                 found = list(map(self._vocabulary.__getitem__, _raw_words(text)))
                 words += found
@@ -304,7 +305,7 @@ class TechniqueWords:
         """
         terms = self.of(paper)
         kind, part = _TELLING[facet]
-        leaning = self._values[kind][terms.numbers] / self.idf[terms.numbers]
+        leaning = 1 / (1 + np.exp(-_LEANS[kind] * self.lean[terms.numbers]))
         counts = np.rint(REPEATS * terms.shares[part] * leaning).astype(int).tolist()
         words = [self.terms[number] for number in terms.numbers.tolist()]
         return " ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,8 +173,8 @@ def _projected_matching(stage: Projections, index: Index, workers: Workers) -> R
     return ProjectedMatching(model.projections, stored_vectors(index), workers)
 
 
-def stored_vectors(index: Index) -> VectorSource:
-    """The stored vectors of papers of an index, as a function.
+def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSource:
+    """The stored vectors of papers of an index, as a function; of a ``reader``, else of the newest commit.
 
     >>> stored_vectors(index)([index.paper("s036")]).whole.shape
     (1, 384)
@@ -181,16 +182,17 @@ def stored_vectors(index: Index) -> VectorSource:
     from qbe.rerank.projections import StoredPapers
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
-        with index.reading() as reader:
-            rows = rows_of(reader.papers, (paper.paper_id for paper in papers))
-            block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
+        with index.reading() if reader is None else nullcontext(reader) as current:
+            rows = rows_of(current.papers, (paper.paper_id for paper in papers))
+            block, whole = current.vector_store.gather(rows), current.vector_store.whole(rows)
             return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 
     return stored
 
 
-def open_grader(index: Index) -> Grader:
-    """What grades the papers of an index; raises UsageError where the grade model does not read its vectors.
+def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
+    """What grades the papers of an index (of which commit: `stored_vectors`); raises UsageError where the
+    grade model does not read its vectors.
 
     >>> from qbe.rerank.graded import GradedQuery
     >>> paper = index.paper("s036")
@@ -210,7 +212,7 @@ def open_grader(index: Index) -> Grader:
             "with the default encoder"
         )
     model, projections = read_model(default_model(), FEATURES), read_projections(find_model(dense["encoder"]))
-    return Grader(Features(projections.projections, shipped_words(), stored_vectors(index)), model)
+    return Grader(Features(projections.projections, shipped_words(), stored_vectors(index, reader)), model)
 
 
 def open_explore_stage(
@@ -229,10 +231,10 @@ def open_explore_stage(
     dense = reader.manifest.dense
     if dense is None or not grades_vectors_of(dense["encoder"]):
         return None
-    from qbe.search.first_stages import BM25Stage
+    from qbe.search.first_stages import BM25Stage, FusedStage
     from qbe.search.grading import ExploreStage
 
     stages = [first_stage]
-    if reader.manifest.lucene is not None:
+    if isinstance(first_stage, BM25Stage | FusedStage):  # dense search needs no Java
         stages.append(BM25Stage(reader, workers, TELLING_WORDS))
-    return ExploreStage(reader, stages, cache(lambda: open_grader(index)))
+    return ExploreStage(reader, stages, cache(lambda: open_grader(index, reader)))

@@ -260,15 +260,26 @@ def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
 
 
 def _platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
-    """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1."""
+    """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1; a step
+    is halved until the loss falls.
+    """
     inputs, prior = np.stack([np.ones_like(log_odds), log_odds], axis=1), np.array([0.0, 1.0])
+
+    def loss(line: Doubles) -> float:
+        scores = inputs @ line
+        entropy = np.logaddexp(0, scores) - targets * scores
+        return float(entropy.sum() + _PULL / 2 * ((line - prior) ** 2).sum())
+
     line = prior
     for _ in range(50):
         chances = 1 / (1 + np.exp(-np.clip(inputs @ line, -50, 50)))
         gradient = inputs.T @ (targets - chances) - _PULL * (line - prior)
         curvature = (inputs.T * (chances * (1 - chances))) @ inputs + _PULL * np.eye(2)
-        line = line + np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(line + step) > loss(line) and np.abs(step).max() > _SMALLEST_STEP:
+            step = step / 2
+        line = line + step
     return float(line[0]), float(line[1])
 
 
-_PULL = 1e-3
+_PULL, _SMALLEST_STEP = 1e-3, 1e-9
