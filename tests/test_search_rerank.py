@@ -391,7 +391,7 @@ def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monke
 
 def test_stages_are_explained(tmp_path, capsys):
     for option, name in (("--first-stage", "fused: "), ("--rerank", "projections: ")):
-        main(["--index", str(tmp_path), "--paper", "s024", option, "help"])
+        main([option, "help"])
         assert name in capsys.readouterr().out
 
 

@@ -85,6 +85,10 @@ def main(arguments: list[str]) -> None:
     from qbe.harvest.harvest import Asked, harvest
     from qbe.harvest.repository import Repository
 
+    if options.index is not None:
+        from qbe.index.opening import open_index
+
+        open_index(options.index).close()  # before hours of harvesting
     asked = Asked(options.address, tuple(options.set), options.format, options.first_date)
     repository, started = Repository(options.address, options.interval), time.monotonic()
     try:

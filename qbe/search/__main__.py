@@ -31,6 +31,12 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
+    for option in ("--first-stage", "--rerank"):
+        if f"{option}=help" in arguments or (option, "help") in zip(arguments, arguments[1:], strict=False):
+            from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
+
+            print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
+            return
     run(parser().parse_args(arguments))
 
 
@@ -44,11 +50,8 @@ def run(
     `qbe.rerank.open.open_reranker`.
     """
     from qbe.search.options import check, check_labels, filter_of, form_of, stages_of
-    from qbe.search.stages import FIRST_STAGES, RERANKERS, Fused, Stages, default_stages, describe_stages
+    from qbe.search.stages import Fused, Stages, default_stages
 
-    if "help" in (options.first_stage, options.rerank):
-        print(describe_stages(FIRST_STAGES if options.first_stage == "help" else RERANKERS))
-        return
     form, width = form_of(options)
     check(options, form)
     if not options.topics and options.facet is None and options.like is None:
