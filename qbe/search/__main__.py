@@ -32,7 +32,8 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
     for option in ("--first-stage", "--rerank"):
-        if f"{option}=help" in arguments or (option, "help") in zip(arguments, arguments[1:], strict=False):
+        after = arguments.index(option) + 1 if option in arguments else len(arguments)
+        if arguments[after : after + 1] == ["help"]:
             from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
 
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
