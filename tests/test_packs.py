@@ -411,10 +411,12 @@ def test_without_the_texts_of_abstracts(tmp_path, grown, papers, told):
                     assert found
     with pytest.raises(IndexBuildError) as compacting, open_index(tmp_path / "pulled") as index:
         index.compact()
-    build_index(tmp_path / "positions", [NEW], BuildSettings(dense=False, positions=True)).close()
-    with pytest.raises(UsageError) as positions:
-        pack_index(tmp_path / "positions", tmp_path / "b.tar.zst", abstracts=False)
-    messages = [str(compacting.value), str(positions.value)]
+    messages = [str(compacting.value)]
+    for stored in ("positions", "docvectors"):  # term vectors have positions, too
+        build_index(tmp_path / stored, [NEW], BuildSettings(dense=False, **{stored: True})).close()
+        with pytest.raises(UsageError) as raised:
+            pack_index(tmp_path / stored, tmp_path / "b.tar.zst", abstracts=False)
+        messages.append(str(raised.value))
     told("packs: without abstracts", messages)
     assert check_index(tmp_path / "pulled").damages == {}
     assert not (tmp_path / "b.tar.zst").exists()

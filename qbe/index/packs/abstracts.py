@@ -20,8 +20,8 @@ def write_without_abstracts(snapshot: Snapshot, folder: Path) -> None:
     """Make a folder the index of a commit, with `qbe.types.TEXT_NOT_INCLUDED` for each sentence.
 
     All files but those of the papers are links to the commit's own; titles and metadata stay. Raises
-    UsageError where postings have positions, from which texts could be put together again, IndexFormatError
-    for a damaged index.
+    UsageError where postings or term vectors have positions, from which texts could be put together again,
+    IndexFormatError for a damaged index.
 
     >>> from qbe.index.reader import IndexReader
     >>> from qbe.index.snapshot import open_snapshot
@@ -33,10 +33,11 @@ def write_without_abstracts(snapshot: Snapshot, folder: Path) -> None:
     """
     segments = []
     for opened in snapshot.segments:
-        if (opened.manifest.lucene or {}).get("positions"):
+        lucene = opened.manifest.lucene or {}
+        if stored := next((name for name in ("positions", "docvectors") if lucene.get(name)), None):
             raise UsageError(
-                "expected an index whose postings have no positions, from which texts can be put together "
-                "again, found one with; build it without `positions`"
+                "expected an index without positions of words, from which texts can be put together again, "
+                f"found one with; build it without `{stored}`"
             )
         segments.append(_write_segment(opened, folder / opened.segment.name))
         if opened.segment.deletions is not None:
