@@ -246,7 +246,9 @@ def test_a_name_of_several_papers(tmp_path, papers, told):
         "In rivers, on fish: lakes",
     ]
     named = [replace(papers[number], title=title) for number, title in enumerate(titles)]
+    named.append(replace(papers[len(titles)], title=""))
     reader = IndexReader(index_of(tmp_path / "index", named, None))
+    assert [reader.names.find(text) for text in ("", "!!!")] == [[], []]  # not the paper without a title
     assert reader.find("on fish").paper_id == "s001"  # a whole title goes before a part of others
     assert reader.find("Fish in Lakes").paper_id == "s002"  # words in this order before any order
     assert reader.find("lakes rivers").paper_id == "s006"

@@ -75,7 +75,7 @@ class Names:
         if named is not None:
             return [self._papers.ids[named]]
         title = normalized_title(text)
-        rows = self._by_title.get(title, [])
+        rows = self._by_title.get(title, [])[:MOST] if title else []
         if not rows and (" " in title or (title.isalpha() and len(title) >= _FEWEST_LETTERS)):
             rows = [*islice(self._containing(f" {title}"), MOST)] or [*islice(self._with_words(title), MOST)]
         return [self._papers.ids[row] for row in rows]
