@@ -91,6 +91,12 @@ def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
     assert source_of(r"a \input draft b", None) == "a   b"
 
 
+def test_names_that_no_file_can_have_are_left_out(tmp_path):
+    (tmp_path / "loop.tex").symlink_to("loop.tex")
+    for name in ("a\0b", "loop", "x" * 300):
+        assert source_of(f"a \\input{{{name}}} b", tmp_path) == "a   b"
+
+
 def test_a_file_that_inputs_itself_ends(tmp_path):
     (tmp_path / "a.tex").write_text(r"x\input{a}\input{a}")
     assert 0 < source_of(r"\input{a}", tmp_path).count("x") <= 200

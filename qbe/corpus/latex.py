@@ -79,16 +79,16 @@ def _included(text: str, folder: Path | None, left: list[int]) -> str:
     text = _COMMENT.sub(r"\1", text)
 
     def content(match: re.Match[str]) -> str:
-        path = None if folder is None else _inside(folder, match[1] or match[2])
-        if path is None or left[0] <= 0:
-            return " "
         try:
+            path = None if folder is None else _inside(folder, match[1] or match[2])
+            if path is None or left[0] <= 0:
+                return " "
             size = path.stat().st_size
             if size > left[1]:
                 return " "
             left[:] = left[0] - 1, left[1] - size
             return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left)
-        except OSError:
+        except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL; a loop of links
             return " "
 
     return _INPUT.sub(content, text)
