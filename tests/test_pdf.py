@@ -1,6 +1,7 @@
 """PDFs as queries and as a corpus: what is read of them, and what is said of those that cannot be."""
 
 import json
+import signal
 import zlib
 from pathlib import Path
 
@@ -146,3 +147,18 @@ def test_the_process_that_reads_ends_with_its_input():
         answers = process.communicate(2 * (len(data).to_bytes(8, "big") + data), timeout=60)[0].splitlines()
     assert [json.loads(line)["title"] for line in answers] == [PAPER.title, PAPER.title]
     assert process.returncode == 0
+
+
+def test_an_interrupted_document_does_not_answer_for_the_next_one(tmp_path):
+    path = str(written(tmp_path, article(PAPER)))
+    assert paper_from_file(path).title == PAPER.title  # the process that reads runs
+    slow = str(written(tmp_path, bomb(1_000_000), "slow.pdf"))
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            paper_from_file(slow)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert paper_from_file(path).title == PAPER.title

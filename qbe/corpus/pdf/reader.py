@@ -114,6 +114,9 @@ class _Worker:
                 line = process.stdout.readline()
             except BrokenPipeError:
                 line = b""
+            except BaseException:  # such as an interrupt: the answer is not to be that of the next document
+                self._end()
+                raise
             finally:
                 timer.cancel()
             if not line.endswith(b"\n"):
