@@ -214,6 +214,14 @@ def test_what_is_there_is_not_lost(folder, tmp_path, tiny_index, grown, told):
         assert before == (files(target) if target.is_dir() else target.read_text())
     told("packs: folders", messages)
     assert pull(pack, changed, overwrite=True).pack.papers == 128
+    whole = files(changed)
+    postings = max((changed / "lucene").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(postings.read_bytes())
+    content[len(content) // 2] ^= 1
+    postings.write_bytes(content)
+    assert pull(pack, changed).read == 0  # by the manifest it is there
+    assert pull(pack, changed, overwrite=True).read > 0
+    assert files(changed) == whole
     (other / "mine.txt").write_text("text")
     with pytest.raises(IndexBuildError, match=r"mine\.txt"):
         pull(pack, other, overwrite=True)

@@ -91,7 +91,7 @@ def pull(
 
     Where the folder holds an index that was pulled, only files that it lacks are read: of an index that
     papers were appended to, those of the new segments. It is replaced in one step, and readers keep what they
-    have opened. ``overwrite`` replaces one that was changed here, or was not pulled.
+    have opened. ``overwrite`` replaces one that was changed here, was not pulled, or is damaged.
 
     What was read is kept when the connection fails or the process ends, and the next call goes on. All bytes
     are compared with their digests. What is no pack, or has files that no index has, leaves nothing behind.
@@ -259,7 +259,7 @@ class _Pull:
 
 
 def _check_target(target: Path, pack: Pack, *, overwrite: bool) -> bool:
-    """Whether a folder is the index of a pack already.
+    """Whether a folder is the index of a pack already, by its manifest, and is not to be overwritten.
 
     Raises IndexBuildError for a folder of other files than an index's, and, unless with ``overwrite``, for an
     index that is not as it was pulled.
@@ -275,7 +275,7 @@ def _check_target(target: Path, pack: Pack, *, overwrite: bool) -> bool:
                 f"expected no such path, or an index, at {target}, found other files; choose another `folder`"
             ) from error
         digest = ""
-    if digest == pack.digest:
+    if digest == pack.digest and not overwrite:  # with it, the bytes are compared
         return True
     before = pulled_as(target)
     if not overwrite and (before is None or before.digest != digest):
