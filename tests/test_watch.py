@@ -208,7 +208,7 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
         "links",
         "abstract",
     }
-    assert watch("run", "--since", "2999", "--format", "json") == ""
+    assert watch("run", "--since", "2999-01-01", "--format", "json") == ""
     watch("remove", "fish")
     assert list(read_watches("watches.json").watches) == ["text", "bib"]
 
@@ -313,6 +313,7 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
     Path("notes.md").write_text("# Notes\n")
     messages = [
         watch("run", code=2),
+        watch("run", "--since", "20.11.2026", code=2),
         watch("add", "x", "--paper", "nosuch", code=1),
         watch("add", " ", "--paper", "s036", code=2),
         watch("add", "x", "--paper", "s036", "--grade", "4", code=2),
