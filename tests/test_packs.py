@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Sequence
+from email.message import Message
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 import zstandard
@@ -146,6 +148,13 @@ def test_a_server_without_ranges_and_statuses(folder, tmp_path):
     with serving(folder, faults) as address:
         assert pull(f"{address}/tiny.tar.zst", tmp_path / "pulled").pack.papers == 128
     assert len(faults.asked) == 4
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("3", 3.0), ("\u00b2", 0.5), ("soon", 0.5)])
+def test_the_pause_that_a_server_asks_for(asked, seconds):
+    headers = Message()
+    headers["Retry-After"] = asked
+    assert sources._pause(HTTPError("http://localhost", 429, "", headers, None), 0) == seconds
 
 
 def test_a_server_that_is_gone(folder, tmp_path, told):

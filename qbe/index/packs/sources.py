@@ -176,7 +176,7 @@ def _temporary(error: Exception) -> bool:
 def _pause(error: Exception, attempt: int) -> float:
     """Seconds until the next attempt: as many as the server asks for, else twice as many as before."""
     asked = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
-    return min(float(asked) if asked.isdigit() else 0.5 * 2**attempt, _LONGEST_PAUSE_S)
+    return min(float(asked) if asked.isdecimal() else 0.5 * 2**attempt, _LONGEST_PAUSE_S)
 
 
 def _failed(address: str, error: Exception) -> PackError:
