@@ -1,5 +1,8 @@
 """A LaTeX source as a query: title and abstract of it and the files that it inputs, and what it cites."""
 
+import time
+import tracemalloc
+
 import pytest
 
 from qbe.cite.__main__ import main as cite
@@ -100,6 +103,29 @@ def test_names_that_no_file_can_have_are_left_out(tmp_path):
 def test_a_file_that_inputs_itself_ends(tmp_path):
     (tmp_path / "a.tex").write_text(r"x\input{a}\input{a}")
     assert 0 < source_of(r"\input{a}", tmp_path).count("x") <= 200
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [r"\title{", r"\iffalse ", r"\begin{comment}", r"\begin{abstract}", r"\abstract{", r"\def\a{"],
+)
+def test_what_begins_and_never_ends_takes_no_quadratic_time(begin):
+    text = "Fish swim in lakes. " * 6
+    source = rf"\section{{Introduction}}{text}" + "\n\n" + begin * 30_000
+    began = time.process_time()
+    assert paper_of(source_of(source, None), "a.tex")["abstract"] == text.strip()
+    assert time.process_time() - began < 5
+
+
+def test_macros_that_grow_are_not_substituted():
+    macro = rf"\def\a{{{'b' * 100_000}}}"
+    source = macro + r"\title{T}\abstract{Fish swim." + r"\a" * 50_000 + "}"
+    tracemalloc.start()
+    try:
+        assert paper_of(source, "a.tex")["abstract"].startswith("Fish swim.")
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index):

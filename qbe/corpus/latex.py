@@ -3,7 +3,7 @@ r"""A paper as its LaTeX source: title and abstract as plain text, and what it c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,20 +16,22 @@ FEWEST_WORDS = 20
 """Of a paragraph that stands for an abstract."""
 
 MOST_FILES, MOST_CHARACTERS = 200, 8 << 20
-"""Files that a source may include, and characters of all together; further ones are left out."""
+"""Files that a source may include, and characters of all together; further ones are left out. As many
+characters are read in search of ends that are missing."""
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
-_UNSEEN = re.compile(
-    r"\\begin\{comment\}.*?\\end\{comment\}|\\iffalse\b.*?\\fi\b|\\end\{document\}.*", re.DOTALL
-)
+_UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
+_END_OF_UNSEEN = {
+    r"\begin{comment}": r"\\end\{comment\}",
+    r"\iffalse": r"\\fi\b",
+    r"\end{document}": r"\Z",
+}
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
 _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
 _OTHER_TITLE = re.compile(
     r"\\(?:running|sub|short|pdf|book|journal|head|section|make|note|icmlrunning)title|\\title(?:note|running)"
 )
-_ABSTRACT = re.compile(
-    r"\\begin\{(\w*abstract\*?)\}(?:\[[^\[\]]*\])?(.*?)\\end\{\1\}", re.DOTALL | re.IGNORECASE
-)
+_ABSTRACT = re.compile(r"\\begin\{(\w*abstract\*?)\}(?:\[[^\[\]]*\])?", re.IGNORECASE)
 _ABSTRACT_COMMAND = re.compile(r"\\(?:abstracts?|Abstract|abst)\s*(?=\{)")
 _SECTION = re.compile(
     r"\\(?:chapter|section|paragraph)\*?\s*\{\s*(?i:abstract)\s*\}(.*?)(?=\\(?:sub)*(?:section|chapter)\b|\Z)",
@@ -41,6 +43,7 @@ _INTRODUCTION = re.compile(
 _MACRO = re.compile(
     r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|def)\*?\s*\{?\s*\\([A-Za-z]+)\s*\}?\s*(?=\{)"
 )
+_USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
@@ -72,7 +75,12 @@ def source_of(text: str, folder: Path | None) -> str:
     '\\title{On fish} \n\nFish swim. '
     """
     left = [MOST_FILES, MOST_CHARACTERS - len(text)]
-    return _UNSEEN.sub("", _included(text, folder, left))
+    text = _included(text, folder, left)
+    parts, place = list[str](), 0
+    for begin, end in _enclosed(text, _UNSEEN, lambda match: _END_OF_UNSEEN[match[0]]):
+        parts.append(text[place : begin.start()])
+        place = end.end()
+    return "".join([*parts, text[place:]])
 
 
 def _included(text: str, folder: Path | None, left: list[int]) -> str:
@@ -116,15 +124,8 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     >>> paper_of(source + r"\begin{abstract}\us{} swims~\cite{a}.\end{abstract}", "a.tex")
     {'paper_id': None, 'title': 'On fish', 'abstract': 'FishNet swims.', 'metadata': {}}
     """
-    macros = {
-        match[1]: _argument(source, match.end())[0].replace("\\xspace", "")
-        for match in _MACRO.finditer(source)
-    }
-    titles = (
-        _argument(source, match.end())[0]
-        for match in _TITLE.finditer(source)
-        if not _OTHER_TITLE.match(match[0])
-    )
+    macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
+    titles = (text for match, text in _arguments(source, _TITLE) if not _OTHER_TITLE.match(match[0]))
     title = next((plain for each in titles if (plain := _plain(each, macros))), "")
     stands_in = ""
     abstract = next((plain for each in _abstracts(source) if (plain := _plain(each, macros))), "")
@@ -154,14 +155,50 @@ def cited_in(source: str) -> Cited:
 
 
 def _abstracts(source: str) -> Iterator[str]:
-    yield from (match[2] for match in _ABSTRACT.finditer(source))
-    yield from (_argument(source, match.end())[0] for match in _ABSTRACT_COMMAND.finditer(source))
+    ends = _enclosed(source, _ABSTRACT, lambda match: rf"(?i)\\end\{{{re.escape(match[1])}\}}")
+    yield from (source[begin.end() : end.start()] for begin, end in ends)
+    yield from (text for _, text in _arguments(source, _ABSTRACT_COMMAND))
     yield from (match[1] for match in _SECTION.finditer(source))
 
 
 def _paragraphs(source: str) -> Iterator[str]:
     for match in _INTRODUCTION.finditer(source):
         yield from re.split(r"\n\s*\n", match[1])
+
+
+def _enclosed(
+    text: str, begins: re.Pattern[str], end_of: Callable[[re.Match[str]], str]
+) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """What begins and what ends each part of a text, one behind the other; an end that is missing is looked
+    for once.
+    """
+    place, missing, left = 0, set[str](), MOST_CHARACTERS
+    for begin in begins.finditer(text):
+        if begin.start() < place or (pattern := end_of(begin)) in missing:
+            continue
+        if (end := re.compile(pattern).search(text, begin.end())) is not None:
+            place = end.end()
+            yield begin, end
+        elif (left := left - len(text)) > 0:
+            missing.add(pattern)
+        else:
+            return
+
+
+def _arguments(text: str, commands: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """Commands with their arguments, '' where it does not end; those within the argument of another one are
+    left out.
+    """
+    place, left = 0, MOST_CHARACTERS
+    for match in commands.finditer(text):
+        if match.start() < place:
+            continue
+        argument, end = _argument(text, match.end())
+        if argument or text.startswith("{}", match.end()):
+            place = end
+        elif (left := left - len(text)) <= 0:
+            return
+        yield match, argument
 
 
 def _argument(text: str, begin: int) -> tuple[str, int]:
@@ -178,10 +215,11 @@ def _argument(text: str, begin: int) -> tuple[str, int]:
 def _plain(text: str, macros: dict[str, str]) -> str:
     """A piece of LaTeX as plain text."""
     for _ in range(5):
-        expanded = re.sub(
-            r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))", lambda m: macros.get(m[1], m[0]), text
-        )
-        if expanded == text or len(expanded) > MOST_CHARACTERS >> 4:
+        more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
+        if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory
+            break
+        expanded = _USE.sub(lambda match: macros.get(match[1], match[0]), text)
+        if expanded == text:
             break
         text = expanded
     text = re.sub(r"[~\s]*" + _CITATION.pattern, "", text)
