@@ -117,6 +117,13 @@ def test_what_begins_and_never_ends_takes_no_quadratic_time(begin):
     assert time.process_time() - began < 5
 
 
+def test_titles_that_macros_make_long_and_empty_are_tried_a_few_times():
+    source = rf"\def\a{{{'{}' * 20_000}}}\abstract{{Fish swim.}}" + r"\title{\a\a\a\a}" * 3000
+    began = time.process_time()
+    assert paper_of(source, "a.tex")["title"] == ""
+    assert time.process_time() - began < 10
+
+
 def test_macros_that_grow_are_not_substituted():
     macro = rf"\def\a{{{'b' * 100_000}}}"
     source = macro + r"\title{T}\abstract{Fish swim." + r"\a" * 50_000 + "}"

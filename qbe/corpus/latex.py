@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ FEWEST_WORDS = 20
 MOST_FILES, MOST_CHARACTERS = 200, 8 << 20
 """Files that a source may include, and characters of all together; further ones are left out. As many
 characters are read in search of ends that are missing."""
+
+MOST_TRIED = 50
+"""Titles, abstracts and paragraphs that are tried each, as macros may make all of them long and empty."""
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
 _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
@@ -126,12 +130,13 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     """
     macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
     titles = (text for match, text in _arguments(source, _TITLE) if not _OTHER_TITLE.match(match[0]))
-    title = next((plain for each in titles if (plain := _plain(each, macros))), "")
+    title = next((plain for each in islice(titles, MOST_TRIED) if (plain := _plain(each, macros))), "")
     stands_in = ""
-    abstract = next((plain for each in _abstracts(source) if (plain := _plain(each, macros))), "")
+    abstracts = islice(_abstracts(source), MOST_TRIED)
+    abstract = next((plain for each in abstracts if (plain := _plain(each, macros))), "")
     if not abstract:
         stands_in = fields.INTRODUCTION
-        paragraphs = (_plain(each, macros) for each in _paragraphs(source))
+        paragraphs = (_plain(each, macros) for each in islice(_paragraphs(source), MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
     if not abstract:
         raise RecordError(
