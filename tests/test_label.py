@@ -446,6 +446,14 @@ def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):
     assert agreement(tmp_path / "ann.tsv", tmp_path / "ben.tsv").pairs == 6
 
 
+def test_grades_of_pairs_that_are_not_handed_out_any_more_are_kept(tmp_path):
+    HandGrades([Pair("q", "a", "far"), Pair("q", "b")], tmp_path).grade("ann", "q", "a", (1, 2, 3))
+    later = HandGrades([Pair("q", "c"), Pair("q", "b")], tmp_path)
+    assert later.grade("ann", "q", "c", (0, 0, 0))[1:] == (1, 2)
+    assert read_graded_pairs(tmp_path / "ann.tsv") == {"q": [("c", (0, 0, 0)), ("a", (1, 2, 3))]}
+    assert read_pairs(tmp_path / "ann.tsv") == [Pair("q", "c"), Pair("q", "a", "far")]
+
+
 def test_what_is_no_name_or_pair_writes_nothing(tmp_path, told):
     hands = HandGrades([Pair("q", "a")], tmp_path / "grades")
     (tmp_path / "outside.tsv").write_text("notes")
@@ -464,6 +472,7 @@ def test_other_files_are_not_replaced_and_assessors_are_limited(tmp_path):
     (tmp_path / "ann.tsv").write_text("query_id\tpaper_id\nmy\tnotes\n")
     with pytest.raises(QbeError):
         hands.grade("ann", "q", "a", (0, 0, 0))
+    hands.turn("cy")  # makes no file, so that the limit holds for it as well
     for number in range(MOST_ASSESSORS - 1):
         hands.grade(f"ben-{number}", "q", "a", (0, 0, 0))
     with pytest.raises(UsageError, match="at most 100"):

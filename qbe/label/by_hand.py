@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from qbe.errors import UsageError
 from qbe.graded_pairs import read_graded_pairs
-from qbe.label.pairs import PAIRS, Grades, Pair, write_pairs
+from qbe.label.pairs import PAIRS, Grades, Pair, read_pairs, write_pairs
 from qbe.outputs import check_output
 
 MOST_ASSESSORS = 100
@@ -43,7 +43,6 @@ class HandGrades:
         self._pairs = {(pair.query_id, pair.paper_id): pair for pair in pairs}
         self._folder = folder
         self._lock = threading.Lock()
-        self._given: dict[str, dict[tuple[str, str], Grades]] = {}
 
     def turn(self, assessor: str) -> Turn:
         """What is next for an assessor; raises UsageError for a name that is none, and what reading their
@@ -54,6 +53,7 @@ class HandGrades:
 
     def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
         """Keep the grades of a pair, in the place of earlier ones of the assessor; gives what is next.
+        Grades of pairs that are not handed out (any more) stay in the file.
 
         Raises UsageError for another pair than those handed out and for a name that is none, OutputError
         where they cannot be kept.
@@ -62,9 +62,10 @@ class HandGrades:
             if (query_id, paper_id) not in self._pairs:
                 raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")
             given = {**self._grades_of(assessor), (query_id, paper_id): grades}
-            kept = [pair for key, pair in self._pairs.items() if key in given]
-            write_pairs(self._path(assessor), kept, [given[pair.query_id, pair.paper_id] for pair in kept])
-            self._given[assessor] = given
+            path = self._path(assessor)
+            earlier = {pair[:2]: pair for pair in read_pairs(path)} if path.exists() else {}
+            kept = {key: pair for key, pair in {**self._pairs, **earlier}.items() if key in given}
+            write_pairs(path, list(kept.values()), [given[key] for key in kept])
             return self._turn(assessor, given)
 
     def _turn(self, assessor: str, given: dict[tuple[str, str], Grades]) -> Turn:
@@ -74,21 +75,16 @@ class HandGrades:
         return Turn(self._pairs[left[0]] if left else None, len(order) - len(left), len(order))
 
     def _grades_of(self, assessor: str) -> dict[tuple[str, str], Grades]:
-        if assessor not in self._given:
-            if not _NAME.fullmatch(assessor):
-                raise UsageError(
-                    "expected a name of at most 40 small letters, digits and hyphens, found "
-                    f"{assessor[:60]!r}"
-                )
-            path = self._path(assessor)
-            check_output(path, PAIRS)
-            if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
-                raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
-            graded = read_graded_pairs(path) if path.exists() else {}
-            pairs = ((query, pair) for query, some in graded.items() for pair in some)
-            given = {(query, pair.paper_id): pair.grades for query, pair in pairs}
-            self._given[assessor] = {key: grades for key, grades in given.items() if key in self._pairs}
-        return self._given[assessor]
+        if not _NAME.fullmatch(assessor):
+            raise UsageError(
+                f"expected a name of at most 40 small letters, digits and hyphens, found {assessor[:60]!r}"
+            )
+        path = self._path(assessor)
+        check_output(path, PAIRS)
+        if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
+            raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
+        graded = read_graded_pairs(path) if path.exists() else {}
+        return {(query, pair.paper_id): pair.grades for query, some in graded.items() for pair in some}
 
     def _path(self, assessor: str) -> Path:
         return self._folder / f"{assessor}.tsv"
