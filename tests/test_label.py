@@ -25,7 +25,7 @@ from qbe.label.__main__ import main
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, pool_candidates
-from qbe.label.pairs import Pair, read_pairs, write_pairs
+from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
 
@@ -319,6 +319,12 @@ def test_files_that_share_no_pair_have_no_agreement(two):
 def test_merged_grades_of_a_file(two, capsys):
     main(["--pairs", "a.tsv", "--merge", "3:2", "--output", "merged.tsv"])
     assert [pair.grades for pair in read_graded_pairs("merged.tsv")["r"]] == [(2, 1, 1), (0, 2, 1)]
+
+
+@pytest.mark.parametrize("text", ["3:12", "23:1", ":2", "3:", "3:2:1"])
+def test_grades_to_merge_are_single_digits(text):
+    with pytest.raises(UsageError, match="as in 3:2"):
+        parse_merges([text])
 
 
 def test_agreement_of_the_assessors_of_facet_judgments(qbe_data, tmp_path):

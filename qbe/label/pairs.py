@@ -93,7 +93,7 @@ def parse_merges(texts: Sequence[str]) -> dict[int, int]:
     merges = {}
     for text in texts:
         grade, _, other = text.partition(":")
-        if grade not in "0123" or other not in "0123" or not grade or not other or int(grade) in merges:
+        if not {grade, other} <= set("0123") or int(grade) in merges:
             raise UsageError(
                 "expected grades to `merge` as in 3:2 (3 counts as 2), of 0 to 3 and each once, found "
                 f"{text!r}"
