@@ -20,11 +20,13 @@ from qbe import LanguageModel, Query, SearchRequest, SearchSession
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
 from qbe.files import lock
 from qbe.graded_pairs import read_graded_pairs
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.label.__main__ import main
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
-from qbe.label.candidates import FAR, POOLS, pool_candidates
+from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
@@ -95,6 +97,14 @@ def test_far_candidates_are_in_no_ranking(index):
 
 def test_all_papers_of_a_small_index_are_candidates_at_most(index):
     assert len(pool_candidates(index, ["s036"], 1000, seed=0)) == len(index) - 1
+
+
+def test_an_index_of_one_paper_has_no_candidates(sample, tiny_encoder, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text((sample / "corpus.jsonl").read_text().partition("\n")[0])
+    build(tmp_path / "index", [str(corpus)], BuildSettings(encoder=str(tiny_encoder)))
+    with Index(tmp_path / "index") as alone, pytest.raises(UsageError, match="give a larger one"):
+        pool_candidates(alone, ids_of(alone), 16, seed=0)
 
 
 # The command

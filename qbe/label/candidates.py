@@ -64,7 +64,8 @@ def pool_candidates(
     abstract the best and, by turns, one drawn from the first DEPTH; of the mixed ones the best.
 
     The first stage alone ranks, so that no reranker chooses what it is to learn from. The same index, ids and
-    ``seed`` give the same pairs. Raises PaperNotFoundError, UsageError for a ``count`` below 1.
+    ``seed`` give the same pairs. Raises PaperNotFoundError, UsageError for a ``count`` below 1 and where
+    there is no candidate.
 
     >>> pairs = pool_candidates(index, ["s036"], 7, seed=0)
     >>> sorted(pair.pool for pair in pairs) == sorted(POOLS)
@@ -87,6 +88,8 @@ def pool_candidates(
                 }
                 pairs += _chosen(paper.paper_id, lists, everything, count, seed)
                 progress(1)
+    if not pairs:
+        raise UsageError("expected an `index` with candidates for the queries, found none; give a larger one")
     return pairs
 
 
