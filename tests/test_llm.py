@@ -134,6 +134,22 @@ def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
     ] * 2
 
 
+def test_requests_under_way_at_a_time_all_learn_what_is_left_out():
+    together = threading.Barrier(4, timeout=10)
+
+    def behave(request) -> Sent:
+        if "maxLength" in json.dumps(request.body):
+            together.wait()
+            return error(400, "response_format: 'maxLength' is not permitted")
+        return grades()
+
+    with endpoint(behave) as server, client(server.url) as asking:
+        outcome = Grader(asking, parallel=4).grade(pairs(4))
+    assert None not in outcome.answers
+    assert all("response_format" in request.body for request in server.requests)
+    assert len(server.requests) == 8
+
+
 def test_the_model_sees_texts_alone():
     with endpoint(in_turn(grades())) as server, client(server.url) as asking:
         Grader(asking, guideline="Grade.").grade(pairs(1))

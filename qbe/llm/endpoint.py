@@ -250,7 +250,8 @@ class Client(Closing):
         wrong is left out from then on.
         """
         while True:
-            given = _without_limits(schema) if _LIMIT in self._unknown else schema
+            has_limits = _LIMIT not in self._unknown
+            given = schema if has_limits else _without_limits(schema)
             optional = {
                 "response_format": {
                     "type": "json_schema",
@@ -269,7 +270,7 @@ class Client(Closing):
             for other, name in _OTHER_WORDS.items():
                 words = words.replace(other, name)
             named = {name for name in known if name in words}
-            if _LIMIT in words and _LIMIT not in self._unknown:
+            if _LIMIT in words and has_limits:  # whatever another thread has learnt since
                 named = {_LIMIT}
             if status not in (400, 422):
                 named.clear()
