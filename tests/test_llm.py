@@ -260,6 +260,17 @@ def test_no_request_exceeds_the_budget():
     assert not outcome.problems
 
 
+def test_answers_that_are_kept_are_used_when_the_budget_is_spent():
+    answers = Answers()
+    with endpoint(in_turn(grades())) as server, client(server.url) as asking:
+        Grader(asking, answers).grade(pairs(6)[3:])
+        with client(server.url, Budget(requests=0)) as spent:
+            outcome = Grader(spent, answers, parallel=1).grade(pairs(6))
+    assert [each is not None for each in outcome.answers] == [False] * 3 + [True] * 3
+    assert "0 of 0 requests" in outcome.stopped
+    assert len(server.requests) == 3
+
+
 def test_tokens_are_counted_as_the_endpoint_counts_them():
     budget = Budget(tokens=2700)
     with endpoint(in_turn(grades())) as server, client(server.url, budget) as asking:

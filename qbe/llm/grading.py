@@ -238,12 +238,12 @@ class _Run:
         self._failed = 0
 
     def grade(self, places: Sequence[int]) -> None:
-        """Grade the pair that stands at some places, unless all has ended."""
-        if self.ended.is_set():
+        """Grade the pair that stands at some places; once all has ended, only by an answer that is kept."""
+        pair, problem = self._pairs[places[0]], ""
+        if self.ended.is_set() and self._grader.estimate([pair]).requests:
             return
-        problem = ""
         try:
-            answer = self._grader.answer(self._pairs[places[0]])
+            answer = self._grader.answer(pair)
             for place in places:
                 self.answers[place] = answer
             self._failed = 0
