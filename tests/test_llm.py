@@ -118,6 +118,24 @@ def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
     assert len(server.requests) == 1 + 3 * 2
 
 
+def test_a_call_that_failed_takes_no_retries_from_the_next():
+    failing = in_turn(*[error(500)] * 7, grades())
+    with endpoint(failing) as server, client(server.url, tries=2) as asking:
+        grader = Grader(asking, parallel=1)
+        with pytest.raises(EndpointError, match="3 pairs in a row"):
+            grader.grade(pairs(3))
+        assert grader.grade(pairs(1)).answers[0].grades == (2, 1, 0)
+    assert len(server.requests) == 8
+
+
+def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
+    monkeypatch.setattr("qbe.llm.answers.MOST_UNWRITTEN", 2)
+    answers = Answers()
+    for digest in "abc":
+        answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
+    assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
+
+
 def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
     def behave(request) -> Sent:
         if "maxLength" in json.dumps(request.body):

@@ -14,6 +14,9 @@ from qbe.files import sync
 from qbe.parallel import Closing
 from qbe.types import Facet
 
+MOST_UNWRITTEN = 10_000
+"""Answers, the newest, that are kept where there is no file, such as those of a reranker."""
+
 _BEGINS = b'{"digest": "'
 """How a file of answers begins."""
 
@@ -29,7 +32,8 @@ class Answers(Closing):
     r"""Answers by the digest of what was asked (`qbe.llm.grading.digest_of`), in memory and in a file.
 
     Each is written and flushed to the disk before the next request of its thread. A last line that a killed
-    process left unfinished is taken away. Without a path nothing is written.
+    process left unfinished is taken away. Without a path nothing is written,
+    and MOST_UNWRITTEN answers are kept.
 
     >>> with Answers(Path("a.jsonl")) as answers:
     ...     answers.add("d1", {"paper_id": "p"}, Answer((3, 1, 0), ("same task", "", "")), tokens=(400, 30))
@@ -113,6 +117,8 @@ class Answers(Closing):
                 )
             if answer is not None:
                 self._known[digest] = answer
+            if self.path is None and len(self._known) > MOST_UNWRITTEN:
+                del self._known[next(iter(self._known))]
 
     def _write(self, path: Path, line: bytes) -> None:
         try:

@@ -182,7 +182,7 @@ class Budget:
 
 
 class Client(Closing):
-    """Asks a model. Threads may share it; `stop` ends all waiting.
+    """Asks a model. Threads may share it.
 
     Requests that are refused for a while (429, 5xx), time out or break off are sent again, up to ``tries``
     times in all, after pauses that double from ``pause`` seconds on, or after what ``Retry-After`` says.
@@ -202,7 +202,6 @@ class Client(Closing):
         self._tries, self._pause = tries, pause
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         self._http = httpx2.Client(timeout=endpoint.timeout, headers=headers)
-        self._stopped = threading.Event()
         self._was_answered = False
         self._unknown: set[str] = set()
 
@@ -210,17 +209,14 @@ class Client(Closing):
         """Close all connections."""
         self._http.close()
 
-    def stop(self) -> None:
-        """Send no further requests; those under way are finished."""
-        self._stopped.set()
-
-    def ask(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
-        """The answer to a prompt, which the endpoint is asked to give as JSON of a schema.
+    def ask(self, prompt: str, schema: Mapping[str, Any], stop: threading.Event | None = None) -> Reply:
+        """The answer to a prompt, which the endpoint is asked to give as JSON of a schema; after ``stop`` it
+        is not asked again.
 
         Raises BudgetSpentError, RequestError where this request is given up, EndpointError where no other
         will be answered either.
         """
-        estimate = estimated_tokens(prompt) + ANSWER_TOKENS
+        estimate, stop = estimated_tokens(prompt) + ANSWER_TOKENS, stop or threading.Event()
         for number in range(1, self._tries + 1):
             spent = 0
             self.budget.reserve(estimate)
@@ -239,7 +235,7 @@ class Client(Closing):
                 )
             if number < self._tries:
                 doubled = min(self._pause * 2 ** (number - 1), LONGEST_PAUSE) * random.uniform(1, 1.25)
-                if self._stopped.wait(doubled if asked is None else asked):
+                if stop.wait(doubled if asked is None else asked):
                     break
         raise RequestError(
             f"expected an answer of {self.endpoint.url}, found none in {number} tries: {reason}"

@@ -183,7 +183,7 @@ class Grader:
                 run.ended.set()
                 if isinstance(error, KeyboardInterrupt):
                     log.info("waiting for requests under way, whose answers are kept")
-                self.client.stop()
+                run.stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
         return Outcome(run.answers, run.problems, run.stopped)
@@ -197,9 +197,9 @@ class Grader:
             asked.setdefault(digest, (prompt, []))[1].append(place)
         return asked
 
-    def answer(self, pair: PaperPair) -> Answer:
-        """The grades of one pair; raises AnswerError after ASKED answers that are none, and what
-        `Client.ask` does.
+    def answer(self, pair: PaperPair, stop: threading.Event | None = None) -> Answer:
+        """The grades of one pair, see `Client.ask` for ``stop``; raises AnswerError after ASKED answers that
+        are none, and what `Client.ask` does.
         """
         ((digest, (prompt, _)),) = self._asked([pair]).items()
         asked = prompt
@@ -212,7 +212,7 @@ class Grader:
         if known := self.answers.get(digest):
             return known
         for number in range(ASKED):
-            reply = self.client.ask(asked, SCHEMA)
+            reply = self.client.ask(asked, SCHEMA, stop)
             tokens = reply.prompt_tokens, reply.completion_tokens
             try:
                 answer = parse_answer(reply.text)
@@ -234,7 +234,7 @@ class _Run:
         self._grader, self._pairs = grader, pairs
         self.answers: list[Answer | None] = [None] * len(pairs)
         self.problems: dict[int, str] = {}
-        self.stopped, self.ended = "", threading.Event()
+        self.stopped, self.ended, self.stop = "", threading.Event(), threading.Event()
         self._failed = 0
 
     def grade(self, places: Sequence[int]) -> None:
@@ -243,7 +243,7 @@ class _Run:
         if self.ended.is_set() and self._grader.estimate([pair]).requests:
             return
         try:
-            answer = self._grader.answer(pair)
+            answer = self._grader.answer(pair, self.stop)
             for place in places:
                 self.answers[place] = answer
             self._failed = 0
