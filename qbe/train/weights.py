@@ -35,6 +35,16 @@ def copied(network: nn.Module) -> dict[str, Tensor]:
     return {name: part.detach().clone() for name, part in trainable(network).items()}
 
 
+def adamw(network: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters, of which biases and normalizations do not decay."""
+    parts = trainable(network).values()
+    groups = [
+        {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
+        for matrices, decay in ((True, weight_decay), (False, 0.0))
+    ]
+    return torch.optim.AdamW(groups, lr=rate)
+
+
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
     """The mean of several sets of weights."""
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}

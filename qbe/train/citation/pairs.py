@@ -29,7 +29,7 @@ from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import BM25Stage
 from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at
 from qbe.train.trainer import Schedule
-from qbe.train.weights import trainable
+from qbe.train.weights import adamw
 
 T = TypeVar("T")
 CLASSES = ("natural", "balanced", "all-cited")
@@ -252,14 +252,8 @@ class PairTask:
         self.steps_per_epoch = math.ceil(steps / recipe.evaluations)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """AdamW; biases and normalizations do not decay."""
-        parts = trainable(self.network).values()
-        decays = {True: self._recipe.weight_decay, False: 0.0}
-        groups = [
-            {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
-            for matrices, decay in decays.items()
-        ]
-        return torch.optim.AdamW(groups, lr=self._recipe.learning_rate)
+        """See `qbe.train.weights.adamw`."""
+        return adamw(self.network, self._recipe.learning_rate, self._recipe.weight_decay)
 
     def batches(self, seed: int) -> Iterator[list[CitedPair]]:
         """The pairs of each step, each step's of about the same length."""

@@ -21,7 +21,7 @@ from qbe.models.encoder_format import L2, MEAN, TITLE_ABSTRACT, TITLE_SEP_ABSTRA
 from qbe.train.encoder.data import Pair
 from qbe.train.encoder.loss import DEFAULT_SETTINGS, OBJECTIVES, Settings, Triplets, Vectors, losses
 from qbe.train.trainer import Schedule
-from qbe.train.weights import trainable
+from qbe.train.weights import adamw
 from qbe.types import Paper
 
 MULTIPLE = 16
@@ -192,14 +192,8 @@ class EncoderTask:
         self.steps_per_epoch = len(pairs) // self._pairs_per_step
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """AdamW; biases and normalizations do not decay."""
-        parts = trainable(self.network).values()
-        decays = {True: self._recipe.weight_decay, False: 0.0}
-        groups = [
-            {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
-            for matrices, decay in decays.items()
-        ]
-        return torch.optim.AdamW(groups, lr=self._recipe.rate)
+        """See `qbe.train.weights.adamw`."""
+        return adamw(self.network, self._recipe.rate, self._recipe.weight_decay)
 
     def batches(self, seed: int) -> Iterator[Step]:
         """The pairs of each step."""
