@@ -20,18 +20,16 @@ from qbe.grade.words import TechniqueWords, facet_shares
 from qbe.parallel import Workers
 from qbe.rerank.projections import (
     TERMS,
-    Bools,
     Doubles,
     FacetProjection,
-    Ints,
+    Space,
     StoredPapers,
     VectorSource,
+    closest_pair,
     mark_facet,
-    projected,
-    unit,
 )
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
-from qbe.types import Facet, Match, Paper
+from qbe.types import Facet, Paper
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
@@ -121,39 +119,6 @@ class Grader:
         return self._model.estimates(compared.values), compared
 
 
-class _Space(NamedTuple):
-    """Sentence vectors at unit length in a space, of the query and of candidates, compared: ``cosines``
-    (query's sentences, sentences), ``best`` (query's sentences, candidates), ``whole`` (candidates,).
-    """
-
-    query: Doubles
-    sentences: Doubles
-    cosines: Doubles
-    best: Doubles
-    whole: Doubles
-
-    @classmethod
-    def of(cls, vectors: PaperVectors, stored: StoredPapers, matrix: Doubles | None) -> _Space:
-        query, sentences = projected(vectors.sentences, matrix), projected(stored.sentences, matrix)
-        cosines = query @ sentences.T
-        whole = projected(stored.whole, matrix) @ projected(vectors.whole[None], matrix)[0]
-        best = np.maximum.reduceat(cosines, stored.starts, axis=1)
-        return cls(query, sentences, cosines, best, whole)
-
-    def terms(self, positions: Sequence[int], marked: Bools, starts: Ints) -> list[Doubles]:
-        """The TERMS of the query's sentences at ``positions``, and the best match of any of them."""
-        of_facet = np.where(marked, self.cosines[positions], -np.inf)
-        sums = np.add.reduceat(np.where(marked[:, None], self.sentences, 0.0), starts, axis=0)
-        best = self.best[positions]
-        return [
-            best.mean(axis=0),
-            np.maximum.reduceat(of_facet, starts, axis=1).mean(axis=0),
-            self.whole,
-            unit(sums) @ unit(self.query[positions].sum(axis=0)),
-            best.max(axis=0),
-        ]
-
-
 def _by_vectors(
     query: GradedQuery,
     candidates: Sequence[Paper],
@@ -161,13 +126,14 @@ def _by_vectors(
     projections: Mapping[Facet, FacetProjection],
 ) -> tuple[Doubles, list[Doubles]]:
     starts, mine, theirs = stored.starts, _shares([query.paper]), _shares(candidates)
-    plain = _Space.of(query.vectors, stored, None)
+    plain = Space.of(query.vectors.sentences, query.vectors.whole, stored, None)
     columns: list[Doubles] = []
     cosines: list[Doubles] = []
     for facet, share, of_candidates in zip(Facet, mine, np.sqrt(theirs), strict=True):
         positions = list(query.paper.facet_positions(facet)[0])
         marked = mark_facet(candidates, facet, stored)
-        space = _Space.of(query.vectors, stored, projections[facet].matrix)
+        matrix = projections[facet].matrix
+        space = Space.of(query.vectors.sentences, query.vectors.whole, stored, matrix)
         cosines.append(space.cosines)
         for each in (space, plain):
             if not positions:
@@ -175,7 +141,11 @@ def _by_vectors(
                 continue
             by_share = np.maximum.reduceat(each.cosines * of_candidates, starts, axis=1)
             columns += each.terms(positions, marked, starts)
-            columns += [_mean(by_share, share), _mean(each.best, share)]
+            columns += [
+                each.best[positions].max(axis=0),
+                _mean(by_share, share),
+                _mean(each.best, share),
+            ]
     for first, second in _OTHERS:
         by_share = np.maximum.reduceat(plain.cosines * np.sqrt(theirs[second]), starts, axis=1)
         columns.append(_mean(by_share, mine[first]))
@@ -230,7 +200,5 @@ class GradedReranker:
         scores = []
         for grade, sentences in zip(estimates.grades[:, place].tolist(), compared.places, strict=True):
             cosines = compared.cosines[place][list(query.positions), sentences]
-            row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
-            closest = Match(query.positions[row], int(column), float(np.float32(cosines[row, column])))
-            scores.append(RerankScore(grade, closest))
+            scores.append(RerankScore(grade, closest_pair(cosines, query.positions)))
         return scores

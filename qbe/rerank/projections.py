@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,54 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
     return unit(double if matrix is None else double @ matrix.T)
 
 
+class Space(NamedTuple):
+    """Sentence vectors at unit length in a space, of the query and of papers, compared: ``cosines`` (query's
+    sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
+    """
+
+    query: Doubles
+    sentences: Doubles
+    cosines: Doubles
+    best: Doubles
+    whole: Doubles
+
+    @classmethod
+    def of(
+        cls,
+        sentences: NDArray[np.floating],
+        whole: NDArray[np.floating],
+        papers: StoredPapers,
+        matrix: Doubles | None,
+    ) -> Self:
+        """The projections of a query and of papers; without a ``matrix`` the vectors themselves."""
+        query, candidates = projected(sentences, matrix), projected(papers.sentences, matrix)
+        cosines = query @ candidates.T
+        by_whole = projected(papers.whole, matrix) @ projected(whole[None], matrix)[0]
+        best = np.maximum.reduceat(cosines, papers.starts, axis=1)
+        return cls(query, candidates, cosines, best, by_whole)
+
+    def terms(self, positions: Sequence[int] | slice, facet: Bools, starts: Ints) -> list[Doubles]:
+        """The TERMS of the query's sentences at ``positions``, as `compare` has them, each (papers,)."""
+        of_facet = np.where(facet, self.cosines[positions], -np.inf)
+        sums = np.add.reduceat(np.where(facet[:, None], self.sentences, 0.0), starts, axis=0)
+        return [
+            self.best[positions].mean(axis=0),
+            np.maximum.reduceat(of_facet, starts, axis=1).mean(axis=0),
+            self.whole,
+            unit(sums) @ unit(self.query[positions].sum(axis=0)),
+        ]
+
+
+def closest_pair(cosines: Doubles, positions: Sequence[int]) -> Match:
+    """The closest pair out of cosines (positions, a paper's sentences), in single precision.
+
+    >>> closest_pair(np.array([[0.25, 0.5]]), [3])
+    Match(query_position=3, position=1, score=0.5, aspect=0)
+    """
+    row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
+    return Match(positions[int(row)], int(column), float(np.float32(cosines[row, column])))
+
+
 def compare(
     sentences: NDArray[np.floating],
     whole: NDArray[np.floating],
@@ -96,19 +144,8 @@ def compare(
     >>> dict(zip(TERMS, compared.terms[:, 0].tolist()))
     {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0}
     """
-    query, candidates = projected(sentences, matrix), projected(papers.sentences, matrix)
-    cosines = query @ candidates.T
-    of_facet = np.where(facet, cosines, -np.inf)
-    sums = np.add.reduceat(np.where(facet[:, None], candidates, 0.0), papers.starts, axis=0)
-    terms = np.stack(
-        [
-            np.maximum.reduceat(cosines, papers.starts, axis=1).mean(axis=0),
-            np.maximum.reduceat(of_facet, papers.starts, axis=1).mean(axis=0),
-            projected(papers.whole, matrix) @ projected(whole[None], matrix)[0],
-            unit(sums) @ unit(query.sum(axis=0)),
-        ]
-    )
-    return Compared(terms, cosines)
+    space = Space.of(sentences, whole, papers, matrix)
+    return Compared(np.stack(space.terms(slice(None), facet, papers.starts)), space.cosines)
 
 
 def unit(vectors: Doubles) -> Doubles:
@@ -176,9 +213,7 @@ class ProjectedMatching:
         terms = compared.terms.astype(np.float32).astype(np.float64)
         scores = []
         for place, sentences in enumerate(stored.places()):
-            cosines = compared.cosines[:, sentences]
-            row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
-            closest = Match(query.positions[row], int(column), float(np.float32(cosines[row, column])))
+            closest = closest_pair(compared.cosines[:, sentences], query.positions)
             scores.append(RerankScore(float(projection.weights @ terms[:, place]), closest))
         return scores
 
