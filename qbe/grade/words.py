@@ -172,18 +172,19 @@ class TechniqueWords:
         techniques.
         """
         self.terms, self.idf, self.lean = terms, idf, lean
-        words = dict.fromkeys(word for term in terms for word in term.split())
-        self._vocabulary = _Vocabulary(words)
+        words = " ".join(terms).split()
+        self._vocabulary = _Vocabulary(dict.fromkeys(words))
         # The number of the term that is a word alone (-1: none), and of those of two words, by both.
-        self._alone = np.full(len(words) + 1, -1, np.int64)
-        pairs = {-2: -1}
-        for number, term in enumerate(terms):
-            first, *second = (self._vocabulary[word] for word in term.split())
-            if second:
-                pairs[first * len(self._alone) + second[0]] = number
-            else:
-                self._alone[first] = number
-        self._pairs = np.array(sorted(pairs.items()), np.int64).T
+        self._alone = np.full(len(self._vocabulary) + 1, -1, np.int64)
+        numbers = np.array([self._vocabulary[word] for word in words], np.int64)
+        lengths = np.array([1 + term.count(" ") for term in terms], np.int64)
+        starts, places = lengths.cumsum() - lengths, np.arange(len(terms))
+        self._alone[numbers[starts[lengths == 1]]] = places[lengths == 1]
+        first = starts[lengths == 2]
+        keys = numbers[first] * len(self._alone) + numbers[first + 1]
+        order = np.argsort(keys)
+        none = np.array([[-2], [-1]])
+        self._pairs = np.hstack([none, np.stack([keys[order], places[lengths == 2][order]])])
         self._values = {kind: idf / (1 + np.exp(-sign * lean)) for kind, sign in _LEANS.items()}
 
     @classmethod
@@ -191,16 +192,18 @@ class TechniqueWords:
         """The words in a file that `write` wrote; raises ModelError for one that is absent or damaged."""
         try:
             with gzip.open(file, "rt", encoding="utf-8") as stream:
-                header, *lines = stream.read().splitlines()
-            rows = [line.split("\t") for line in lines]
+                header, _, table = stream.read().partition("\n")
             if header != _HEADER:
                 raise ValueError(f"a first line {header[:40]!r}")
-            numbers = np.array([row[1:] for row in rows], np.float64).reshape(-1, 2)
-        except (OSError, EOFError, ValueError, IndexError) as error:
+            cells = table.rstrip("\n").replace("\n", "\t").split("\t") if table else []
+            numbers = [np.array(list(map(float, cells[column::3]))) for column in (1, 2)]
+            if len(cells) != 3 * len(numbers[1]):
+                raise ValueError("a line of other than three columns")
+        except (OSError, EOFError, ValueError) as error:
             raise ModelError(
                 f"{file}: expected technique words, found: {error}; make them with qbe train technique-words"
             ) from None
-        return cls([row[0] for row in rows], numbers[:, 0], numbers[:, 1])
+        return cls(cells[::3], *numbers)
 
     def write(self, folder: Path) -> None:
         """Write the words into a folder that exists; equal words give equal files."""
