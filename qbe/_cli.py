@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
     import logging
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn, TypeVar
 
     from qbe.errors import QbeError
@@ -30,6 +30,8 @@ _SHOW_EVERY = 500
 HIDDEN = argparse.SUPPRESS
 """The help of an option that help does not show."""
 _HELP = frozenset(("-h", "--help", "--help-all"))
+_parsed: set[str] = set()
+"""The options of the parsers that the command used."""
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -131,6 +133,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, which would report options that are required before one that is misspelt."""
         self.given = set()
+        _parsed.update(self._option_string_actions)
         words = sys.argv[1:] if args is None else list(args)
         for name in self._unknown(words):
             self.error(f"unrecognized argument: {name}{self._hint(name)}")
@@ -304,6 +307,9 @@ def run(
         # The same program again, with its own arguments: nothing else is started.
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     _leave_working_directory_out()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started the process: no file takes its number
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
@@ -313,14 +319,16 @@ def run(
         gc.disable()  # collections, the interpreter's last one too, would be a sixth of the time it takes
     else:
         _log_to_standard_error()
-    code = 0
+    _parsed.clear()
+    code: int | str | None = 0
     try:
-        main(given)
+        try:
+            main(given)
+        except SystemExit as end:  # of argparse: after help, or a usage error that it has printed
+            code = end.code
         sys.stdout.flush()
-    except SystemExit:  # of argparse: after help, or a usage error that it has printed
-        raise
     except _qbe_error() as error:
-        print(f"{program}: {with_options(_one_line(error), options or {})}", file=sys.stderr)
+        print(f"{program}: {with_options(_one_line(error), options or {}, _parsed)}", file=sys.stderr)
         code = error.exit_code
     except ModuleNotFoundError as error:
         from qbe.errors import package_error
@@ -333,22 +341,35 @@ def run(
         print(f"{program}: interrupted{error}", file=sys.stderr)
         code = 130
     except BrokenPipeError:
-        # The reader went away (``| head``): quietly, and without a second error at shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        code = 1  # the reader went away (``| head``): quietly
     except OSError as error:
-        if error.filename is None:
-            raise
-        # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
-        from qbe.errors import file_error
+        # Functions that write files raise OutputError, so that this is mostly a file that cannot be read.
+        from qbe.errors import file_error, is_full, output_error
 
-        print(f"{program}: {_one_line(file_error(error))}", file=sys.stderr)
+        lost = _lost_output()
+        if error.filename is None and lost is None and not is_full(error):
+            raise
+        told = file_error(error) if error.filename else output_error("standard output", error)
+        print(f"{program}: {_one_line(told)}", file=sys.stderr)
         code = 1
     finally:
+        _lost_output()
         if only_help:
             gc.freeze()
             gc.enable()
     sys.exit(code)
+
+
+def _lost_output() -> OSError | None:
+    """The error for text that standard output does not take; the text is dropped, so that there is no second
+    error at shutdown.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
 
 
 def _leave_working_directory_out() -> None:
@@ -375,17 +396,21 @@ def _qbe_error() -> type[QbeError]:
     return QbeError
 
 
-def with_options(message: str, options: Mapping[str, str]) -> str:
+def with_options(message: str, options: Mapping[str, str], known: Collection[str] = ()) -> str:
     """A library's message in the words of the command line: each parameter that it names in backquotes
-    becomes an option, that of ``options``, or else ``--`` and its name.
+    becomes an option, that of ``options``, or else ``--`` and its name. Where options are ``known``, a
+    parameter that is none of them, but one of a stage, keeps its name.
 
     >>> with_options("expected `rerank_depth` of at least 1, found 0; check `k`", {"k": "--hits"})
     'expected --rerank-depth of at least 1, found 0; check --hits'
+    >>> with_options("expected `depth` of at least 1, found 0; check `rerank`", {}, ["--rerank"])
+    'expected depth of at least 1, found 0; check --rerank'
     """
 
     def option(match: re.Match[str]) -> str:
         name = match.group(1)
-        return options.get(name, f"--{name.replace('_', '-')}")
+        usual = f"--{name.replace('_', '-')}"
+        return options.get(name, name if known and usual not in known else usual)
 
     return re.sub(_PARAMETER, option, message)
 

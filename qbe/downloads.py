@@ -131,7 +131,7 @@ def _get(url: str, partial: Path) -> None:
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
         continues = getattr(response, "status", None) == 206
         length = response.headers.get("Content-Length", "")
-        size = (has if continues else 0) + int(length) if length.isdigit() else None
+        size = (has if continues else 0) + int(length) if length.isdecimal() else None
         whole = False
         try:
             with partial.open("ab" if continues else "wb") as stream:

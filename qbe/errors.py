@@ -214,6 +214,15 @@ _WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.EN
 """Error numbers that no reading operation gives."""
 
 
+def is_full(error: OSError) -> bool:
+    """Whether a disk has no space left for this user.
+
+    >>> is_full(OSError(errno.ENOSPC, "No space left on device"))
+    True
+    """
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
 def output_error(path: StrPath, error: OSError) -> OutputError:
     """Turn an operating system's error on writing into a one-line OutputError.
 

@@ -28,6 +28,7 @@ StrPath = str | os.PathLike[str]
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
+_LOCK_POLL_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 """Between two looks whether another process has made what this one waits for."""
 
@@ -206,6 +207,25 @@ def lock(path: StrPath) -> Iterator[bool]:
         finally:
             if acquired:
                 path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def waiting_lock(path: StrPath, target: StrPath, seconds: float = 60.0) -> Iterator[None]:
+    """Hold an exclusive lock on a file while the block changes ``target``; wait for others that hold it.
+
+    Raises OutputError where they do so for longer than ``seconds``, and what `lock` does.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        with lock(path) as is_mine:
+            if is_mine:
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise OutputError(
+                f"expected to change {target}, found another process at it for {seconds:.0f} s; try again"
+            )
+        time.sleep(_LOCK_POLL_SECONDS)
 
 
 def make_once(

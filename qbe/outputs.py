@@ -1,10 +1,13 @@
 """Files that a user names for results: one that exists is replaced only if it is a result of the same kind.
 
-What a file is, its content says, whatever its name.
+What a file is, its content says, whatever its name. Results that people edit, bibliographies in BibTeX and
+Markdown, end with a comment that names the command and has the SHA-256 of all above: a changed one is not
+replaced.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -17,13 +20,20 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
+_HEADINGS = (b"Papers like \xe2\x80\x9c", b"Papers not like ")
 _SEARCH_BEGINS = (
     b'{"query_id": ',
     b"query_id,rank,paper_id,title,",
-    b"%% qbe search: ",
-    *(mark + begin for mark in (b"", b"## ") for begin in (b"Papers like \xe2\x80\x9c", b"Papers not like ")),
+    *_HEADINGS,
 )
-"""How results of a search begin that are neither a run nor RIS."""
+"""How results of a search begin that are neither sealed nor a run nor RIS."""
+
+_SEALED_BEGINS = (b"%% qbe search: ", *(b"## " + heading for heading in _HEADINGS))
+"""How results begin that end with a seal."""
+
+_SEAL = re.compile(rb"\n(?:%%|<!--) (qbe [a-z]+), SHA-256 of all above: ([0-9a-f]{64})(?: -->)?\n\Z")
+_COMMENTS = {"bibtex": "\n%% {}\n", "markdown": "\n<!-- {} -->\n"}
+"""Comments, by the formats that end with a seal."""
 
 
 PLOT_SOFTWARE = "qbe plots"
@@ -31,10 +41,13 @@ PLOT_SOFTWARE = "qbe plots"
 
 
 class Result(NamedTuple):
-    """A kind of result: its name in messages, and whether a file that begins with some bytes is one."""
+    """A kind of result: its name in messages, whether a file that begins with some bytes is one, and the
+    ``command`` whose seal counts, where the kind has sealed files.
+    """
 
     name: str
     begins: Callable[[bytes], bool]
+    command: str = ""
 
 
 def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
@@ -58,15 +71,55 @@ def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None
         with path.open("rb") as stream:
             head = stream.read(_HEAD)
         actual = "another file"
-    except OSError as error:
-        head, actual = b"", f"a file that cannot be read ({error.strerror})"
-    else:
-        if not head.strip() or kind.begins(head):
+        if kind.command and head.startswith(_SEALED_BEGINS):
+            if (command := sealed_by(path.read_bytes())) == kind.command:
+                return
+            actual = f"a result of {command}" if command else "one that was changed after it was written"
+        elif not head.strip() or kind.begins(head):
             return
+    except OSError as error:
+        actual = f"a file that cannot be read ({error.strerror})"
     raise OutputError(
         f"{path}: expected no such file, or {kind.name} to replace, found {actual}; choose another "
         f"`{parameter}`, or remove it"
     )
+
+
+class Seal:
+    r"""The end of a text that is written piece by piece.
+
+    >>> seal = Seal("qbe search", "markdown")
+    >>> text = b"## Papers like ...\n"
+    >>> seal.add(text)
+    >>> seal.end()
+    b'\n<!-- qbe search, SHA-256 of all above: ... -->\n'
+    >>> sealed_by(text + seal.end())
+    'qbe search'
+    """
+
+    def __init__(self, command: str, form: str) -> None:
+        """``command`` writes the text in a format; only those that people edit have an end."""
+        self._command, self._comment, self._digest = command, _COMMENTS.get(form), hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._digest.update(data)
+
+    def end(self) -> bytes:
+        """What follows the last piece; nothing in formats that are not sealed."""
+        if self._comment is None:
+            return b""
+        text = f"{self._command}, SHA-256 of all above: {self._digest.hexdigest()}"
+        return self._comment.format(text).encode()
+
+
+def sealed_by(data: bytes) -> str | None:
+    """The command that wrote a sealed text, None where the text has no seal or was changed."""
+    found = _SEAL.search(data)
+    if found is None:
+        return None
+    is_whole = hashlib.sha256(data[: found.start()]).hexdigest() == found[2].decode()
+    return found[1].decode() if is_whole else None
 
 
 def _is_search_result(head: bytes) -> bool:
@@ -111,7 +164,8 @@ def _is_plot(head: bytes) -> bool:
     return head.startswith((b"\x89PNG", b"<?xml")) and PLOT_SOFTWARE.encode() in head
 
 
-SEARCH = Result("a result of qbe search", _is_search_result)
+SEARCH = Result("a result of qbe search", _is_search_result, "qbe search")
+CITED = Result("a result of qbe cite", _is_search_result, "qbe cite")
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
 PLOT = Result("a plot of qbe", _is_plot)
 TAGGED = Result("papers that have labels", _is_tagged_paper)

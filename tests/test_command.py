@@ -1,5 +1,6 @@
 """The command ``qbe``: its commands, its errors, and completion in a shell."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -89,6 +90,53 @@ def test_errors_name_the_command(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("qbe search: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path, capsys, monkeypatch):
+    from qbe.index.__main__ import main
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qbe.index.__main__._build", interrupt)
+    options = ["--corpus", "papers.jsonl", "--output", str(tmp_path / "index")]
+    with pytest.raises(KeyboardInterrupt):
+        main(options)
+    assert capsys.readouterr().err == ""
+    (tmp_path / ".index.building").mkdir()
+    (tmp_path / ".index.building" / "build.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        main(options)
+    assert "--resume goes on" in capsys.readouterr().err
+
+
+def test_parameters_of_stages_are_not_named_as_options():
+    done = qbe("search", "--index", "x", "--paper", "1", "--first-stage", "fused:depth=0")
+    assert done.stderr == "qbe search: expected depth of at least 1, found 0; check --first-stage\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}])
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--version"]])
+def test_a_full_standard_output_is_one_line(arguments, environment):
+    command = [sys.executable, "-m", "qbe", *arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | environment
+        )
+    name = "qbe completion" if "bash" in arguments else "qbe"
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{name}: cannot write standard output: No space left on device; free some space or choose another "
+        "disk\n",
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "| true"])
+def test_a_closed_output_is_no_error(closed):
+    line = f"'{sys.executable}' -m qbe completion bash {closed}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_examples_stand_where_they_are_run():

@@ -1,10 +1,12 @@
 """Downloads: continued, tried again, verified; nothing that is not whole is in place."""
 
 import hashlib
+import io
 import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from support.http_files import Server, served
@@ -44,6 +46,14 @@ def test_digests(tmp_path: Path) -> None:
     assert not matches(hello, "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
     with pytest.raises(ValueError, match="sha256 or git"):
         matches(empty, "md5:0")
+
+
+def test_a_length_that_is_no_number_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Response(io.BytesIO):
+        headers: ClassVar[dict[str, str]] = {"Content-Length": "\N{SUPERSCRIPT TWO}"}
+
+    monkeypatch.setattr(downloads.urllib.request, "urlopen", lambda *_, **__: Response(DATA))
+    assert download("https://example.org/x", tmp_path / "x", SHA256)
 
 
 @pytest.mark.parametrize("failures", [["503"], ["short"], ["500", "short"]])

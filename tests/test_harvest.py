@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -122,6 +123,23 @@ def test_a_server_that_never_answers_is_given_up_and_asked_again_another_time(ou
         assert len(served.asked) - before == 2  # the first page is not asked for again
     with repository(papers, faults=["503 90000"]) as served, pytest.raises(CorpusError, match="1 attempts"):
         fetched(served, output.with_name("other.jsonl"))
+
+
+def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def no_pause(seconds: float) -> None:
+        assert not seconds
+
+    with repository([paper(1)], faults=["page"]) as served:
+        one = Repository(served.address, 0, sleep=no_pause)
+        with pytest.raises(CorpusError, match=r"expected an answer by OAI-PMH, found another, '<!DOCTYPE"):
+            harvest(output, Asked(served.address), one)
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+        with pytest.raises(CorpusError, match=r"found none .*Name or service not known.*; check `address`"):
+            harvest(output, Asked(served.address), Repository(served.address, 0, sleep=no_pause))
+    assert not list(output.parent.iterdir())
 
 
 def test_a_token_that_is_refused_begins_the_list_anew_a_few_times(output):

@@ -380,6 +380,7 @@ def test_grades_order_the_best_papers(index, third):
             assert len(server.requests) == 10
             assert session.search(request).hits == second.hits  # nothing is asked twice
             assert len(server.requests) == 10
+        assert session._second.reranker._grader.client._http.is_closed
     order = [hit.paper_id for hit in first.hits]
     assert order.pop(2) == third.paper_id
     assert [hit.paper_id for hit in second.hits] == [third.paper_id, *order]

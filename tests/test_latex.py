@@ -151,11 +151,13 @@ def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index):
 
 
 def test_recommendations_for_a_draft_leave_out_what_it_cites(draft, graded_index, capsys):
-    def recommended():
-        cite(["--index", str(graded_index), "--paper-file", str(draft), "--hits=128", "--format=trec"])
+    def recommended(*more):
+        cite(["--index", str(graded_index), "--paper-file", str(draft), "--hits=128", "--format=trec", *more])
         ids = {line.split()[2] for line in capsys.readouterr().out.splitlines()}
-        return ids & {"s004", "s006"}
+        return ids & {"s004", "s006", "s010"}
 
-    assert recommended() == set()
+    assert recommended() == {"s010"}
+    (draft.parent / "read.txt").write_text("s010\n")
+    assert recommended("--cited", str(draft.parent / "read.txt")) == set()
     (draft.parent / "refs.bib").unlink()
-    assert recommended() == {"s004", "s006"}
+    assert recommended() == {"s004", "s006", "s010"}

@@ -10,7 +10,7 @@ import pytest
 
 from qbe.errors import OutputError, UsageError
 from qbe.export.staging import check_model_folder
-from qbe.outputs import REPORT, SEARCH, TAGGED, Result, check_output
+from qbe.outputs import CITED, REPORT, SEARCH, TAGGED, Result, check_output
 from qbe.search.__main__ import main as search_main
 from qbe.tag.__main__ import main as tag_main
 
@@ -26,9 +26,6 @@ LABELLED = '{"paper_id": "p7", "title": "T", "abstract": ["Fish swim."], "pred_l
         (SEARCH, "q1\tQ0\tp7\t1\t-2.5e-3\tother\n"),
         (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
         (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
-        (SEARCH, "## Papers like “On fish”, for its method\n\nNo paper was found.\n"),
-        (SEARCH, "## Papers not like “On fish”, for its method\n"),
-        (SEARCH, "%% qbe search: q1\n"),
         (SEARCH, "query_id,rank,paper_id,title,authors,year\n"),
         (SEARCH, "TY  - JOUR\nDP  - qbe\nID  - 7\nER  - \n"),
         (SEARCH, ""),
@@ -138,6 +135,31 @@ def test_any_result_of_a_search_is_replaced_by_another(search, tmp_path, first, 
     search("--paper", "s002", "--output", tmp_path / "b", "--format", second)
     search("--paper", "s002", "--output", tmp_path / "a", "--format", second)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["refs.bib", "refs.md"])
+@pytest.mark.parametrize("source", ["--paper", "--topics"])
+def test_a_result_that_was_edited_is_kept(search, sample, tmp_path, name, source):
+    path, line = tmp_path / name, (source, sample / "topics.tsv" if source == "--topics" else "s001")
+    for _ in range(2):  # what was not edited is replaced
+        search(*line, "--output", path)
+    for edited in (
+        path.read_text() + "my note\n",
+        path.read_text().replace("(", "[", 1),
+        "%% qbe search: q1\n",
+    ):
+        path.write_text(edited)
+        with pytest.raises(OutputError, match="found one that was changed after it was written; choose"):
+            search(*line, "--output", path)
+        assert path.read_text() == edited
+
+
+@pytest.mark.parametrize("name", ["refs.bib", "refs.md"])
+def test_a_search_keeps_recommendations_and_the_other_way_round(search, tmp_path, name):
+    search("--paper", "s001", "--output", tmp_path / name)
+    check_output(tmp_path / name, SEARCH)
+    with pytest.raises(OutputError, match=r"expected .* qbe cite to replace, found a result of qbe search"):
+        check_output(tmp_path / name, CITED)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.JSON"])

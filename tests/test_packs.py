@@ -11,6 +11,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from email.message import Message
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -21,8 +22,8 @@ from support.live import files, rankings
 from benchmarks.faulty_server import Faults, serving
 from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index
 from qbe.doctor.index import index_checks
-from qbe.errors import IndexBuildError, OutputError, PackError, QbeError, UsageError
-from qbe.files import lock
+from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
+from qbe.files import lock, waiting_lock
 from qbe.index.checking import check_index
 from qbe.index.packs import layout, pulling, sources
 from qbe.index.packs.layout import HEADER_BYTES, Pack, PackedFile, padding, read_header, tar_header
@@ -465,6 +466,11 @@ def test_an_index_is_pulled_when_it_is_first_opened(folder, tmp_path, papers, ti
     assert sum("pulling http" in error for _, error in outputs) == 1
 
 
+def test_a_pack_is_no_index_before_it_is_pulled(folder):
+    with pytest.raises(IndexFormatError, match=r"found a file; .*: qbe pull .*/tiny\.tar\.zst --output DIR"):
+        open_index(folder / "tiny.tar.zst")
+
+
 def test_other_protocols(folder, tmp_path):
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
@@ -494,12 +500,17 @@ def test_a_repository_of_the_hub(folder, tmp_path):
     assert {asked["Authorization"] for asked in faults.asked} == {"Bearer hf_secret"}
 
 
-def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told):
+def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told, monkeypatch):
     registry, notes, messages = tmp_path / "registry.json", tmp_path / "notes.txt", []
     notes.write_text("no JSON")
     pack_command(
         [str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--license", "CC0", "--registry", str(registry)]
     )
+    pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
+    assert read_registry(str(registry))["tiny"].license == "CC0"  # of the entry, where none is stated
+    with lock(tmp_path / ".registry.json.lock"), pytest.raises(OutputError, match="found another process"):
+        monkeypatch.setattr("qbe.index.packs.registry.waiting_lock", partial(waiting_lock, seconds=0))
+        pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
     pack_command([str(grown), str(tmp_path / "packs" / "two ways.tar.zst"), "--registry", str(registry)])
     capsys.readouterr()
     with serving(tmp_path, Faults()) as address:

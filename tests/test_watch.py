@@ -298,6 +298,24 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
     assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
+def test_papers_wait_for_room_and_each_is_found_once(index, papers, monkeypatch):
+    monkeypatch.setattr("qbe.watch.finding.MOST_OF_ONE", 3)
+    content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
+    new = [each.paper_id for each in papers[OLD : OLD + 5]]
+    append_papers(index, papers[OLD : OLD + 5])
+    watch = content.watches["all"]
+    for _ in range(2):  # three wait, and the others stay new
+        assert list(searched(index, content)) == ["all"]
+        assert sorted(each.paper_id for each in watch.found) == new[:3]
+    for each in watch.found:
+        each.reported = True
+    assert searched(index, content) == {}
+    assert sorted(each.paper_id for each in watch.found) == new
+    monkeypatch.setattr("qbe.watch.watches.MOST_WAITING", 2)
+    with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
+        content.add(Watch("other", {"paper_ids": ["s036"]}, 0))
+
+
 def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("qbe.watch.watches._WAIT_S", 0.3)
     path = tmp_path / "watches.json"
@@ -363,6 +381,7 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert {each["paper_id"] for each in shown} == {each.paper_id for each in papers[OLD : OLD + 2]}
+        assert server.ask("GET", "/api/watches?since=yesterday").status == 422
         assert server.ask("GET", "/api/watches?since=2999-01-01").json()["watches"][0]["papers"] == []
         feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")
         assert feed.headers["content-type"] == "application/atom+xml; charset=utf-8"

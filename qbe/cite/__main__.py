@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.cite.config import RUN_TAG
     from qbe.cite.options import check, config_of
-    from qbe.outputs import SEARCH, check_output
+    from qbe.outputs import CITED, check_output
     from qbe.search.options import default_hits, destination_of, form_of
 
     form, width = form_of(options)
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     config = config_of(options)
     threads = _cli.threads(options.threads)
     if options.output:
-        check_output(options.output, SEARCH)
+        check_output(options.output, CITED)
 
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index
@@ -45,11 +45,11 @@ def main(arguments: list[str]) -> None:
     k = options.hits or default_hits(form, TABLE_HITS)
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
-        cited = _named(index, options.cited) if options.cited else _cited_in(index, options.paper_file)
+        cited = list(dict.fromkeys([*_named(index, options.cited), *_cited_in(index, options.paper_file)]))
         excluded = _named(index, options.exclude)
         tag = options.run_tag or RUN_TAG
         writer = open_writer(form, tag, index.paper, width, explain=False)
-        destination = destination_of(options, form, options.output)
+        destination = destination_of(options, form, options.output, PROGRAM)
         topics = Path(options.topics) if options.topics else None
         with Recommender.open(index, config) as recommender:
 
@@ -120,7 +120,8 @@ def _cited_in(index: Index, paper_file: str | None) -> list[str]:
         return _named(index, paper_file)
     except QbeError as error:
         print(
-            f"{PROGRAM}: {_cli.with_options(str(error), OPTIONS)} (nothing counts as cited)", file=sys.stderr
+            f"{PROGRAM}: {_cli.with_options(str(error), OPTIONS)} (nothing of it counts as cited)",
+            file=sys.stderr,
         )
         return []
 

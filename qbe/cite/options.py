@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument(
         "--paper-file",
         metavar="FILE",
-        help="a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited), JSON (with the "
-        "year in metadata), an entry of a bibliography, or text; - is standard input",
+        help="a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited, too), JSON (with "
+        "the year in metadata), an entry of a bibliography, or text; - is standard input",
     )
     source.add_argument("--text", help="an abstract, as it is")
     source.add_argument("--bibtex", metavar="FILE", help="drafts as BibTeX entries with title and abstract")

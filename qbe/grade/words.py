@@ -90,6 +90,15 @@ def _singular(word: str) -> str:
     return word
 
 
+def _written(word: str) -> str:
+    """A word of `words_of` for people, where another plural than with ``s`` was taken for one.
+
+    >>> _written("processe"), _written("bia"), _written("index"), _written("baye")
+    ('process', 'bias', 'index', 'bayes')
+    """
+    return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
+
+
 def terms_of(text: str) -> Iterator[str]:
     """The terms of a text: its words but stop words, and pairs of neighbours without a stop word.
 
@@ -296,7 +305,7 @@ class TechniqueWords:
                 and not any(term in other or other in term for other in named)
             ):
                 named.append(term)
-        return tuple(named[:most])
+        return tuple(" ".join(map(_written, term.split())) for term in named[:most])
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
         """Words of a BM25 query that tell a facet of a paper: each word of its sentences as often as it leans

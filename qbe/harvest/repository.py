@@ -8,6 +8,8 @@ from __future__ import annotations
 import http.client
 import io
 import logging
+import socket
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -37,6 +39,8 @@ MAX_PAGE_BYTES = 256 << 20
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = frozenset(f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate"))
 _TOO_MANY = 429
+_ROOT_WITHIN = 1 << 12
+"""Bytes in which the root of an answer begins."""
 
 
 class Page(NamedTuple):
@@ -63,7 +67,9 @@ class Repository:
     """A repository at an address, asked at most once in ``interval`` seconds.
 
     No answer, an answer that breaks off, XML that is not complete, and what the server calls temporary
-    (HTTP status 5xx, 429) are tried again, ATTEMPTS times, after as many seconds as ``Retry-After`` says.
+    (HTTP status 5xx, 429) are tried again, ATTEMPTS times, after as many seconds as ``Retry-After`` says. So
+    are a host that is not known and an answer that is not OAI-PMH, once the repository has answered; before
+    that the address is taken to be wrong.
 
     >>> Repository("ftp://example.org/oai")
     Traceback (most recent call last):
@@ -88,7 +94,7 @@ class Repository:
             raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
         self.address = address
         self._interval, self._pause, self._sleep = interval, pause, sleep
-        self._next = 0.0
+        self._next, self._has_answered = 0.0, False
         self._agent = f"qbe/{version('qbe')} (OAI-PMH harvester)"
 
     def records(self, arguments: Mapping[str, str]) -> Page:
@@ -131,6 +137,10 @@ class Repository:
             raise _FaultError("an answer that breaks off") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)) and not self._has_answered:
+                raise CorpusError(
+                    f"{self.address}: expected an answer, found none ({reason}); check `address`"
+                ) from None
             raise _FaultError(f"no answer ({reason})") from None
         finally:
             self._next = time.monotonic() + self._interval
@@ -139,7 +149,7 @@ class Repository:
                 f"{self.address}: expected a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more; "
                 "check `address`"
             )
-        if length.isdigit() and len(data) < int(length):
+        if length.isdecimal() and len(data) < int(length):
             raise _FaultError("an answer that breaks off")
         return data
 
@@ -154,6 +164,13 @@ class Repository:
 
     def _page(self, data: bytes) -> Page:
         """The page of an answer."""
+        if b"OAI-PMH" in data[:_ROOT_WITHIN]:
+            self._has_answered = True
+        elif not self._has_answered:
+            begin = data[:60].decode(errors="replace")
+            raise CorpusError(
+                f"{self.address}: expected an answer by OAI-PMH, found another, {begin!r}; check `address`"
+            )
         records, texts, errors = [], {"resumptionToken": "", "responseDate": ""}, []
         is_list = False
         try:

@@ -73,6 +73,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     from pathlib import Path
 
     from qbe.index.building.settings import Execution
+    from qbe.index.building.staging import unfinished_build
     from qbe.index.manifest import Manifest
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
@@ -88,7 +89,8 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     try:
         counts, built = _build(output, options, execution) if build is None else build(output, execution)
     except KeyboardInterrupt:
-        print("interrupted; --resume goes on with what is finished", file=sys.stderr)
+        if unfinished_build(output):
+            print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
     _say_left_out(output, counts.get("left_out", {}))
     size = sum(entry["bytes"] for entry in built.files.values())

@@ -142,6 +142,11 @@ def read_manifest(folder: Path) -> Manifest:
         return _checked(Manifest(**record))
     except PermissionError as error:
         raise input_error(path, error) from error
+    except NotADirectoryError as error:
+        raise IndexFormatError(
+            f"{folder}: expected the folder of an index, found a file; of a pack it is made by: qbe pull "
+            f"{folder} --output DIR"
+        ) from error
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

@@ -254,15 +254,17 @@ def form_of(options: argparse.Namespace) -> tuple[str, int]:
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-def destination_of(options: argparse.Namespace, form: str, output: str | None) -> Destination:
-    """Where an ``output`` goes; a run of topics in blocks, unless its text is made all at once."""
+def destination_of(
+    options: argparse.Namespace, form: str, output: str | None, command: str = PROGRAM
+) -> Destination:
+    """Where an ``output`` of a command goes; a run of topics in blocks, unless its text is made at once."""
     from pathlib import Path
 
     from qbe.search.output import Destination
 
     path = Path(output) if output else None
     in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
-    return Destination(path, in_blocks, options.resume, options.overwrite)
+    return Destination(path, command, form, in_blocks, options.resume, options.overwrite)
 
 
 def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:

@@ -17,6 +17,7 @@ from qbe.errors import RunError
 from qbe.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
 from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
+from qbe.outputs import Seal
 from qbe.rerank import projections
 from qbe.rerank.open import describe_reranker
 from qbe.search.filters import PaperFilter
@@ -52,12 +53,14 @@ class BlockFile:
         """Whether there are finished blocks that `resume` continues with."""
         return any(self._folder.glob("*.block"))
 
-    def publish(self, blocks: int) -> None:
-        """Put the file in its place, out of that many blocks, and remove them."""
+    def publish(self, blocks: int, seal: Seal) -> None:
+        """Put the file in its place, out of that many blocks and the end of the seal, and remove them."""
         with atomic_file(self._output) as stream:
             for number in range(blocks):
-                with self._block(number).open("rb") as block:
-                    shutil.copyfileobj(block, stream)
+                text = self._block(number).read_bytes()
+                seal.add(text)
+                stream.write(text)
+            stream.write(seal.end())
         shutil.rmtree(self._folder)
 
     def _block(self, number: int) -> Path:
@@ -76,7 +79,7 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
     >>> with block_file(Path("run.txt"), {"hits": 10}, overwrite=False, resume=False) as file:
     ...     file.add(0, "block 0, ")
     ...     file.add(1, "block 1")
-    ...     file.publish(2)
+    ...     file.publish(2, Seal("qbe search", "trec"))
     >>> Path("run.txt").read_text()
     'block 0, block 1'
     """
@@ -113,10 +116,13 @@ def _resume_or_discard(folder: Path, inputs: Inputs, *, overwrite: bool, resume:
 
 class Destination(NamedTuple):
     """Where text goes: a ``path``, None for standard output; ``in_blocks`` where finished blocks are kept
-    beside it, which ``resume`` and ``overwrite`` are about.
+    beside it, which ``resume`` and ``overwrite`` are about. A file ends with the seal of ``command`` and
+    ``form``.
     """
 
     path: Path | None
+    command: str = "qbe search"
+    form: str = "trec"
     in_blocks: bool = False
     resume: bool = False
     overwrite: bool = False
@@ -139,13 +145,15 @@ def write_blocks(
     64 128
     """
     blocks = [slice(first, first + BLOCK) for first in range(0, count, BLOCK)]
-    path = destination.path
+    path, seal = destination.path, Seal(destination.command, destination.form)
     if path is None:
         for text in texts(blocks):
             sys.stdout.write(text)
         return
     if not destination.in_blocks or (path.exists() and not path.is_file()):
-        write_text(path, "".join(texts(blocks)))
+        text = "".join(texts(blocks))
+        seal.add(text.encode())
+        write_text(path, text + seal.end().decode())
         return
     inputs = describe()
     with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
@@ -153,7 +161,7 @@ def write_blocks(
             missing = [block for number, block in enumerate(blocks) if not file.has(number)]
             for block, text in zip(missing, texts(missing), strict=True):
                 file.add(block.start // BLOCK, text)
-            file.publish(len(blocks))
+            file.publish(len(blocks), seal)
         except KeyboardInterrupt:
             hint = ("; --resume continues with what is finished",) if file.is_resumable() else ()
             raise KeyboardInterrupt(*hint) from None

@@ -21,6 +21,7 @@ from qbe.search.grading import ExploreRequest, ExploreStage, likely
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
+    RerankStage,
     open_cross_encoder,
     open_explore_stage,
     open_first_stage,
@@ -128,6 +129,7 @@ class SearchSession(Closing):
         self._workers = Workers(index.threads)
         self._opening, self._opening_models = threading.Lock(), threading.Lock()
         self._opened: _Opened | None = None
+        self._second: RerankStage | None = None
         self._open_reranker = open_reranker
         self._cross_encoders: dict[str, Reranker] = {}
         try:
@@ -140,8 +142,13 @@ class SearchSession(Closing):
             raise
 
     def close(self) -> None:
-        """End the threads; the index stays open."""
+        """End the threads and the connections to a language model; the index stays open."""
         self._workers.close()
+        if isinstance(self.stages.reranker, LanguageModel) and self._second is not None:
+            from qbe.rerank.language_model import LanguageModelReranker
+
+            if isinstance(self._second.reranker, LanguageModelReranker):
+                self._second.reranker.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
         """The first stage's ranking, then, where something reranks the query, the reranked one; without

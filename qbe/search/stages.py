@@ -376,7 +376,7 @@ def parse_reranker(text: str) -> Any:
 
 def _parsed(kind: type[_Stage], parameters: str, option: str) -> Any:
     known = {each.name: each for each in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
+    values: dict[str, str] = {}
     for part in parameters.split(",") if parameters else ():
         name, sign, value = part.partition("=")
         if not sign or name not in known or name in values:
@@ -384,8 +384,14 @@ def _parsed(kind: type[_Stage], parameters: str, option: str) -> Any:
                 f"expected parameters of {kind.name} as in {kind.name}:{next(iter(known))}=..., each once, "
                 f"of {', '.join(known)}, found {part!r}; check `{option}`"
             )
-        values[name] = _READ.get(known[name].metadata["kind"], _text)(name, value)
-    return kind(**values)
+        values[name] = value
+    try:
+        read = {name: _READ.get(known[name].metadata["kind"], _text) for name in values}
+        return kind(**{name: read[name](name, value) for name, value in values.items()})
+    except UsageError as error:
+        if f"`{option}`" in str(error):
+            raise
+        raise UsageError(f"{error}; check `{option}`") from None
 
 
 def _text(name: str, value: str) -> str:  # noqa: ARG001

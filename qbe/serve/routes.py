@@ -25,6 +25,7 @@ from qbe.service.requests import (
 )
 from qbe.service.service import SearchService
 from qbe.watch.watcher import WatchBody, Watcher, WatchName
+from qbe.watch.watches import check_since
 
 log = logging.getLogger("qbe.serve")
 
@@ -217,8 +218,12 @@ Watching = Annotated[Watcher, Depends(watcher_of)]
 
 
 @watching.get("")
-def watches(watcher: Watching, since: Annotated[str, Query(max_length=20)] = "") -> Response:
+def watches(
+    watcher: Watching,
+    since: Annotated[str, Query(max_length=20, description="a day, such as 2026-11-20")] = "",
+) -> Response:
     """Searches that are kept, each with the papers that came for it, perhaps only those since a date."""
+    check_since(since or None)
     return _json(watcher.records(since))
 
 

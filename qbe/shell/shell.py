@@ -128,7 +128,7 @@ class Shell(Terminal):
             self.write("\n\n".join(self._abstract(paper) for paper in self._query.papers))
             return
         index = self.service.index
-        is_id = argument in index and not (argument.isdigit() and int(argument) in self._hits)
+        is_id = argument in index and not (argument.isdecimal() and int(argument) in self._hits)
         ids = [argument] if is_id else self._ids(argument)
         self.write("\n\n".join(self._abstract(index.paper(paper_id)) for paper_id in ids))
 

@@ -241,7 +241,6 @@ def _remove(arguments: list[str]) -> None:
 def _run(arguments: list[str]) -> None:
     """Report what is new."""
     options = command_parser("run").parse_args(arguments)
-    _check_date(options.since)
     form = options.format or _form_of(options.output)
     threads = _cli.threads(options.threads)
 
@@ -249,8 +248,9 @@ def _run(arguments: list[str]) -> None:
     from qbe.outputs import WATCHED, check_output
     from qbe.watch.finding import find, watch_session
     from qbe.watch.reports import items_of, report
-    from qbe.watch.watches import changing, write_watches
+    from qbe.watch.watches import changing, check_since, write_watches
 
+    check_since(options.since)
     if options.output:
         check_output(options.output, WATCHED)
     with (
@@ -269,16 +269,6 @@ def _run(arguments: list[str]) -> None:
             item.found.reported = True
         write_watches(options.watches, watches)
     _say(problems)
-
-
-def _check_date(since: str | None) -> None:
-    """Raise UsageError for another text than a day, as text of which times are compared."""
-    import re
-
-    if since is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", since):
-        from qbe.errors import UsageError
-
-        raise UsageError(f"expected a `since` such as 2026-11-20 (YYYY-MM-DD), found {since!r}")
 
 
 def _form_of(output: str | None) -> str:

@@ -14,7 +14,7 @@ from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.service.requests import MOST_PAPERS, SearchBody
 from qbe.types import Facet, Hit
-from qbe.watch.watches import Found, Watch, Watches, now
+from qbe.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 
 TOGETHER = 5000
 """New papers that are graded together."""
@@ -68,16 +68,25 @@ def find(
     session.index.refresh()  # no other process may have noted papers that this one does not see
     note_papers(watches, session.index)
     time = now()
-    problems = {}
+    problems: dict[str, QbeError] = {}
+    room = watches.room()
     for watch in watches.watches.values():
+        new = watches.known[watch.seen :]
+        most = max(0, min(room, MOST_OF_ONE - watch.waiting))
         try:
-            graded = _graded(watch, watches.known[watch.seen :], session)
+            graded = _graded(watch, new, session) if most else {}
         except QbeError as error:
             problems[watch.name] = error
         else:
-            best = sorted(graded.items(), key=lambda pair: (-pair[1], pair[0]))
-            watch.keep([Found(paper_id, grade, time) for paper_id, grade in best if grade >= watch.grade])
-            watch.seen = len(watches.known)
+            found = [paper_id for paper_id in new if graded.get(paper_id, -1.0) >= watch.grade]
+            if len(found) > most or (new and not most):  # those behind what there is room for stay new
+                problems[watch.name] = QbeError(full())
+                new = new[: new.index(found[most])] if most else []
+            found = found[:most]
+            best = sorted(found, key=lambda paper_id: (-graded[paper_id], paper_id))
+            watch.keep([Found(paper_id, graded[paper_id], time) for paper_id in best])
+            watch.seen += len(new)
+            room -= len(found)
         advance(1)
     return problems
 

@@ -7,7 +7,8 @@ are new for it. So
 - a paper is new because its id is, whatever its year says: one that is added late is not missed;
 - ids stay in the list when papers leave the index: one that is replaced by another version, or comes back,
   or is in an index that was built anew in place of this one, is not new again;
-- a watch whose search fails keeps its number, and another time sees the same papers;
+- a watch whose search fails keeps its number, and another time sees the same papers; one with too many papers
+  that are not reported goes on only as far as it has room, and sees the rest once they are;
 - what is found and the number are written together, the file being replaced in one step: an interrupted run
   has either found its papers or will find them;
 - what was found stays `Found.reported` = False until the report is written: a report that fails is written
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -30,8 +31,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import FileFormatError, OutputError, UsageError, input_error
-from qbe.files import StrPath, lock, write_text
+from qbe.errors import FileFormatError, UsageError, input_error
+from qbe.files import StrPath, waiting_lock, write_text
 from qbe.plain import one_line
 from qbe.service.requests import SearchBody
 
@@ -40,10 +41,17 @@ LONGEST_NAME, MOST_WATCHES = 100, 1000
 KEPT = 1000
 """Papers of a watch that stay in the file once they are reported, the newest."""
 
+MOST_WAITING, MOST_OF_ONE = 100_000, 10_000
+"""Papers of all watches, and of one, that may wait for their report; further ones stay new until then."""
+
+MOST_SEARCH_BYTES = 16 << 20
+"""Of the searches of all watches."""
+
 GRADE, EXPLORATION_GRADE = 1.0, 0.5
 """The least grade of what is reported where none is given; what must differ counts against an exploration."""
 
-_WAIT_S, _POLL_S = 60.0, 0.1
+_WAIT_S = 60.0
+_DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
 @dataclass(slots=True)
@@ -83,6 +91,11 @@ class Watch:
         if not 0 <= self.grade <= 3:
             raise UsageError(f"expected a `grade` from 0 to 3, found {self.grade:g}")
 
+    @property
+    def waiting(self) -> int:
+        """How many papers wait for their report."""
+        return sum(not each.reported for each in self.found)
+
     def keep(self, found: list[Found]) -> None:
         """Add what was found; of what is reported the newest stay."""
         self.found += found
@@ -118,7 +131,9 @@ class Watches:
     feed: str = field(default_factory=lambda: uuid.uuid4().urn)
 
     def add(self, watch: Watch) -> None:
-        """Add a watch for which all known papers are old; raises UsageError for a name that is taken."""
+        """Add a watch for which all known papers are old; raises UsageError for a name that is taken, and
+        where there is no room for it.
+        """
         if watch.name in self.watches:
             raise UsageError(
                 f"expected another name than {watch.name!r}, which a watch has; choose one, or remove that "
@@ -126,6 +141,13 @@ class Watches:
             )
         if len(self.watches) == MOST_WATCHES:
             raise UsageError(f"expected at most {MOST_WATCHES} watches; remove some")
+        searches = [each.search for each in (*self.watches.values(), watch)]
+        if len(json.dumps(searches)) > MOST_SEARCH_BYTES:
+            raise UsageError(
+                f"expected searches of at most {MOST_SEARCH_BYTES >> 20} MiB in all watches; remove some"
+            )
+        if self.room() <= 0:
+            raise UsageError(full())
         watch.seen = len(self.known)
         self.watches[watch.name] = watch
 
@@ -135,9 +157,33 @@ class Watches:
             raise UsageError(f"expected the name of a watch, found {name!r}; there are {self.names()}")
         del self.watches[name]
 
+    def room(self) -> int:
+        """How many papers more may wait for their report."""
+        return MOST_WAITING - sum(each.waiting for each in self.watches.values())
+
     def names(self) -> str:
         """The names, in a message."""
         return ", ".join(map(repr, self.watches)) or "none"
+
+
+def full() -> str:
+    """The message where no more papers may wait for their report."""
+    return (
+        f"expected at most {MOST_OF_ONE:,} papers of a watch and {MOST_WAITING:,} of all that are not "
+        "reported yet, found more; report them with qbe watch run, or remove watches"
+    )
+
+
+def check_since(since: str | None) -> None:
+    """Raise UsageError for another text than a day, as text of which times are compared; None is none.
+
+    >>> check_since("20.11.2026")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a `since` such as 2026-11-20 (YYYY-MM-DD), found '20.11.2026'
+    """
+    if since is not None and not _DAY.fullmatch(since):
+        raise UsageError(f"expected a `since` such as 2026-11-20 (YYYY-MM-DD), found {since!r}")
 
 
 def read_watches(path: StrPath) -> Watches:
@@ -181,17 +227,8 @@ def changing(path: StrPath) -> Iterator[Watches]:
     Raises what `read_watches` does, OutputError where others change them for longer than a minute.
     """
     path = Path(path)
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        with lock(path.with_name(f".{path.name}.lock")) as is_mine:
-            if is_mine:
-                yield read_watches(path)
-                return
-        if time.monotonic() > deadline:
-            raise OutputError(
-                f"expected to change {path}, found another process at it for a minute; try again"
-            )
-        time.sleep(_POLL_S)
+    with waiting_lock(path.with_name(f".{path.name}.lock"), path, _WAIT_S):
+        yield read_watches(path)
 
 
 def write_watches(path: StrPath, watches: Watches) -> None:

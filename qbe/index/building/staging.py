@@ -58,6 +58,16 @@ State = dict[str, Any]
 """``inputs`` (settings, sources, encoder), ``counts``, ``tagger``, and ``lucene`` once it is done."""
 
 
+def unfinished_build(output: Path) -> bool:
+    """Whether an interrupted build at ``output`` has left finished work, which another one can resume.
+
+    >>> unfinished_build(Path("indexes/mine"))
+    False
+    """
+    output = Path(os.path.realpath(output))
+    return (output.parent / f".{output.name}.building" / STATE).exists()
+
+
 def _unfinished(staging: Path) -> Unfinished:
     return Unfinished(staging, STATE, "build", "the corpus and settings", IndexBuildError)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from qbe.errors import PackError, UsageError, did_you_mean
-from qbe.files import write_text
+from qbe.files import waiting_lock, write_text
 from qbe.index.packs.addresses import resolved
 from qbe.index.packs.packing import Packed
 from qbe.index.packs.sources import read_whole
@@ -74,8 +74,8 @@ def find_pack(name: str, address: str | None = None) -> Entry:
 
 
 def register(registry: Path, name: str, output: Path, packed: Packed) -> None:
-    """Name a pack in a registry file, in place of one that had the name; the file is made where there is
-    none.
+    """Name a pack in a registry file, in place of one that had the name, whose licence and source stay where
+    the pack states none; the file is made where there is none. Processes wait for each other.
 
     Raises PackError for a file that is no registry, OutputError where it cannot be written.
 
@@ -85,10 +85,9 @@ def register(registry: Path, name: str, output: Path, packed: Packed) -> None:
     >>> find_pack("sample", "packs.json").address, find_pack("sample", "packs.json").papers
     ('sample.tar.zst', 128)
     """
-    entries = _entries(registry.read_bytes(), str(registry)) if registry.exists() else {}
     relative = os.path.relpath(output.absolute(), registry.absolute().parent)
     pack = packed.pack
-    entries[name] = Entry(
+    entry = Entry(
         quote(Path(relative).as_posix()),
         packed.sha256,
         packed.bytes,
@@ -98,8 +97,14 @@ def register(registry: Path, name: str, output: Path, packed: Packed) -> None:
         pack.license,
         pack.source,
     )
-    packs = {each: entries[each]._asdict() for each in sorted(entries)}
-    write_text(registry, json.dumps({_PACKS: packs}, indent=1, ensure_ascii=False) + "\n")
+    with waiting_lock(registry.with_name(f".{registry.name}.lock"), registry):
+        entries = _entries(registry.read_bytes(), str(registry)) if registry.exists() else {}
+        if (former := entries.get(name)) is not None:
+            entry = entry._replace(
+                license=entry.license or former.license, source=entry.source or former.source
+            )
+        packs = {each: value._asdict() for each, value in sorted({**entries, name: entry}.items())}
+        write_text(registry, json.dumps({_PACKS: packs}, indent=1, ensure_ascii=False) + "\n")
 
 
 def _entries(data: bytes, address: str) -> dict[str, Entry]:
