@@ -2,8 +2,9 @@
 
 Some clients at a time ask a server of an index for the papers that are like papers of the index in one
 facet; a client asks again as soon as it has its answer, or after the time that it is told to wait. The same
-queries go to `Pipeline.batch_search` in one process, without a server. The memory of the server is read
-while it answers.
+queries go to `Pipeline.batch_search` in one process, without a server. Servers of several numbers of workers
+and the library take turns. Processor time is that of all processes of a side; memory is the proportional set
+size of the server, in which what processes share counts once, and its anonymous part, at the end.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import re
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,37 +34,70 @@ PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
 BLOCK = 16
 START_SECONDS = 300
-HEADER = ["stage", "clients", "seconds", "answers", "refused", "other", "answers a second", "ms / p95"]
+HEADER = [
+    *(
+        "side",
+        "answers",
+        "refused",
+        "other",
+        "a second",
+        "of batch_search",
+        "ms / p95",
+        "processor ms an answer",
+    ),
+    *("processors", "those of clients", "MiB", "anonymous"),
+]
+IDLE_SECONDS = 0.1
+"""Of a processor within a second."""
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Answered(NamedTuple):
-    """What one client saw: how often each status, and the seconds of each answer of status 200."""
+    """What clients saw: how often each status, and the seconds of each answer of status 200."""
 
     statuses: Counter[int]
     seconds: list[float]
 
 
+class Measured(NamedTuple):
+    """A side in one round: what was answered, how long that took, processor time of it and of the clients
+    (seconds), and memory (MiB; whole, anonymous).
+    """
+
+    answers: Answered
+    seconds: float
+    processor: float
+    clients: float = 0.0
+    memory: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.answers.seconds) / self.seconds
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.serving", description=__doc__.split("\n\n")[0])
     parser.add_argument("--index", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
     parser.add_argument("--clients", type=positive, default=16, help="default: %(default)s")
-    parser.add_argument("--seconds", type=positive, default=60, help="default: %(default)s")
+    parser.add_argument("--seconds", type=positive, default=60, help="of a side and round (default: 60)")
+    parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
     parser.add_argument("--papers", type=positive, default=500, help="queries, used in turn (default: 500)")
     parser.add_argument(
         "--searches", type=positive, help="go on until so many were answered, and watch the memory"
     )
     parser.add_argument("--rerank", action="store_true", help="have hits reranked")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
 
 
 @contextmanager
-def server(index: Path, threads: int, log: Path) -> Iterator[tuple[int, int]]:
+def server(index: Path, workers: int, log: Path) -> Iterator[tuple[int, int]]:
     """The port and the process id of a server that is ready."""
     command = [sys.executable, "-m", "qbe.serve", "--index", str(index), "--port", "0"]
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*command, "--threads", str(threads)], stdout=subprocess.PIPE, stderr=errors, text=True
+            [*command, "--workers", str(workers)], stdout=subprocess.PIPE, stderr=errors, text=True
         )
     assert process.stdout is not None
     try:
@@ -68,7 +105,7 @@ def server(index: Path, threads: int, log: Path) -> Iterator[tuple[int, int]]:
         if match is None:
             sys.exit(f"the server did not start: {log.read_text()}")
         port, deadline = int(match[1]), time.monotonic() + START_SECONDS
-        while _status(port) != 200 and time.monotonic() < deadline:
+        while not _is_ready(port, workers, log) and time.monotonic() < deadline:
             time.sleep(0.2)
         yield port, process.pid
     finally:
@@ -77,63 +114,106 @@ def server(index: Path, threads: int, log: Path) -> Iterator[tuple[int, int]]:
         process.stdout.close()
 
 
-def _status(port: int) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+def _is_ready(port: int, workers: int, log: Path) -> bool:
+    """Whether a server answers searches with all of its workers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
     connection.request("GET", "/health")
     status = connection.getresponse().status
     connection.close()
-    return status
+    return status == 200 and (workers == 1 or log.read_text().count("] ready") == workers)
 
 
-def resident(pid: int) -> float:
-    """MiB of memory that a process holds, files that it maps apart."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    match = re.search(r"RssAnon:\s+(\d+) kB", status)
-    return int(match[1]) / 1024 if match else 0.0
+def tree(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *map(int, children)]
 
 
-def client(port: int, bodies: Sequence[bytes], first: int, step: int, end: threading.Event) -> Answered:
+def processor_seconds(pids: Sequence[int]) -> float:
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / TICKS
+
+
+def _wait_until_idle(pid: int) -> None:
+    """Wait until titles are read, and whatever else a server does once it is ready."""
+    before = processor_seconds(tree(pid))
+    while True:
+        time.sleep(1)
+        now = processor_seconds(tree(pid))
+        if now - before < IDLE_SECONDS:
+            return
+        before = now
+
+
+def memory(pids: Sequence[int]) -> tuple[float, float]:
+    """MiB that processes take, what they share counted once; and those of no file."""
+    texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+    whole, anonymous = (
+        sum(int(value) for text in texts for value in re.findall(rf"^{name}:\s+(\d+)", text, re.MULTILINE))
+        for name in ("Pss", "Pss_Anon")
+    )
+    return whole / 1024, anonymous / 1024
+
+
+def client(port: int, requests: Sequence[bytes], first: int, step: int, end: threading.Event) -> Answered:
     """Ask over one connection until the end, every ``step``-th query from the ``first`` on."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     answered, place = Answered(Counter(), []), first
+    connection = socket.create_connection(("127.0.0.1", port))
+    stream = connection.makefile("rb")
     while not end.is_set():
         begin = time.perf_counter()
-        connection.request(
-            "POST", "/api/search", bodies[place % len(bodies)], {"Content-Type": "application/json"}
-        )
-        answer = connection.getresponse()
-        answer.read()
-        answered.statuses[answer.status] += 1
-        if answer.status == 200:
+        connection.sendall(requests[place % len(requests)])
+        head = b"".join(iter(stream.readline, b"\r\n")).lower()
+        stream.read(_number(rb"content-length", head))
+        status = int(head[9:12])
+        answered.statuses[status] += 1
+        if status == 200:
             answered.seconds.append(time.perf_counter() - begin)
             place += step
-        else:
-            end.wait(float(answer.headers.get("Retry-After", 0)))
+        if b"connection: close" in head:
+            connection.close()
+            connection = socket.create_connection(("127.0.0.1", port))
+            stream = connection.makefile("rb")
+        if status != 200:
+            end.wait(_number(b"retry-after", head))
     connection.close()
     return answered
 
 
-def run_clients(
-    port: int, pid: int, bodies: Sequence[bytes], options: argparse.Namespace
-) -> tuple[list[Answered], float, list[float]]:
-    """What the clients saw, the seconds that took, and the server's memory (MiB) meanwhile."""
-    end, answers, memory = threading.Event(), list[Answered](), list[float]()
-    count = options.clients
+def _number(name: bytes, head: bytes) -> int:
+    match = re.search(name + rb": (\d+)", head)
+    return int(match[1]) if match else 0
 
-    def ask(first: int) -> None:
-        answers.append(client(port, bodies, first, count, end))
 
-    clients = [threading.Thread(target=ask, args=(number,)) for number in range(count)]
-    begin = time.perf_counter()
-    for each in clients:
-        each.start()
-    while time.perf_counter() - begin < options.seconds or _fewer(port, options.searches):
-        memory.append(resident(pid))
-        time.sleep(1)
-    end.set()
-    for each in clients:
-        each.join()
-    return answers, time.perf_counter() - begin, memory
+def served(
+    index: Path, workers: int, bodies: Sequence[bytes], log: Path, options: argparse.Namespace
+) -> Measured:
+    """What a server answers some clients."""
+    end, answers, count = threading.Event(), list[Answered](), options.clients
+    head = (
+        "POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+    )
+    requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
+    with server(index, workers, log) as (port, pid):
+
+        def ask(first: int) -> None:
+            answers.append(client(port, requests, first, count, end))
+
+        clients = [threading.Thread(target=ask, args=(number,)) for number in range(count)]
+        _wait_until_idle(pid)
+        begin, own, before = time.perf_counter(), time.process_time(), processor_seconds(tree(pid))
+        for each in clients:
+            each.start()
+        while time.perf_counter() - begin < options.seconds or _fewer(port, options.searches):
+            time.sleep(0.5)
+        end.set()
+        for each in clients:
+            each.join()
+        seconds, own = time.perf_counter() - begin, time.process_time() - own
+        processor = processor_seconds(tree(pid)) - before
+        statuses = sum((each.statuses for each in answers), Counter[int]())
+        together = Answered(statuses, [each for answer in answers for each in answer.seconds])
+        return Measured(together, seconds, processor, own, memory(tree(pid)))
 
 
 def _fewer(port: int, wanted: int | None) -> bool:
@@ -148,58 +228,74 @@ def _fewer(port: int, wanted: int | None) -> bool:
     return match is None or float(match[1]) < wanted
 
 
-def alone(index: Path, ids: Sequence[str], rerank: bool, threads: int, seconds: float) -> float:
-    """Queries that the library answers in a second, in blocks, for as long as the server was asked."""
+def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
+    """What the library answers, in blocks and with all processors, for as long as the server was asked."""
     from qbe import Facet, Fused, Pipeline, Query, default_stages, open_index
 
     with (
-        open_index(index, threads=threads) as opened,
-        Pipeline(opened, default_stages(opened) if rerank else Fused()) as pipeline,
+        open_index(index) as opened,
+        Pipeline(opened, default_stages(opened) if options.rerank else Fused()) as pipeline,
     ):
         queries = [Query(opened.paper(paper_id), Facet.METHOD) for paper_id in ids]
         pipeline.batch_search(queries[:BLOCK], HITS + 1)
-        begin, count = time.perf_counter(), 0
-        while time.perf_counter() - begin < seconds:
+        begin, own, count, times = time.perf_counter(), time.process_time(), 0, list[float]()
+        while time.perf_counter() - begin < options.seconds:
             block = [queries[(count + place) % len(queries)] for place in range(BLOCK)]
+            start = time.perf_counter()
             count += len(pipeline.batch_search(block, HITS + 1))
-        return count / (time.perf_counter() - begin)
+            times += [time.perf_counter() - start] * BLOCK
+        seconds = time.perf_counter() - begin
+        return Measured(Answered(Counter({200: count}), times), seconds, time.process_time() - own)
+
+
+def row(side: str, rounds: Sequence[Measured], library: Sequence[Measured]) -> list[object]:
+    """The medians of a side's rounds, and the range of its share of the library's rate in the same round."""
+    statuses = sum((each.answers.statuses for each in rounds), Counter[int]())
+    shares = [each.rate / other.rate for each, other in zip(rounds, library, strict=True)]
+    other = sum(count for status, count in statuses.items() if status not in (200, 429))
+
+    def median(values: Iterable[float], form: str = ".0f") -> str:
+        return format(statistics.median(values), form)
+
+    return [
+        *(side, statuses[200], statuses[429], other, median((each.rate for each in rounds), ".1f")),
+        f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})",
+        " / ".join(median_p95([each for round in rounds for each in round.answers.seconds])),
+        median(1000 * each.processor / len(each.answers.seconds) for each in rounds),
+        median((each.processor / each.seconds for each in rounds), ".2f"),
+        median((each.clients / each.seconds for each in rounds), ".2f"),
+        *(median(each.memory[place] for each in rounds) for place in (0, 1)),
+    ]
 
 
 def main(argv: list[str]) -> None:
     from qbe import Facet, open_index
 
     options = parser().parse_args(argv)
-    threads = _cli.threads(options.threads)
-    print(machine(threads, PACKAGES))
+    print(machine(_cli.threads(None), PACKAGES))
     with open_index(options.index) as index:
         papers = index.papers.ids
         ids = papers[:: max(1, len(papers) // options.papers)][: options.papers]
         ids = [paper_id for paper_id in ids if index.paper(paper_id).facet_positions(Facet.METHOD)[0]]
-        print(f"{len(index):,} papers, {len(ids)} queries by method\n")
+        stage = "reranked" if options.rerank else "first stage"
+        print(
+            f"{len(index):,} papers, {len(ids)} queries by method, {stage}, {options.clients} clients, "
+            f"{options.rounds} rounds of {options.seconds} s\n"
+        )
 
     def body(paper_id: str) -> bytes:
         request: dict[str, Any] = {"paper_ids": [paper_id], "facet": "method", "k": HITS}
         return json.dumps({**request, "rerank": options.rerank}).encode()
 
-    with (
-        tempfile.TemporaryDirectory(prefix="qbe-") as work,
-        server(options.index, threads, Path(work) / "log") as (port, pid),
-    ):
-        answers, seconds, memory = run_clients(port, pid, list(map(body, ids)), options)
-    statuses = sum((each.statuses for each in answers), Counter[int]())
-    times = [each for answer in answers for each in answer.seconds]
-    rate = statuses[200] / seconds
-    other = sum(count for status, count in statuses.items() if status not in (200, 429))
-    stage = "reranked" if options.rerank else "first stage"
-    row = [stage, options.clients, f"{seconds:.0f}", statuses[200], statuses[429], other, f"{rate:.1f}"]
-    print(table(HEADER, [[*row, " / ".join(median_p95(times))]]))
-    tenth = max(1, len(memory) // 10)
-    print(
-        f"\nmemory of the server: {memory[tenth]:.0f} MiB after a tenth of the time, {memory[-1]:.0f} MiB at "
-        f"the end, at most {max(memory):.0f} MiB"
-    )
-    library = alone(options.index, ids, options.rerank, threads, min(options.seconds, 60))
-    print(f"batch_search alone: {library:.1f} queries a second; the server has {rate / library:.0%} of that")
+    bodies, library = list(map(body, ids)), list[Measured]()
+    sides: dict[int, list[Measured]] = {count: [] for count in options.workers}
+    with tempfile.TemporaryDirectory(prefix="qbe-") as work:
+        for _ in range(options.rounds):
+            for count, rounds in sides.items():
+                rounds.append(served(options.index, count, bodies, Path(work) / "log", options))
+            library.append(alone(options.index, ids, options))
+    rows = [row(f"{count} worker{'s' * (count > 1)}", rounds, library) for count, rounds in sides.items()]
+    print(table(HEADER, [*rows, row("batch_search", library, library)]))
 
 
 if __name__ == "__main__":

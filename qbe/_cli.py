@@ -423,8 +423,8 @@ def _log_to_standard_error() -> None:
     logger.setLevel(logging.INFO)
 
 
-def log_handler() -> logging.Handler:
-    """What writes log messages to standard error, each as one harmless line."""
+def log_handler(form: str = "%(message)s") -> logging.Handler:
+    """What writes log messages to standard error, each as one harmless line of a form of `logging`."""
     import logging
 
     from qbe.plain import plain
@@ -434,7 +434,7 @@ def log_handler() -> logging.Handler:
             return plain(super().formatMessage(record))
 
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Plain())
+    handler.setFormatter(Plain(form))
     return handler
 
 

@@ -29,8 +29,13 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 _LOCK_POLL_SECONDS = 0.1
+"""Between two looks whether a file is still locked."""
+
 _POLL_SECONDS = 0.5
 """Between two looks whether another process has made what this one waits for."""
+
+_CHANGE_SECONDS = 60.0
+"""How long others may take to change a file."""
 
 
 def sha256(path: StrPath) -> str:
@@ -210,20 +215,25 @@ def lock(path: StrPath) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def waiting_lock(path: StrPath, target: StrPath, seconds: float = 60.0) -> Iterator[None]:
-    """Hold an exclusive lock on a file while the block changes ``target``; wait for others that hold it.
+def change_lock(path: StrPath) -> Iterator[None]:
+    """Let no other process or thread that asks for the same lock change a file while the block runs.
 
-    Raises OutputError where they do so for longer than ``seconds``, and what `lock` does.
+    Raises OutputError where another one does for a minute, and what `lock` does.
+
+    >>> with change_lock("a.txt"):
+    ...     sorted(file.name for file in Path().glob(".a*"))
+    ['.a.txt.lock']
     """
-    deadline = time.monotonic() + seconds
+    path = Path(path)
+    deadline = time.monotonic() + _CHANGE_SECONDS
     while True:
-        with lock(path) as is_mine:
+        with lock(path.with_name(f".{path.name}.lock")) as is_mine:
             if is_mine:
                 yield
                 return
         if time.monotonic() > deadline:
             raise OutputError(
-                f"expected to change {target}, found another process at it for {seconds:.0f} s; try again"
+                f"expected to change {path}, found another process at it for a minute; try again"
             )
         time.sleep(_LOCK_POLL_SECONDS)
 

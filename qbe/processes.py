@@ -53,3 +53,8 @@ def start(command: Sequence[object]) -> Process:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONSAFEPATH": "1"},
     )
+
+
+def import_nothing_from_working_directory() -> None:
+    """Have Python processes that a library starts from now on import no module of the working directory."""
+    os.environ["PYTHONSAFEPATH"] = "1"

@@ -1,4 +1,5 @@
-"""Servers under hostile load: memory and series stay bounded, honest clients are answered, and soon.
+"""Servers under hostile load, or whose workers end: memory and series stay bounded, honest clients are
+answered, and soon.
 
 A few seconds a server; QBE_HOSTILE_SECONDS=600 makes it ten minutes. Everything happens on this machine.
 """
@@ -12,18 +13,23 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.serving import Server as Served
 from support.serving import serving
 
+from qbe.index.opening import open_index
 from qbe.network import server
 
 pytestmark = pytest.mark.slow
@@ -190,3 +196,112 @@ def test_honest_clients_are_answered_under_hostile_load(graded_index, name, tmp_
         # In some seconds, on a machine that does other work as well, only what waits for others shows.
         assert p95(loaded) <= max(2 * p95(idle), 0 if IS_LONG else 0.5)
         assert target.process.poll() is None
+
+
+class Asking:
+    """An honest client, which asks again and again over a connection that it keeps: what it was answered, and
+    how often the connection broke. A request that breaks is sent once more; another break is an error.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.statuses: Counter[int | str] = Counter()
+        self.seconds: list[float] = []
+        self.broken = 0
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._done.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while not self._done.is_set():
+            begin = time.perf_counter()
+            try:
+                status = self._ask()
+            except (OSError, http.client.HTTPException):
+                self.broken += 1
+                self._connection.close()
+                try:
+                    status = self._ask()
+                except (OSError, http.client.HTTPException) as error:
+                    self._connection.close()
+                    status = repr(error)
+            self.statuses[status] += 1
+            self.seconds.append(time.perf_counter() - begin)
+            time.sleep(PAUSE)
+
+    def _ask(self) -> int | str:
+        self._connection.request("POST", "/api/search", SEARCH, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+def workers_of(server: Served) -> set[int]:
+    """The workers that answer requests."""
+    pid = server.process.pid
+    children = set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return {int(each) for each in children & set(re.findall(r"\[(\d+)\] ready", server.log.read_text()))}
+
+
+def counted(server: Served) -> int:
+    """How many searches all workers have answered, those that have ended among them."""
+    text = server.ask("GET", "/metrics").body.decode()
+    return int(float(re.search(r'route="/api/search",status="200"} (\S+)', text)[1]))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(graded_index, tmp_path, capsys):
+    folder, log = tmp_path / "index", tmp_path / "log"
+    shutil.copytree(graded_index, folder)
+    kills = reloads = updates = 0
+    with serving(folder, log, "--workers", "2") as opened, open_index(folder, threads=1) as index:
+        wait_until(lambda: len(workers_of(opened)) == 2)
+        hold = slow(opened.port, "/api/search")
+        kept = [index.paper(f"s{number:03}") for number in range(1, 11)]
+        clients = [Asking(opened.port) for _ in range(3)]
+        end = time.monotonic() + SECONDS
+        while not kills or time.monotonic() < end:
+            killed = max(workers_of(opened))
+            os.kill(killed, signal.SIGKILL)
+            kills += 1
+            wait_until(lambda: len(workers_of(opened) - {killed}) == 2)  # noqa: B023
+
+            index.delete([paper.paper_id for paper in kept])
+            index.append(kept)
+            updates += 2
+            for _ in range(20):
+                hold()
+
+            broken, former = sum(client.broken for client in clients), workers_of(opened)
+            opened.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: len(workers_of(opened) - former) == len(workers_of(opened)) == 2)  # noqa: B023
+            reloads += 1
+            assert sum(client.broken for client in clients) == broken  # no request is lost by that
+        for client in clients:
+            client.end()
+        statuses = sum((client.statuses for client in clients), Counter())
+        broken = sum(client.broken for client in clients)
+        assert set(statuses) <= {200, 429}, statuses
+        assert broken <= kills * len(clients)
+        assert statuses[200] <= counted(opened) <= statuses[200] + broken
+        with capsys.disabled():
+            seconds = [each for client in clients for each in client.seconds]
+            print(
+                f"\nworkers: {dict(statuses)}, p95 {p95(seconds) * 1000:.0f} ms; {kills} kills, {reloads} "
+                f"reloads, {updates} updates; {broken} connections broke",
+            ) if IS_LONG else None
+        workers = workers_of(opened)
+        assert opened.stop() == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert "Traceback" not in log.read_text()

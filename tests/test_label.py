@@ -28,6 +28,7 @@ from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
+from qbe.parallel import ordered_map
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
 
@@ -461,6 +462,18 @@ def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):
     assert again.turn("cy").graded == 0
     assert read_graded_pairs(tmp_path / "ann.tsv")["q"][0] == ("a", (1, 1, 1))
     assert agreement(tmp_path / "ann.tsv", tmp_path / "ben.tsv").pairs == 6
+
+
+def test_servers_of_the_same_pairs_lose_no_grade(tmp_path):
+    pairs = [Pair("q", f"p{number}") for number in range(40)]
+    hands = [HandGrades(pairs, tmp_path) for _ in range(4)]
+
+    def grade(place):
+        for pair in pairs[place::4]:
+            hands[place].grade("ann", "q", pair.paper_id, (0, 1, 2))
+
+    list(ordered_map(grade, range(4), threads=4))
+    assert hands[0].turn("ann").graded == 40
 
 
 def test_grades_of_pairs_that_are_not_handed_out_any_more_are_kept(tmp_path):

@@ -11,7 +11,6 @@ import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from email.message import Message
-from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -23,7 +22,7 @@ from benchmarks.faulty_server import Faults, serving
 from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index
 from qbe.doctor.index import index_checks
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
-from qbe.files import lock, waiting_lock
+from qbe.files import lock
 from qbe.index.checking import check_index
 from qbe.index.packs import layout, pulling, sources
 from qbe.index.packs.layout import HEADER_BYTES, Pack, PackedFile, padding, read_header, tar_header
@@ -509,7 +508,7 @@ def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told, monkeypat
     pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
     assert read_registry(str(registry))["tiny"].license == "CC0"  # of the entry, where none is stated
     with lock(tmp_path / ".registry.json.lock"), pytest.raises(OutputError, match="found another process"):
-        monkeypatch.setattr("qbe.index.packs.registry.waiting_lock", partial(waiting_lock, seconds=0))
+        monkeypatch.setattr("qbe.files._CHANGE_SECONDS", 0)
         pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
     pack_command([str(grown), str(tmp_path / "packs" / "two ways.tar.zst"), "--registry", str(registry)])
     capsys.readouterr()

@@ -5,6 +5,8 @@ import json
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -16,7 +18,7 @@ from qbe.errors import InputError, UsageError
 from qbe.index.opening import open_index
 from qbe.network.guard import LOCAL, read_key
 from qbe.network.server import listen
-from qbe.serve.__main__ import main
+from qbe.serve.__main__ import main, parser, run
 from qbe.serve.app import page_files
 from qbe.serve.guard import settings_for
 from qbe.service.requests import SearchBody
@@ -319,10 +321,24 @@ def test_a_server_that_is_told_to_end_answers_what_is_under_way(graded_index, tm
         assert [answer.status for answer in answers] == [200]
 
 
+def test_a_cluster_is_served_by_one_process():
+    options = parser().parse_args(["--index", "index", "--workers", "2"])
+    with pytest.raises(UsageError, match="expected one of `workers`"):
+        run(options, open_index=open_index)
+
+
+def test_what_is_wrong_for_all_workers_is_said_once(tmp_path):
+    command = [sys.executable, "-m", "qbe.serve", "--index", tmp_path, "--port", "0", "--workers", "2"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r"qbe serve: .*: expected an index with a manifest.json.*\n", done.stderr)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         (["--host", "0.0.0.0"], UsageError, "expected `key_file` with `host` 0.0.0.0"),
+        (["--workers", "0"], UsageError, "expected `workers` of at least 1, found 0"),
         (["--port", "70000"], UsageError, "expected `port` from 0 to 65535, found 70000"),
         (["--port", "{taken}"], InputError, "found that {taken} cannot be had"),
         *(

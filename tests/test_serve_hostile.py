@@ -248,11 +248,22 @@ def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):
     assert "\r\nretry-after: 7\r\n" in answer
 
 
-def test_a_killed_server_starts_again(graded_index, tmp_path):
+def is_open(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=SOON):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_server_starts_again(graded_index, tmp_path, workers):
     for _ in range(2):
-        with serving(graded_index, tmp_path / "log") as opened:
+        with serving(graded_index, tmp_path / "log", "--workers", workers) as opened:
             assert opened.search(paper_ids=["s036"], k=1).status == 200
             assert opened.stop(signal.SIGKILL) == -signal.SIGKILL
+            deadline = time.monotonic() + 30
+            while is_open(opened.port):  # workers end with the process that started them
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
 
 
 def test_no_search_fails_while_the_index_changes(graded_index, tmp_path, monkeypatch):

@@ -77,12 +77,12 @@ def test_papers_without_known_terms():
     nothing = paper("Fish", ("They swim.", METHOD))
     assert not WORDS.compare(nothing, [QUERY, nothing]).any()
     assert WORDS.of(nothing).shares.shape == (4, 0)
-    assert WORDS.in_common(nothing, QUERY) == ()
+    assert WORDS.in_common(nothing, [QUERY]) == [()]
+    assert WORDS.in_common(QUERY, []) == []
 
 
 def test_words_in_common_are_techniques_and_no_word_of_a_named_pair():
-    assert WORDS.in_common(QUERY, SAME_METHOD) == ("graph kernel",)
-    assert WORDS.in_common(QUERY, SAME_PROBLEM) == ()
+    assert WORDS.in_common(QUERY, [SAME_METHOD, SAME_PROBLEM]) == [("graph kernel",), ()]
 
 
 def test_queries_repeat_what_tells_the_facet():

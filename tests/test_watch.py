@@ -317,7 +317,7 @@ def test_papers_wait_for_room_and_each_is_found_once(index, papers, monkeypatch)
 
 
 def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.watch.watches._WAIT_S", 0.3)
+    monkeypatch.setattr("qbe.files._CHANGE_SECONDS", 0.3)
     path = tmp_path / "watches.json"
     with changing(path) as watches:
         write_watches(path, watches)

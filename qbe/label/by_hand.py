@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import UsageError
+from qbe.files import change_lock
 from qbe.graded_pairs import read_graded_pairs
 from qbe.label.pairs import PAIRS, Grades, Pair, read_pairs, write_pairs
 from qbe.outputs import check_output
@@ -30,7 +30,8 @@ class Turn(NamedTuple):
 
 class HandGrades:
     """Hands out pairs to assessors, to each in an order of their own, and keeps their grades in
-    ``folder/NAME.tsv``, which each grade replaces as a whole. Threads may share it.
+    ``folder/NAME.tsv``, which each grade replaces as a whole. Threads may share it, and other processes may
+    keep grades of the same pairs in the folder.
 
     >>> hands = HandGrades([Pair("q", "a", "method"), Pair("q", "b", "far")], Path("grades"))
     >>> hands.grade("ann", "q", "b", (0, 1, 3)).graded, hands.turn("ben").graded
@@ -42,14 +43,12 @@ class HandGrades:
     def __init__(self, pairs: Sequence[Pair], folder: Path) -> None:
         self._pairs = {(pair.query_id, pair.paper_id): pair for pair in pairs}
         self._folder = folder
-        self._lock = threading.Lock()
 
     def turn(self, assessor: str) -> Turn:
         """What is next for an assessor; raises UsageError for a name that is none, and what reading their
         file does.
         """
-        with self._lock:
-            return self._turn(assessor, self._grades_of(assessor))
+        return self._turn(assessor, self._grades_of(assessor))
 
     def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
         """Keep the grades of a pair, in the place of earlier ones of the assessor; gives what is next.
@@ -58,9 +57,10 @@ class HandGrades:
         Raises UsageError for another pair than those handed out and for a name that is none, OutputError
         where they cannot be kept.
         """
-        with self._lock:
-            if (query_id, paper_id) not in self._pairs:
-                raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")
+        if (query_id, paper_id) not in self._pairs:
+            raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")
+        self._grades_of(assessor)  # where there can be none, nothing is written
+        with change_lock(self._folder / "grades"):
             given = {**self._grades_of(assessor), (query_id, paper_id): grades}
             path = self._path(assessor)
             earlier = {pair[:2]: pair for pair in read_pairs(path)} if path.exists() else {}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qbe.errors import InputError, UsageError
@@ -22,6 +24,9 @@ MOST_HEADER_BYTES, PIECE_BYTES = 65_536, 4096
 """Bytes of the head of a request, and those that are looked at together."""
 
 KEEP_ALIVE_SECONDS, GRACE_SECONDS = 10, 20
+LINGER_SECONDS = 0.5
+"""How long a server that ends waits for the next request of a connection, which it answers as the last."""
+
 LAST_PORT = 65_535
 WAITING = 256
 """Connections that may wait until they are accepted."""
@@ -110,6 +115,14 @@ class Protocol(H11Protocol):
         self._stop_reading()
         super().resume_writing()
 
+    def shutdown(self) -> None:
+        """End, after the request under way or one that is on its way; see `Server.shutdown`."""
+        if self._is_answering():
+            self.cycle.default_headers = self.server_state.default_headers
+            super().shutdown()
+        else:
+            self.loop.call_later(LINGER_SECONDS, self._give_up)
+
     def _stop_reading(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
@@ -135,11 +148,9 @@ class Protocol(H11Protocol):
             self._deadline = None
 
 
-def server_of(app: ASGIApp, started: Callable[[], None]) -> uvicorn.Server:
-    """A server whose ``run(sockets=[...])`` answers requests until SIGINT or SIGTERM, and then finishes those
-    under way; ``started`` is called once requests are answered.
-    """
-    config = uvicorn.Config(
+def config_of(app: Any, **settings: Any) -> uvicorn.Config:
+    """How an application is served; ``settings`` are further ones of uvicorn's."""
+    return uvicorn.Config(
         app,
         http=Protocol,
         ws="none",
@@ -151,16 +162,33 @@ def server_of(app: ASGIApp, started: Callable[[], None]) -> uvicorn.Server:
         timeout_graceful_shutdown=GRACE_SECONDS,
         limit_concurrency=MOST_CONNECTIONS + SPARE_CONNECTIONS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        **settings,
     )
-    return _Server(config, started)
 
 
-class _Server(uvicorn.Server):
+def server_of(app: ASGIApp, started: Callable[[], None]) -> Server:
+    """A server whose ``run(sockets=[...])`` answers requests until SIGINT or SIGTERM, and then finishes those
+    under way; ``started`` is called once requests are answered.
+    """
+    return Server(config_of(app), started)
+
+
+class Server(uvicorn.Server):
+    """A server that calls a function once it answers requests."""
+
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer requests."""
         await super().startup(sockets)
         if self.started:
             self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and end those there are, each with an answer that says so: a client that
+        sends its next request just now would lose it otherwise, and another process may answer that.
+        """
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
+        await super().shutdown(sockets)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from qbe.query import Aspect, Query
@@ -66,18 +68,19 @@ def facet_probability(sentence: Sentence) -> float | None:
     return round(probabilities.of(sentence.facet) if sentence.facet else probabilities.other, 4)
 
 
-def techniques_in_common(query: Query, paper: Paper) -> list[str]:
-    """The words of techniques that a paper shares with the papers that a query likes, at most three of each,
-    the most telling first (`qbe.grade.words`).
+def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
+    """The words of techniques that each paper shares with the papers that a query likes, at most three of
+    each, the most telling first (`qbe.grade.words`).
 
-    >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), index.paper("s051"))[:1]
+    >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
     ['masking']
     """
     from qbe.grade.words import shipped_words
 
     liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
-    shared = (shipped_words().in_common(each, paper) for each in liked.values())
-    return list(dict.fromkeys(word for words in shared for word in words))
+    shared = [shipped_words().in_common(each, papers) for each in liked.values()]
+    together = (chain.from_iterable(each[place] for each in shared) for place in range(len(papers)))
+    return [list(dict.fromkeys(words)) for words in together]
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:

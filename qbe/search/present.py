@@ -65,8 +65,12 @@ def to_record(
     if explain:
         sentences = [[sentence._asdict() for sentence in explain_query(aspect)] for aspect in query.aspects]
         record["sentences"] = sentences[0] if query.is_single else sentences
+    papers = [lookup(hit.paper_id) for hit in hits]
+    with_words = [paper for paper, hit in zip(papers, hits, strict=True) if explain or hit.grades is not None]
+    in_common = dict(zip(map(id, with_words), techniques_in_common(query, with_words), strict=True))
     record["hits"] = [
-        _hit(lookup, query, rank, hit, explain) for rank, hit in enumerate(hits, start=first_rank)
+        _hit(query, rank, hit, paper, in_common.get(id(paper)), explain)
+        for rank, (hit, paper) in enumerate(zip(hits, papers, strict=True), start=first_rank)
     ]
     return record
 
@@ -95,13 +99,14 @@ def described(paper: Paper) -> dict[str, Any]:
     }
 
 
-def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Mapping[str, Any]:
-    paper = lookup(hit.paper_id)
+def _hit(
+    query: Query, rank: int, hit: Hit, paper: Paper, in_common: list[str] | None, explain: bool
+) -> Mapping[str, Any]:
     place = {"rank": rank, "paper_id": hit.paper_id, "score": hit.score, **described(paper)}
     if hit.grades is not None:
         place["grades"] = dict(hit.grades)
-    if explain or hit.grades is not None:
-        place["in_common"] = techniques_in_common(query, paper)
+    if in_common is not None:
+        place["in_common"] = in_common
     matches = [_match(query, paper, match, explain) for match in hit.matches]
     if not explain:
         return {**place, "matches": matches}
@@ -281,7 +286,7 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
 def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
     """The component scores of a hit, the transport plan, the pair that drove it, and all matches."""
     lines = _wrapped("", _in_words(hit.component_scores), width) if hit.component_scores else []
-    if in_common := techniques_in_common(query, paper):
+    if in_common := techniques_in_common(query, [paper])[0]:
         lines += _wrapped("", f"both: {', '.join(in_common)}", width)
     if hit.plan:
         lines += [line.replace(_TIED, " ") for line in _wrapped("", _plan_in_words(hit.plan), width)]

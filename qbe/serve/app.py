@@ -41,10 +41,12 @@ def create_app(
     settings: ServeSettings = ServeSettings(),  # noqa: B008
     watcher: Watcher | None = None,
     hands: HandGrades | None = None,
+    *,
+    is_warm: bool = False,
 ) -> ASGIApp:
-    """An ASGI application over a service, which it warms when it starts and leaves open when it ends; with a
-    ``watcher`` searches can be kept, and papers that come into the index are found for them; ``hands`` keeps
-    grades that are given by hand.
+    """An ASGI application over a service, which it warms when it starts, unless it ``is_warm``, and leaves
+    open when it ends; with a ``watcher`` searches can be kept, and papers that come into the index are found
+    for them; ``hands`` keeps grades that are given by hand.
     """
     metrics = Metrics(service)
     app = FastAPI(
@@ -57,6 +59,8 @@ def create_app(
         root_path=settings.root_path,
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
+    if is_warm:
+        app.state.ready.set()
     app.state.watcher = watcher
     app.state.hands = hands
     app.state.unreadable = ""  # why the newest commit cannot be read
@@ -122,8 +126,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _warm(app: FastAPI) -> None:
-    await asyncio.to_thread(app.state.service.warm)
-    app.state.ready.set()
+    if not app.state.ready.is_set():
+        await asyncio.to_thread(app.state.service.warm)
+        app.state.ready.set()
     await asyncio.to_thread(_find_new, app)
 
 
@@ -131,6 +136,7 @@ async def _follow(app: FastAPI) -> None:
     service = app.state.service
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
+        app.state.metrics.look()
         try:
             if await asyncio.to_thread(service.refresh):
                 log.info("a newer commit of the index: %d papers", len(service.index))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -103,11 +105,19 @@ def settings_for(
     return ServeSettings(key, names, origins, log_queries, root_path)
 
 
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable of the environment by which several processes count together: the folder of their counts.
+prometheus_client reads it when it is imported.
+"""
+
+
 class Metrics:
-    """Requests by route and status with their times, and what the service holds."""
+    """Requests by route and status with their times, and what the service holds: of all processes that count
+    together, if there are several.
+    """
 
     def __init__(self, service: SearchService) -> None:
-        self._registry = CollectorRegistry()
+        self._service, self._registry = service, CollectorRegistry()
         self._requests = Counter(
             "qbe_http_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry
         )
@@ -118,16 +128,32 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self._registry.register(_Holdings(service))
+        self._waiting = Gauge(
+            "qbe_searches_waiting",
+            "Searches not answered yet.",
+            ("stage",),
+            multiprocess_mode="livesum",
+            registry=self._registry,
+        )
+        self._collected = CollectorRegistry() if SHARED_METRICS in os.environ else self._registry
+        if self._collected is not self._registry:
+            MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
+        self._collected.register(_Holdings(service))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request; ``route`` is a path of the interface, never one that a client made up."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
+    def look(self) -> None:
+        """Note how many searches wait, for this process or another that is asked for the metrics."""
+        for stage, count in self._service.waiting.items():
+            self._waiting.labels(stage).set(count)
+
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        self.look()
+        return generate_latest(self._collected)
 
 
 class _Holdings(Collector):
@@ -140,10 +166,6 @@ class _Holdings(Collector):
         yield GaugeMetricFamily(
             "qbe_index_generation", "Commits since the index was built.", about["generation"]
         )
-        waiting = GaugeMetricFamily("qbe_searches_waiting", "Searches not answered yet.", labels=("stage",))
-        for stage, count in self._service.waiting.items():
-            waiting.add_metric((stage,), count)
-        yield waiting
 
 
 class Guard(guard.Guard):

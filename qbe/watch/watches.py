@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import FileFormatError, UsageError, input_error
-from qbe.files import StrPath, waiting_lock, write_text
+from qbe.files import StrPath, change_lock, write_text
 from qbe.plain import one_line
 from qbe.service.requests import SearchBody
 
@@ -50,7 +50,6 @@ MOST_SEARCH_BYTES = 16 << 20
 GRADE, EXPLORATION_GRADE = 1.0, 0.5
 """The least grade of what is reported where none is given; what must differ counts against an exploration."""
 
-_WAIT_S = 60.0
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
@@ -226,8 +225,7 @@ def changing(path: StrPath) -> Iterator[Watches]:
 
     Raises what `read_watches` does, OutputError where others change them for longer than a minute.
     """
-    path = Path(path)
-    with waiting_lock(path.with_name(f".{path.name}.lock"), path, _WAIT_S):
+    with change_lock(path):
         yield read_watches(path)
 
 

@@ -76,6 +76,10 @@ class FaissSegment:
         set_for_searching(threads)
         # Lists on the disk are looked for in the index's folder, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+        if not params.factory.endswith(
+            "fs"
+        ):  # such codes are copied; others are mapped, and processes share them
+            flags |= faiss.IO_FLAG_MMAP_IFC
         with files.linked(FAISS, LISTS) as linked:
             try:
                 self._index: Any = faiss.read_index(str(linked / FAISS), flags)

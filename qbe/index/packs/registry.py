@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from qbe.errors import PackError, UsageError, did_you_mean
-from qbe.files import waiting_lock, write_text
+from qbe.files import change_lock, write_text
 from qbe.index.packs.addresses import resolved
 from qbe.index.packs.packing import Packed
 from qbe.index.packs.sources import read_whole
@@ -97,7 +97,7 @@ def register(registry: Path, name: str, output: Path, packed: Packed) -> None:
         pack.license,
         pack.source,
     )
-    with waiting_lock(registry.with_name(f".{registry.name}.lock"), registry):
+    with change_lock(registry):
         entries = _entries(registry.read_bytes(), str(registry)) if registry.exists() else {}
         if (former := entries.get(name)) is not None:
             entry = entry._replace(
