@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Stages as Stages,
         default_stages as default_stages,
     )
-    from qbe.shapes import SHAPES as SHAPES
+    from qbe.shapes import SHAPES as SHAPES, Variety as Variety
     from qbe.text.papers import paper_from_text as paper_from_text
     from qbe.topics import read_topics as read_topics
     from qbe.trec import read_qrels as read_qrels
@@ -86,7 +86,7 @@ _NAMES = {
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
-    "qbe.shapes": "SHAPES",
+    "qbe.shapes": "SHAPES Variety",
     "qbe.text.papers": "paper_from_text",
     "qbe.topics": "read_topics",
     "qbe.trec": "read_qrels",

@@ -255,7 +255,8 @@ class Hit(NamedTuple):
     reranker's score, where it tells. ``plan``, only where a search was asked to explain itself, is the
     transport plan, largest mass first, where the reranker has one. ``grades``, where papers were graded, say
     how similar the paper is to the query's in each facet (by its name), from 0 (unrelated) to 3 (near
-    identical).
+    identical). ``chance``, where grades rank, is how likely the paper is as asked, from 0 to 1; in a mixed
+    list it is as the shape ``corner`` asks.
 
     >>> hit = Hit("p7", 0.82, (Match(0, 3, 0.9), Match(1, 2, 0.74)))
     >>> [(match.query_position, match.position) for match in hit.matches]
@@ -269,3 +270,5 @@ class Hit(NamedTuple):
     driven_by: Match | None = None
     plan: tuple[TransportEntry, ...] = ()
     grades: Mapping[str, float] | None = None
+    chance: float | None = None
+    corner: str | None = None

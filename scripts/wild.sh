@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Searches over all arXiv papers of computer science in $QBE_DATA, judged: the first hits by facet and by shape of
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
-# hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools.
+# hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools, whose
+# lists are scored by the corners that they come from, too (diversity). INDEX names another index, such as one of
+# the papers of the pools alone.
 set -euo pipefail
 
-[ -e indexes/arxiv/manifest.json ] ||
-    qbe index --corpus "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" --output indexes/arxiv --on-error skip --resume
+index="${INDEX:-indexes/arxiv}"
+[ -e "$index/manifest.json" ] ||
+    qbe index --corpus "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" --output "$index" --on-error skip --resume
 
 search() {  # the name of the run, the file of topics, options
-    qbe search --index indexes/arxiv --topics "$2" --output "runs/$1.trec" --run-tag "$1" --overwrite "${@:3}"
+    qbe search --index "$index" --topics "$2" --output "runs/$1.trec" --run-tag "$1" --overwrite "${@:3}"
 }
 
-for name in ${WILD:-wild-dev}; do
+shapes=(same-problem-other-method same-method-other-problem competitors)
+
+for name in ${WILD-wild-dev}; do
     pairs="data/graded-pairs/$name.tsv"
     mkdir -p "qrels/$name"
     for scope in background method result same-method-other-problem same-problem-other-method competitors; do
@@ -49,4 +54,18 @@ for name in ${POOLS:-dev-2 dev-3}; do
     done
     qbe evaluate --protocol exploration --qrels "$pairs" --run runs/"$name".explored.*.trec \
         --output "runs/$name.exploration.json"
+    # Lists of whole abstracts, by rising diversity; mixed of all shapes; and of one shape alone.
+    topics="qrels/$name/topics.whole.tsv"
+    awk -F '\t' -v OFS='\t' 'NR == 1 || $3 == "background" { print $1, $2 }' "qrels/$name/topics.tsv" > "$topics"
+    listed() { search "$name.$1" "$topics" --pool "qrels/$name/pools.tsv" "${@:2}"; }
+    for diversity in 0 0.1 0.2 0.3 0.4 0.5 0.6; do
+        listed "varied-$diversity" --rerank "grades:diversity=$diversity"
+    done
+    listed mixed --like "${shapes[@]}"
+    for shape in "${shapes[@]}"; do listed "only-$shape" --like "$shape"; done
+    lists=(runs/"$name".varied-*.trec "runs/$name.mixed.trec" runs/"$name".only-*.trec)
+    qbe evaluate --protocol diversity --qrels "$pairs" --run "${lists[@]}" \
+        --baseline "runs/$name.varied-0.trec" --output "runs/$name.diversity.json"
+    qbe evaluate --protocol diversity --qrels "$pairs" --run runs/"$name".varied-*.trec --plot "runs/$name.diversity.svg"
+    python -m benchmarks.list_distance --index "$index" --run "${lists[@]}"
 done

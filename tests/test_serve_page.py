@@ -15,6 +15,8 @@ import pytest
 from support.browser import CHROMIUM, FLAGS, SECONDS, expect, sync_api
 from support.serving import serving
 
+from qbe.shapes import SHAPES
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -375,6 +377,18 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
     visit.until_asked(like=["background:1"], unlike=[])
     assert page.evaluate("document.activeElement.id") == "problem"
     expect(page.locator("#problem")).to_have_attribute("aria-valuetext", "same")
+
+
+def test_a_list_is_mixed_and_varied(visit):
+    visit.paste()
+    visit.button("A mix of these three").click()
+    visit.until_asked(like=list(SHAPES))
+    expect(visit.page.locator("#hits .corner")).to_have_count(20)
+    visit.page.get_by_label("Varied").fill("0.3")
+    visit.until_asked(diversity=0.3, like=list(SHAPES))
+    assert visit.fragment["mix"] and visit.fragment["varied"] == ["0.3"]
+    visit.page.get_by_label("Method", exact=True).fill("1")
+    visit.until_asked(like=["method:1"], diversity=0.3)
 
 
 def test_nothing_leaves_the_origin_and_nothing_is_kept(visit):

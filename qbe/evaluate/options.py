@@ -28,9 +28,11 @@ protocols (docs/evaluation.md defines them):
                queries such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background)
   as-asked     of the first 5 and 10 hits over a whole corpus, those that are as asked; a hit without a grade
                counts as not asked for, and is reported
+  diversity    of the first 10 hits of any list for a paper (ID, ID_anything), how many corners they come
+               from: same problem and other method, same method and other problem, competitors
   citations    recommended citations over the whole ranking
-crossed, exploration and as-asked take qrels of several facets of the same papers, or files of graded pairs
-(tab-separated: query_id, paper_id, background, method, result).
+crossed, exploration, as-asked and diversity take qrels of several facets of the same papers, or files of
+graded pairs (tab-separated: query_id, paper_id, background, method, result).
 
 A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
 counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
@@ -62,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "citations"),
+        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "diversity", "citations"),
         help="how runs are scored (default: means over queries, by measures of ir-measures)",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json next to the first qrels file)")

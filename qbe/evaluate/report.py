@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import as_asked, citations, crossed, exploration, pools
+from qbe.evaluate import as_asked, citations, crossed, diversity, exploration, pools
 from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
 from qbe.evaluate.citations import CITATIONS, citations_protocol
 from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
 from qbe.evaluate.csfcube import CSFCUBE, MEASURES
+from qbe.evaluate.diversity import DIVERSITY, diversity_protocol
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
 from qbe.evaluate.inputs import group_runs, read_runs
@@ -63,6 +64,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
         as_asked.DEFINITIONS,
         compared=tuple(f"P@{k}" for k in CUTOFFS),
     ),
+    DIVERSITY: Protocol(
+        "first hits by corner, means over query papers",
+        diversity.DEFINITIONS,
+        compared=(diversity.ALPHA_NDCG, NDCG),
+    ),
     CITATIONS: Protocol(
         "citation recommendation, means over query papers", citations.DEFINITIONS, citations.NAMES
     ),
@@ -72,6 +78,7 @@ FACET_GRADED: Mapping[str, Callable[[FacetGrades, Rankings], Evaluation]] = {
     CROSSED: crossed_protocol,
     EXPLORATION: exploration_protocol,
     AS_ASKED: as_asked_protocol,
+    DIVERSITY: diversity_protocol,
 }
 """Protocols against grades by facet, with measures of their own."""
 

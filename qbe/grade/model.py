@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.grade.head import Arrays, Head, Storage, head_arrays, head_of
+from qbe.shapes import HIGHEST
 from qbe.types import Facet
 
 _STORAGE = Storage("grade", "grades")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
 _HEAD = "head"
-HIGHEST = 3.0
-
 Doubles = NDArray[np.float64]
 
 

@@ -93,6 +93,7 @@ class Hit(Described):
     rank: int
     score: Score = Field(description="comparable within this ranking only")
     grades: dict[FacetName, Grade] | None = None
+    corner: str | None = Field(default=None, description="of a mixed list, what the hit is there for")
     matches: Annotated[list[Pair], BeforeValidator(_closest)]
     abstract: str | None = Field(description="null where it was left out; cut says so then")
 

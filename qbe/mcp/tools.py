@@ -92,8 +92,9 @@ def search_papers(service: SearchService, body: Search) -> Hits:
     Start from text (an abstract, or a few sentences that could stand in one; single keywords find
     little), with its title, or from paper_ids. facet says what hits should have in common with the query.
     like and unlike combine facets: the same problem solved by another method is like=[background],
-    unlike=[method]; explore names the three usual combinations. Give at most one of facet, explore, and
-    like with unlike.
+    unlike=[method]; explore names the three usual combinations, and several of these names in like make
+    a list mixed of them. Give at most one of facet, explore, and like with unlike. diversity keeps hits
+    from resembling each other.
 
     Hits are best first. matches has the closest pair of sentences; grades say how alike the papers
     are in each facet, from 0 to 3.

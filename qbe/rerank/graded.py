@@ -27,6 +27,8 @@ from qbe.rerank.projections import (
     VectorSource,
     closest_pair,
     mark_facet,
+    projected,
+    unit,
 )
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Paper
@@ -98,6 +100,21 @@ class Features:
         by_words = self._words.compare(query.paper, candidates)
         return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, stored.places())
 
+    def similarities(self, papers: Sequence[Paper]) -> Doubles:
+        """How alike papers are, (facets, papers, papers): the cosines of the sums of their projected
+        sentences of each facet, in the order of `qbe.types.Facet`.
+        """
+        if not papers:
+            return np.empty((len(Facet), 0, 0))
+        stored = self._vectors(papers)
+        by_facet = []
+        for facet in Facet:
+            marked = mark_facet(papers, facet, stored)[:, None]
+            vectors = projected(stored.sentences, self._projections[facet].matrix)
+            sums = unit(np.add.reduceat(np.where(marked, vectors, 0.0), stored.starts, axis=0))
+            by_facet.append(sums @ sums.T)
+        return np.stack(by_facet)
+
 
 class Grader:
     """Grades candidates by their features.
@@ -112,6 +129,10 @@ class Grader:
     def __init__(self, features: Features, model: GradeModel) -> None:
         """``model`` was trained on such features."""
         self._features, self._model = features, model
+
+    def similarities(self, papers: Sequence[Paper]) -> Doubles:
+        """See `Features.similarities`."""
+        return self._features.similarities(papers)
 
     def grade(self, query: GradedQuery, candidates: Sequence[Paper]) -> tuple[Estimates, Compared]:
         """What is estimated of candidates, and what it comes from."""

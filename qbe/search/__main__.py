@@ -107,23 +107,25 @@ def _run_inputs(
     """What a run depends on besides index and stages."""
     from pathlib import Path
 
-    from qbe.search.options import default_hits, facet_weights_of
+    from qbe.search.options import hits_of, wish_of
     from qbe.search.output import RunInputs
+    from qbe.shapes import PLAIN
 
-    weights, facets = facet_weights_of(options), options.facet
-    if weights is not None:
-        facets = {facet.value: weight for facet, weight in weights.items()}
+    wish, facets = wish_of(options), options.facet
+    if wish is not None:
+        facets = {facet.value: weight for facet, weight in wish.weights.items()}
     return RunInputs(
         topics=Path(options.topics or "."),
         pool=Path(options.pool) if options.pool else None,
         facet=facets,
         filter=paper_filter,
         labels=options.facets,
-        k=options.hits or default_hits(form),
+        k=hits_of(options, form),
         run_tag=options.run_tag or stages.run_tag,
         format=form,
         width=width,
         explain=options.explain,
+        variety=PLAIN if wish is None else wish.variety,
     )
 
 
@@ -153,13 +155,14 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     """The queries that the options state."""
     from pathlib import Path
 
-    from qbe.search.options import facet_weights_of
+    from qbe.search.options import wish_of
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
     from qbe.shapes import parse_positions
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
-    weights = facet_weights_of(options)
+    wish = wish_of(options)
+    weights = None if wish is None else wish.weights
     if options.topics:
         predicted = options.facets == "predicted"
         return from_topics(index, Path(options.topics), weights or facet, predicted=predicted)
@@ -225,6 +228,8 @@ class _Search:
                     Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)
                 ]
                 yield self._writer.text(results, block.start == 0)
+                if len(self._source.ids) == 1:
+                    _say("; ".join(rankings[0].counts))
                 if not pairs:
                     advance(len(ids))
 
@@ -241,6 +246,7 @@ class _Search:
                 run.labels,
                 matches=self._writer.needs_matches,
                 explain=run.explain,
+                variety=run.variety,
             )
             for query_id, query in zip(self._source.ids[block], self._source.load(block), strict=True)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from qbe.index.views import rows_of
 from qbe.query import Aspect, Query
 from qbe.rerank.graded import GradedQuery, Grader
 from qbe.search.contracts import FirstStage, Rows, Scores
-from qbe.search.fusion import BEST_PAPERS, best_hits
+from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
+from qbe.search.variety import scaled, varied
+from qbe.shapes import PLAIN, SHAPES, Variety
 from qbe.types import Facet, Hit, Paper
 
 DEPTH = 300
@@ -23,14 +26,20 @@ DEPTH = 300
 LIKELY_FROM = 0.6
 """The chance from which on a paper is called likely."""
 
+VARIED_DEPTH = 100
+"""How many papers, of a mix by each shape, are compared with each other where hits are to differ."""
+
 _PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
 
 
 class ExploreRequest(NamedTuple):
-    """A query whose aspects are all facets, and its papers with the vectors of their sentences."""
+    """A query whose aspects are all facets, its papers with the vectors of their sentences, and how the list
+    is put together.
+    """
 
     ranking: RankingRequest
     papers: Sequence[GradedQuery]
+    variety: Variety = PLAIN
 
 
 class ExploreStage:
@@ -50,11 +59,84 @@ class ExploreStage:
         """For each request its candidates, at least ``k`` of them where there are so many, with their grades,
         best first, ties by id.
         """
-        ranked = []
-        for request in requests:
-            rows = self._rows(request.ranking, k)
-            ranked.append(_hits(self._reader, request, rows, self._graded(request, rows), explain=explain))
-        return ranked
+        return [
+            self._ranked(request, self._rows(request.ranking, k), explain=explain) for request in requests
+        ]
+
+    def _ranked(self, request: ExploreRequest, rows: Rows, *, explain: bool) -> list[Hit]:
+        graded, variety = self._graded(request, rows), request.variety
+        if variety.mix:
+            return self._mixed(request, rows, graded, explain=explain)
+        hits = [
+            hit
+            for hit in _hits(self._reader, request, rows, graded, explain=explain)
+            if variety.admits(hit.grades or {})
+        ]
+        return self.diversified(hits, variety.diversity or 0.0)
+
+    def _mixed(
+        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+    ) -> list[Hit]:
+        """All candidates that may be in a mixed list, each once, with the shape that it is there for; the
+        score is the reciprocal of the place, since chances of different shapes do not compare.
+        """
+        ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
+        grades = _named_grades(request, graded) if len(rows) else []
+        by_id = sorted(range(len(ids)), key=ids.__getitem__)
+        kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
+        chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
+        shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
+        compared = np.arange(len(kept))
+        similarity = None
+        if diversity:
+            best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
+            compared = np.unique(best)
+            similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
+        relevance = np.array([scaled(each) for each in chances[:, compared]])
+        places = [
+            place._replace(candidate=int(compared[place.candidate]))
+            for place in varied(relevance, shares, similarity, diversity)
+        ]
+        rest = np.setdiff1d(np.arange(len(kept)), compared)
+        places += [
+            place._replace(candidate=int(rest[place.candidate])) for place in varied(chances[:, rest], shares)
+        ]
+        return [
+            Hit(
+                ids[kept[place.candidate]],
+                1 / number,
+                component_scores=dict(zip(shapes, chances[:, place.candidate].tolist(), strict=True))
+                if explain
+                else None,
+                grades=grades[kept[place.candidate]],
+                chance=float(chances[place.shape, place.candidate]),
+                corner=shapes[place.shape],
+            )
+            for number, place in enumerate(places, start=1)
+        ]
+
+    def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
+        """Hits, best first, in the order of maximal marginal relevance as far as the first VARIED_DEPTH of
+        them go; their scores are its values, with relevance from 0 to 1.
+        """
+        if not diversity or not hits:
+            return list(hits)
+        first = sorted(hits[:VARIED_DEPTH], key=lambda hit: hit.paper_id)
+        relevance = scaled(np.array([hit.score for hit in first]))[None]
+        similarity = self._similarity([hit.paper_id for hit in first])
+        places = varied(relevance, similarity=similarity, diversity=diversity)
+        moved = [first[place.candidate]._replace(score=place.value) for place in places]
+        return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
+
+    def within(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
+        """Those hits of any query, with grades, whose grades are within the bounds of a request."""
+        return [hit for hit in self.grade(request, hits) if request.variety.admits(hit.grades or {})]
+
+    def _similarity(self, paper_ids: Sequence[str]) -> Scores:
+        """How alike papers are, (papers, papers): the mean over the facets."""
+        papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
+        similarity: Scores = self._open_grader().similarities(papers).mean(axis=0)
+        return similarity
 
     def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of any query, in their order, with grades."""
@@ -75,12 +157,28 @@ class ExploreStage:
         return np.unique(rows_of(papers, paper_ids))
 
 
-def _chances(request: ExploreRequest, graded: Sequence[Estimates]) -> list[Scores]:
+def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
+    """How likely candidates (papers,) are as a shape asks. Of papers that hits are not to be like, what the
+    shape likes counts.
+    """
+    query, weights = request.ranking.query, SHAPES[name]
+    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    aspects = []
+    for aspect in query.aspects:
+        weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
+        if aspect.paper.paper_id in liked and weight:
+            aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
+        elif weight > 0:
+            aspects.append(aspect)
+    return _as_asked(_chances(request, graded, aspects), aspects)
+
+
+def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
     """How likely candidates (papers,) are as each aspect asks: similar, or another one where it is
     disliked.
     """
     columns = []
-    for aspect in request.ranking.query.aspects:
+    for aspect in aspects:
         assert aspect.facet is not None
         estimates = _graded_by(request, graded, aspect)
         chances = estimates.similar if aspect.weight > 0 else estimates.other
@@ -107,19 +205,31 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
     return scores
 
 
-def likely(query: Query, hits: Sequence[Hit]) -> int | None:
-    """How many hits of `ExploreStage` are likely what a query asks for; None where weights other than 1 make
-    their scores no chances.
+def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
+    """What to say of how many hits of `ExploreStage` are likely what a query asks for, of a mix by shape, and
+    where they are fewer than the hits of a shape among the first ``k``; None where weights other than 1 make
+    scores no chances.
 
     >>> from qbe.types import Sentence
     >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
     >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
-    >>> likely(query, [Hit("p2", 0.7), Hit("p3", 0.2)])
-    1
+    >>> likely(query, Variety(), [Hit("p2", 0.7, chance=0.7), Hit("p3", 0.2, chance=0.2)], 2)
+    'papers that are likely what you ask for: 1'
+    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.7, corner="competitors")], 2)
+    'papers that are likely what you ask for: competitors 1'
+    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.2, corner="competitors")], 2)
+    'papers that are likely what you ask for: competitors none (fewer than asked for)'
     """
-    if any(abs(aspect.weight) != 1 for aspect in query.aspects):
+    if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
-    return sum(hit.score >= LIKELY_FROM for hit in hits)
+    corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
+    shown = [hit.corner for hit in hits[:k]]
+    counted = ", ".join(
+        f"{name} {corners.count(name) or 'none'}"
+        + (" (fewer than asked for)" if corners.count(name) < shown.count(name) else "")
+        for name in variety.mix
+    )
+    return f"papers that are likely what you ask for: {counted or len(corners) or 'none'}"
 
 
 def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
@@ -147,13 +257,14 @@ def _hits(
     if not len(rows):
         return []
     ids = [reader.papers.ids[row] for row in rows.tolist()]
-    chances, grades = _chances(request, graded), _named_grades(request, graded)
-    scores = _as_asked(chances, request.ranking.query.aspects)
+    aspects = request.ranking.query.aspects
+    chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
+    scores = _as_asked(chances, aspects)
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     hits = []
     for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
         number = place[hit.paper_id]
-        hit = hit._replace(grades=grades[number])
+        hit = hit._replace(grades=grades[number], chance=hit.score)
         if explain:
             named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
             hit = hit._replace(component_scores=named)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qbe.search.filters import PaperFilter
     from qbe.search.output import Destination
     from qbe.search.stages import Stages
-    from qbe.types import Facet
+    from qbe.shapes import Wish
 
 PROGRAM = "qbe search"
 OPTIONS = {
@@ -134,9 +134,11 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--like",
         nargs="+",
         metavar="FACET",
-        help="facets to have in common: background, method or result, with a weight as in method:0.5; or "
+        help="facets to have in common: background, method or result, with a weight as in method:0.5, or "
+        "with the grade that a paper must have at least or at most, as in 'background>=2' 'method<=1'; or "
         "same-problem-other-method, same-method-other-problem or competitors, short for background --unlike "
-        "method, method --unlike background, background method",
+        "method, method --unlike background, background method; or several of these, a mixed list, each with "
+        "its number of hits as in competitors:5",
     )
     parser.add_argument(
         "--unlike",
@@ -365,18 +367,31 @@ def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
     return default
 
 
-def facet_weights_of(options: argparse.Namespace) -> dict[Facet, float] | None:
-    """The weights of facets that the options state; None where they state none. Raises UsageError.
+def wish_of(options: argparse.Namespace) -> Wish | None:
+    """What the options say that hits are to be like by facets; None where they do not. Raises UsageError.
 
     >>> options = parser().parse_args(["--index", "i", "--paper", "s036", "--like", "competitors"])
-    >>> facet_weights_of(options)
+    >>> wish_of(options).weights
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
     """
     if options.like is None:
         return None
-    from qbe.shapes import parse_facets
+    from qbe.shapes import parse_wish
 
-    return parse_facets(options.like, options.unlike or ())
+    return parse_wish(options.like, options.unlike or ())
+
+
+def hits_of(options: argparse.Namespace, form: str) -> int:
+    """The number of hits a query: the one given, else that of a mixed list, else `default_hits`.
+
+    >>> arguments = ["--index", "i", "--paper", "s036", "--like", "competitors:5"]
+    >>> hits_of(parser().parse_args(arguments), "table")
+    5
+    """
+    wish = wish_of(options)
+    shares = sum(wish.variety.mix.values()) if wish is not None else 0.0
+    mixed = round(shares) if any(":" in part for part in options.like or ()) else 0
+    return options.hits or mixed or default_hits(form)
 
 
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:

@@ -22,6 +22,7 @@ from qbe.rerank import projections
 from qbe.rerank.open import describe_reranker
 from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder, Projections, Stages
+from qbe.shapes import PLAIN, Variety
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ class RunInputs(NamedTuple):
     format: str
     width: int
     explain: bool
+    variety: Variety = PLAIN
 
 
 def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs) -> Inputs:
@@ -205,6 +207,8 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
             "filter": run.filter and run.filter.record(),
             "labels": run.labels,
             "facet": run.facet,
+            "mix": dict(run.variety.mix),
+            "bounds": {facet.value: list(bounds) for facet, bounds in run.variety.bounds.items()},
             "hits": run.k,
             "run_tag": run.run_tag,
             "explain": run.explain,

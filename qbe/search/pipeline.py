@@ -20,6 +20,7 @@ from qbe.search.queries import queries_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
+from qbe.shapes import PLAIN, Variety
 from qbe.topics import read_topics
 from qbe.types import Facet, Hit, Pools
 
@@ -104,15 +105,19 @@ class Pipeline(Closing):
         filter: PaperFilter | None = None,
         matches: bool = True,
         explain: bool = False,
+        variety: Variety = PLAIN,
     ) -> list[Hit]:
         """The best ``k`` hits, best first, ties by id; the query's own papers are never among them.
 
         With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index; of either
         only the papers that pass the ``filter``. ``matches`` adds the pairs of closest sentences to each hit,
-        where the index has vectors; ``explain`` adds the scores of its components. Raises TypeError for
-        values of another type, UsageError for ``k`` below 1, and what `SearchSession.run` does.
+        where the index has vectors; ``explain`` adds the scores of its components; ``variety`` says how the
+        list is put together. Raises TypeError for values of another type, UsageError for ``k`` below 1, and
+        what `SearchSession.run` does.
         """
-        return self.batch_search([query], k, [pool], filter=filter, matches=matches, explain=explain)[0]
+        return self.batch_search(
+            [query], k, [pool], filter=filter, matches=matches, explain=explain, variety=variety
+        )[0]
 
     def batch_search(
         self,
@@ -123,6 +128,7 @@ class Pipeline(Closing):
         filter: PaperFilter | None = None,
         matches: bool = True,
         explain: bool = False,
+        variety: Variety = PLAIN,
         progress: Progress | None = None,
     ) -> list[list[Hit]]:
         """For each query and its pool exactly what `search` gives, in less time (see `SearchSession.batch`).
@@ -134,7 +140,7 @@ class Pipeline(Closing):
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
-            SearchRequest(query, k, pool, filter, self._labels, matches, explain)
+            SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
             for query, pool in zip(queries, pools or [None] * len(queries), strict=True)
         ]
         return [ranking.hits for ranking in self.session.batch(requests, progress)]

@@ -39,8 +39,9 @@ def to_record(
     """One query's result as a record of JSON values.
 
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects`` instead, and each match
-    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3. Ranks begin with
-    ``first_rank``.
+    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3. Hits of a
+    mixed list have the ``corner`` that they are there for, and the ``chance`` that they are as it asks.
+    Ranks begin with ``first_rank``.
 
     ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
     matched sentences' facets, each hit's component scores (see `qbe.types.Hit`), the pair of sentences that
@@ -103,6 +104,8 @@ def _hit(
     query: Query, rank: int, hit: Hit, paper: Paper, in_common: list[str] | None, explain: bool
 ) -> Mapping[str, Any]:
     place = {"rank": rank, "paper_id": hit.paper_id, "score": hit.score, **described(paper)}
+    if hit.corner is not None:
+        place |= {"corner": hit.corner, "chance": hit.chance}
     if hit.grades is not None:
         place["grades"] = dict(hit.grades)
     if in_common is not None:
@@ -190,7 +193,7 @@ def hits_table(
         )
         lines += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
         if hit.grades is not None:
-            lines += _wrapped("", grades_in_words(hit.grades), width)
+            lines += _wrapped("", grades_in_words(hit), width)
         if explain:
             lines += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
@@ -228,13 +231,14 @@ def credits_of(reference: Reference, *, link: bool = True) -> str:
     return "; ".join(filter(None, (authors + others, reference.venue, reference.link if link else "")))
 
 
-def grades_in_words(grades: Mapping[str, float]) -> str:
-    """Grades of a hit by facet.
+def grades_in_words(hit: Hit) -> str:
+    """Grades of a hit by facet, behind the shape that it is in a mixed list for.
 
-    >>> grades_in_words({"background": 2.61, "method": 0.4, "result": 1.0})
-    'background 2.6, method 0.4, result 1.0 of 3'
+    >>> grades_in_words(Hit("s051", 1.0, grades={"background": 2.61, "method": 0.4}, corner="competitors"))
+    'competitors: background 2.6, method 0.4 of 3'
     """
-    return ", ".join(f"{name} {grade:.1f}" for name, grade in grades.items()) + " of 3"
+    graded = ", ".join(f"{name} {grade:.1f}" for name, grade in (hit.grades or {}).items()) + " of 3"
+    return f"{hit.corner}: {graded}" if hit.corner else graded
 
 
 def heading(query: Query) -> str:

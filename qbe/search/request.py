@@ -16,6 +16,7 @@ from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.graded import GradedQuery
 from qbe.search.filters import PaperFilter
+from qbe.shapes import PLAIN, Variety
 from qbe.types import Facet, Paper
 
 
@@ -27,7 +28,8 @@ class SearchRequest:
     ``labels`` says where the facets of the query's sentences come from: ``given`` (predicted where a paper
     brings none) or ``predicted``. ``matches`` adds the pairs of closest sentences to each hit, where the
     index has vectors; ``explain`` the scores of its components; ``grades`` its grade in each facet, from
-    0 to 3, where the index's encoder has a grade model.
+    0 to 3, where the index's encoder has a grade model. ``variety`` says how the list is put together
+    (`qbe.shapes.Variety`); a mix needs a query of the facets of `Variety.weights`.
 
     Raises TypeError for values of another type, UsageError for ``k`` below 1 and for other labels.
 
@@ -45,6 +47,7 @@ class SearchRequest:
     matches: bool = True
     explain: bool = False
     grades: bool = False
+    variety: Variety = PLAIN
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, Query):
@@ -56,6 +59,14 @@ class SearchRequest:
         check_filter(self.filter)
         if self.labels not in LABEL_SOURCES:
             raise UsageError(f"expected `labels` of {', '.join(LABEL_SOURCES)}, found {self.labels!r}")
+        if not isinstance(self.variety, Variety):
+            raise TypeError(f"expected a qbe.Variety as `variety`, found {self.variety!r:.60}")
+        facets = {aspect.facet for aspect in self.query.aspects}
+        if self.variety.mix and not (self.query.is_by_facets and self.variety.weights.keys() <= facets):
+            raise UsageError(
+                "expected a query of the facets of a `mix`, found another; make it with "
+                "qbe.Query.by_facets(paper, variety.weights)"
+            )
 
 
 def check_k(k: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -29,7 +30,8 @@ from qbe.search.opening import (
 )
 from qbe.search.ranking import RankingRequest, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
-from qbe.search.stages import RERANK_DEPTH, LanguageModel, Stages, default_stages
+from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
+from qbe.shapes import Variety
 from qbe.types import Hit
 
 FIRST, RERANKED = "first-stage", "reranked"
@@ -42,7 +44,7 @@ T = TypeVar("T")
 class Ranking(NamedTuple):
     """Hits of a query, best first: ``stage`` is FIRST or RERANKED; ``query`` as it was prepared, its papers
     labelled as needed; ``selected`` says which papers pass the filter; ``is_final`` whether no other ranking
-    follows; ``notes`` are for people.
+    follows; ``notes`` are for people, and ``counts`` those of them that count hits.
     """
 
     stage: str
@@ -51,6 +53,7 @@ class Ranking(NamedTuple):
     selected: FilterResult
     is_final: bool
     notes: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
 
 
 class _Opened(NamedTuple):
@@ -79,6 +82,7 @@ class Task(NamedTuple):
     selected: FilterResult
     graded_by: Sequence[GradedQuery] | None
     depth: int
+    variety: Variety
     hits: Sequence[Hit] = ()
 
     @property
@@ -243,10 +247,7 @@ class SearchSession(Closing):
             opened = self._over(reader)
             explore = opened.explore
             if explore is None:
-                raise UsageError(
-                    "expected an index with vectors of the default encoder for grades, found one without; "
-                    "build it with the default encoder"
-                )
+                raise _no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
             return explore.grade(_explored(task), hits)
 
@@ -312,14 +313,15 @@ class SearchSession(Closing):
     def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
         """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
         prepared = self.prepared(requests)
+        varieties = [self._variety(opened, request) for request in requests]
         has_vectors = opened.reader.manifest.dense is not None
         second = self._second
         stages = getattr(opened.first_stage, "needs_vectors", False) or (
             second is not None and second.needs_vectors
         )
         graded = [
-            opened.explore is not None and (each.query.is_by_facets or request.grades)
-            for request, each in zip(requests, prepared, strict=True)
+            opened.explore is not None and (each.query.is_by_facets or request.grades or bool(variety.bounds))
+            for request, each, variety in zip(requests, prepared, varieties, strict=True)
         ]
         needed = [
             stages or (has_vectors and (request.matches or by_grades))
@@ -328,29 +330,42 @@ class SearchSession(Closing):
         encoding = [each for each, need in zip(prepared, needed, strict=True) if need]
         encoded = iter(encode_queries(self.index, opened.reader, encoding, self._workers))
         tasks = []
-        for request, each, need, by_grades in zip(requests, prepared, needed, graded, strict=True):
+        for request, each, need, by_grades, variety in zip(
+            requests, prepared, needed, graded, varieties, strict=True
+        ):
             query = next(encoded) if need else each
             selected = opened.filters.for_query(request.filter, query.query)
             ranking = RankingRequest(query.query, query.aspects, request.pool, selected.selection)
             graded_by = graded_papers(query) if by_grades else None
             # The same for few hits as for many, and with a reranker as without one.
             depth = max(request.k, RERANK_DEPTH if second is None else second.depth)
-            tasks.append(Task(opened, request, query, ranking, selected, graded_by, depth))
+            tasks.append(Task(opened, request, query, ranking, selected, graded_by, depth, variety))
         return tasks
+
+    def _variety(self, opened: _Opened, request: SearchRequest) -> Variety:
+        """How the list of a request is put together; raises UsageError where that needs other stages."""
+        variety, reranker = request.variety, self.stages.reranker
+        if variety.diversity is None:
+            variety = replace(variety, diversity=reranker.diversity if isinstance(reranker, Grades) else 0.0)
+        if opened.explore is None and (variety.mix or variety.bounds or variety.diversity):
+            raise _no_grades()
+        if variety.mix and not opened.explore_ranks:
+            raise UsageError(
+                f"expected a mix with another `rerank` than {self.stages.reranker.name}; drop one"
+            )
+        return variety
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[PreparedQuery]:
         """The queries of requests, their papers labelled as they need."""
 
         def prepare(some: Sequence[SearchRequest]) -> list[PreparedQuery]:
-            label_all = some[0].explain or some[0].grades
+            label_all = _labels_all(some[0])
             queries = [request.query for request in some]
             return prepare_queries(
                 self.index, queries, self._workers, labels=some[0].labels, label_all=label_all
             )
 
-        return _in_groups(
-            requests, lambda request: (request.labels, request.explain or request.grades), prepare
-        )
+        return _in_groups(requests, lambda request: (request.labels, _labels_all(request)), prepare)
 
     def _finished(self, task: Task, stage: str, *, is_final: bool, rerank: bool = True) -> Ranking:
         (ranking,) = self._all_finished([task], [stage], rerank=rerank)
@@ -367,6 +382,7 @@ class SearchSession(Closing):
                 return hits
             return add_matches(reader, self._workers, [task.prepared.aspects for task in some], hits)
 
+        tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = _in_groups(tasks, lambda task: (id(task.opened), task.request.matches), matched)
         return [
             Ranking(
@@ -376,6 +392,7 @@ class SearchSession(Closing):
                 task.selected,
                 True,
                 tuple(self._notes(task, stage, rerank=rerank)),
+                tuple(_counts(task)),
             )
             for task, stage, query_hits in zip(tasks, stages, hits, strict=True)
         ]
@@ -383,8 +400,7 @@ class SearchSession(Closing):
     def _notes(self, task: Task, stage: str, *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
             yield note
-        if task.explores and (count := likely(task.prepared.query, task.hits)) is not None:
-            yield f"papers that are likely what you ask for: {count or 'none'}"
+        yield from _counts(task)
         if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
         if stage == RERANKED and isinstance(self.stages.reranker, LanguageModel):
@@ -409,6 +425,13 @@ class SearchSession(Closing):
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
                 self._opened = _Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
+
+
+def _no_grades() -> UsageError:
+    return UsageError(
+        "expected an index with vectors of the default encoder for grades, found one without; build it with "
+        "the default encoder"
+    )
 
 
 def not_reranked(stages: Stages) -> str:
@@ -451,7 +474,30 @@ def _in_groups(
 
 def _explored(task: Task) -> ExploreRequest:
     assert task.graded_by is not None
-    return ExploreRequest(task.ranking, task.graded_by)
+    return ExploreRequest(task.ranking, task.graded_by, task.variety)
+
+
+def _varied(task: Task) -> list[Hit]:
+    """The hits of a task as their list is to be; those that grades rank are so already."""
+    explore, variety = task.opened.explore, task.variety
+    if explore is None or task.explores:
+        return list(task.hits)
+    hits = explore.within(_explored(task), task.hits) if variety.bounds else task.hits
+    return explore.diversified(hits, variety.diversity or 0.0)
+
+
+def _counts(task: Task) -> Iterator[str]:
+    """What to say of the numbers of hits of a task."""
+    if task.explores:
+        note = likely(task.prepared.query, task.variety, task.hits, task.request.k)
+        yield from () if note is None else (note,)
+    if task.variety.bounds:
+        yield f"papers with such grades: {len(task.hits) or 'none'}"
+
+
+def _labels_all(request: SearchRequest) -> bool:
+    """Whether all sentences of the query's papers need labels."""
+    return request.explain or request.grades or bool(request.variety.bounds)
 
 
 def _graded(task: Task, hits: Sequence[Hit]) -> list[Hit]:

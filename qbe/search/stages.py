@@ -155,7 +155,9 @@ class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
     Takes queries by facet (`qbe.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
-    grades' share of the score, from 0 to 1. Errors are those of `Fused`.
+    grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
+    much a paper is put lower that resembles those above it (`qbe.search.variety`). Errors are those of
+    `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
     'qbe-fused+grades'
@@ -164,6 +166,9 @@ class Grades(_Stage):
     name: ClassVar[str] = "grades"
     depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
     weight: float = _parameter(GRADES_WEIGHT, "share", "the grades' share of the score, 0 to 1")
+    diversity: float = _parameter(
+        0.0, "share", "how much papers are put lower that resemble those above them, 0 to 1"
+    )
 
 
 @dataclass(frozen=True, slots=True)

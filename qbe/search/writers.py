@@ -67,7 +67,7 @@ def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
         paper = lookup(hit.paper_id)
         said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
         if hit.grades is not None:
-            said.append(grades_in_words(hit.grades))
+            said.append(grades_in_words(hit))
         number = f"{rank}. "
         lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):

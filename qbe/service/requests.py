@@ -16,7 +16,16 @@ from qbe.index.index import Index
 from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.queries import AspectSpec, pasted_paper, query_by
 from qbe.search.request import SearchRequest
-from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_facets
+from qbe.shapes import (
+    COMPETITORS,
+    PLAIN,
+    SAME_METHOD_OTHER_PROBLEM,
+    SAME_PROBLEM_OTHER_METHOD,
+    SHAPES,
+    Variety,
+    Wish,
+    parse_wish,
+)
 from qbe.types import Facet, Paper, Sentence
 
 MOST_PAPERS, MOST_SEEN = 50, 1000
@@ -235,10 +244,15 @@ class SearchBody(Source, Page):
     like: list[PaperId] = Field(
         default=[],
         max_length=3,
-        description="in place of facet: facets in common, such as method or method:0.5",
+        description="in place of facet: facets in common, such as method or method:0.5, or background>=2 (a "
+        "grade of at least 2); or names of explore, a list mixed of them, each with its share as in "
+        "competitors:2",
     )
     unlike: list[PaperId] = Field(
-        default=[], max_length=3, description="with like: facets that should differ, such as background"
+        default=[],
+        max_length=3,
+        description="with like: facets that should differ, such as background, or method<=1 (a grade of at "
+        "most 1)",
     )
     explore: Shape | None = Field(
         default=None, description="in place of facet: a named combination of like and unlike"
@@ -247,6 +261,13 @@ class SearchBody(Source, Page):
         default=None, description="how candidates are found (default: what the index allows, fused first)"
     )
     rerank: bool = Field(default=True, description="whether the best hits are reranked")
+    diversity: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="how much papers are put lower that resemble those above them, 0 to 1; around 0.3 for a "
+        "varied list",
+    )
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:
@@ -283,13 +304,23 @@ class SearchBody(Source, Page):
         """Which part of the papers forms the query, see `qbe.search.queries.query_by`; raises UsageError."""
         if self.explore is not None:
             return SHAPES[self.explore]
-        if self.like or self.unlike:
-            weights = parse_facets(self.like, self.unlike)
-            if not any(weight > 0 for weight in weights.values()):
-                raise UsageError("expected a facet in `like`, found none; a search starts from what is alike")
-            (only, *others) = weights
-            return weights if others else only
-        return Facet(self.facet) if self.facet else self.sentences
+        if self._wish is None:
+            return Facet(self.facet) if self.facet else self.sentences
+        weights = self._wish.weights
+        if not any(weight > 0 for weight in weights.values()):
+            raise UsageError("expected a facet in `like`, found none; a search starts from what is alike")
+        (only, *others) = weights
+        return weights if others else only
+
+    @property
+    def _wish(self) -> Wish | None:
+        return parse_wish(self.like, self.unlike) if self.like or self.unlike else None
+
+    @property
+    def variety(self) -> Variety:
+        """How the list is put together; raises UsageError."""
+        variety = PLAIN if self._wish is None else self._wish.variety
+        return replace(variety, diversity=self.diversity) if "diversity" in self.model_fields_set else variety
 
     def compile(self, index: Index) -> SearchRequest:
         """The request to a `qbe.search.session.SearchSession`: with the hits before the page, those that are
@@ -307,6 +338,7 @@ class SearchBody(Source, Page):
             k=self.start + self.k + len(set(self.exclude)) + 1,
             filter=self.paper_filter,
             explain=True,
+            variety=self.variety,
         )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qbe.errors import QbeError, UsageError
-from qbe.grade.model import HIGHEST
 from qbe.index.index import Index
 from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.service.requests import MOST_PAPERS, SearchBody
+from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 from qbe.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 

@@ -105,12 +105,15 @@ class Watch:
 
 
 def watch_of(name: str, body: SearchBody, grade: float | None = None) -> Watch:
-    """A watch of a search; its page and its ``exclude`` do not count.
+    """A watch of a search; its page, its ``exclude`` and its ``diversity`` do not count. Raises UsageError
+    for a mixed list and for bounds of grades.
 
     >>> watch_of("fish", SearchBody(paper_ids=["s036"], like=["background"], unlike=["method"])).grade
     0.5
     """
-    shown = {"k", "start", "exclude", "rerank", "first_stage"}
+    if body.variety.mix or body.variety.bounds:
+        raise UsageError("expected facets or one shape as `like`, found a mix, or grades; give a `grade`")
+    shown = {"k", "start", "exclude", "rerank", "first_stage", "diversity"}
     search = body.model_dump(exclude_defaults=True, exclude=shown)
     aspects = body.aspects
     differs = isinstance(aspects, Mapping) and min(aspects.values()) < 0

@@ -3,6 +3,11 @@
 import { byId, credits, make, tag } from "./dom.js";
 import { gradeBars, pair } from "./why.js";
 
+const CORNERS = {
+  "same-problem-other-method": "Same problem, other method",
+  "same-method-other-problem": "Same method, other problem",
+  competitors: "Competitor: both the same",
+};
 const MOST_PAIRS = 3;
 const MOST_SNIPPET = 220;
 const opened = new Set(); // details that are open, so that they stay so in the next order
@@ -47,6 +52,7 @@ function listed(hit, facets, state, actions) {
       make("span", { class: "rank", "aria-hidden": "true" }, String(hit.rank)),
       make("h4", { id: titleId }, hit.title || hit.paper_id),
       credits(hit),
+      hit.corner ? make("p", { class: "corner" }, CORNERS[hit.corner]) : null,
       gradeBars(hit.grades),
       hit.in_common?.length ? make("p", { class: "in-common" }, `Both: ${hit.in_common.join(", ")}`) : null,
       pairs.length ? make("p", { class: "snippet" }, tag(pairs[0].facet), " ", shortened(pairs[0].sentence)) : null,

@@ -46,7 +46,7 @@ function show() {
   for (const id of ["basket", "parts"]) byId(id).hidden = !isAsked && !state.basket.length;
   byId("ask-title").textContent = isAsked ? "New search" : "Search for";
   document.body.classList.toggle("asked", isAsked);
-  querying.showSame(state);
+  querying.showSame(state, index);
   showFilters();
   showLists();
   if (index.watches) watching.showWatches(state, papers);
@@ -111,7 +111,7 @@ function openSearch(changes) {
 }
 
 function pick(sentences) {
-  go({ sentences, ...(sentences.length && { problem: 0, method: 0, result: false }) });
+  go({ sentences, ...(sentences.length && { problem: 0, method: 0, result: false, mix: false }) });
 }
 
 function relabel(position, facet) {
@@ -134,18 +134,23 @@ function reveal() {
   revealing = true;
 }
 
-const slide = debounced((same) => {
+const slide = debounced((changes) => {
   const isMore = sliding;
-  go({ ...same, sentences: [] }, { replace: isMore });
+  go(changes, { replace: isMore });
   sliding = true;
 }, 150);
 
 function changeSame(same, isSlider) {
   if (!isSlider) go({ ...same, sentences: [] });
   else {
-    querying.showSame({ ...state, ...same, sentences: [] });
-    slide(same);
+    querying.showSame({ ...state, ...same, sentences: [] }, index);
+    slide({ ...same, sentences: [] });
   }
+}
+
+function changeVaried(varied) {
+  querying.showSame({ ...state, varied }, index);
+  slide({ varied });
 }
 
 // Searching
@@ -274,7 +279,7 @@ async function share() {
 
 function connect() {
   asking.connect({ onText: startWith, onPaper: (id) => startFrom([id]) });
-  querying.connect({ onSame: changeSame });
+  querying.connect({ onSame: changeSame, onVaried: changeVaried });
   comparing.connect();
   watching.connect({ getState: () => state, onOpen: openSearch, onSince: (since) => go({ since }), onPaper: (id) => startFrom([id]) });
   connectFilters();
@@ -328,7 +333,7 @@ async function introduce() {
   try {
     index = await get("api/index");
     byId("collection").textContent = `${index.papers.toLocaleString("en")} papers`;
-    if (!index.citations || index.watches) show();
+    if (!index.citations || !index.grades || index.watches) show();
   } catch (error) {
     showFailure(error.message);
   }

@@ -3,7 +3,7 @@
 import { byId, FACETS, facetOf, make } from "./dom.js";
 import { asksForSomething, isWhole } from "./state.js";
 
-/** Choices of one click; all are positions of the two sliders, but for the result. */
+/** Choices of one click; all are positions of the two sliders, but for the result and the mix. */
 const CHOICES = [
   { shown: "Whole abstract", problem: 0, method: 0, result: false },
   { shown: "Problem", problem: 1, method: 0, result: false },
@@ -12,37 +12,52 @@ const CHOICES = [
   { shown: "Same problem, other method", problem: 1, method: -1, result: false },
   { shown: "Same method, other problem", problem: -0.75, method: 1, result: false },
   { shown: "Competitors: both the same", problem: 1, method: 1, result: false },
+  { shown: "A mix of these three", problem: 0, method: 0, result: false, mix: true },
 ];
+const SAME = ["problem", "method", "result", "mix"];
 
-/** Connects sliders and buttons; `onSame` is called with {problem, method, result} and whether it comes of a
- * slider, so that more of the same movement may follow. */
-export function connect({ onSame }) {
+/** Connects sliders and buttons; `onSame` is called with {problem, method, result, mix} and whether it comes of a
+ * slider, so that more of the same movement may follow; `onVaried` with how varied the list should be. */
+export function connect({ onSame, onVaried }) {
   for (const choice of CHOICES) {
-    const { shown, ...same } = choice;
+    const { shown, ...same } = { mix: false, ...choice };
     byId("choices").append(make("button", { type: "button", onclick: () => onSame(same, false) }, shown));
   }
+  byId("varied").addEventListener("input", () => onVaried(Number(byId("varied").value)));
   for (const name of ["problem", "method"]) {
     byId(name).addEventListener("input", () => {
-      onSame({ problem: Number(byId("problem").value), method: Number(byId("method").value), result: false }, true);
+      const [problem, method] = ["problem", "method"].map((each) => Number(byId(each).value));
+      onSame({ problem, method, result: false, mix: false }, true);
     });
   }
 }
 
-/** Shows what should be the same. */
-export function showSame(state) {
+/** Shows what should be the same; `index` says whether it can grade, which mixed and varied lists need. */
+export function showSame(state, index) {
   const isPicked = state.sentences.length > 0;
   CHOICES.forEach((choice, place) => {
     const isPressed =
-      !isPicked && ["problem", "method", "result"].every((name) => choice[name] === state[name]);
-    byId("choices").children[place].setAttribute("aria-pressed", String(isPressed));
+      !isPicked && SAME.every((name) => (choice[name] ?? false) === state[name]);
+    const button = byId("choices").children[place];
+    button.setAttribute("aria-pressed", String(isPressed));
+    button.hidden = Boolean(choice.mix) && index.grades === false;
   });
   for (const name of ["problem", "method"]) {
     byId(name).value = state[name];
     byId(name).setAttribute("aria-valuetext", inWords(state[name]));
     byId(`${name}-value`).textContent = inWords(state[name]);
   }
+  byId("varied").value = state.varied;
+  byId("varied").setAttribute("aria-valuetext", howVaried(state.varied));
+  byId("varied-value").textContent = howVaried(state.varied);
+  byId("varied-row").hidden = index.grades === false;
   byId("same-summary").textContent = summary(state);
   byId("same-summary").classList.toggle("warning", !asksForSomething(state));
+}
+
+function howVaried(varied) {
+  if (!varied) return "best match first";
+  return varied <= 0.3 ? "a little" : varied <= 0.6 ? "much" : "as much as possible";
 }
 
 function inWords(weight) {
@@ -62,6 +77,7 @@ export function summary(state) {
   }
   if (isWhole(state)) return "Papers like the whole abstract.";
   if (state.result) return "Papers with similar findings.";
+  if (state.mix) return "A mix: same problem and other method, same method and other problem, competitors.";
   const parts = (sign) => ["problem", "method"].filter((name) => state[name] * sign > 0).join(" and the ");
   return `Papers with ${state.problem > 0 && state.method > 0 ? "both the same " : "the same "}${parts(1)}${
     parts(-1) ? ` and another ${parts(-1)}` : ""

@@ -1,7 +1,8 @@
 // What the page shows, as text behind the # of its address, and as requests to the server.
 
 /** A page on which nothing was done yet. `papers` are ids, in place of `text`; `sentences` are the picked
- * ones; `labels` corrects their facets, such as 0:method,2:other; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts. */
+ * ones; `labels` corrects their facets, such as 0:method,2:other; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts.
+ * `mix`: a list mixed of all shapes; `varied`: from 0 to 1, how much papers should differ from each other. */
 export const EMPTY = Object.freeze({
   text: "",
   title: "",
@@ -11,6 +12,8 @@ export const EMPTY = Object.freeze({
   problem: 0,
   method: 0,
   result: false,
+  mix: false,
+  varied: 0,
   view: "similar",
   from: "",
   to: "",
@@ -39,6 +42,8 @@ export function read(fragment) {
   }
   for (const name of ["problem", "method"]) state[name] = weight(fields.get(name));
   state.result = fields.has("result");
+  state.mix = fields.has("mix");
+  state.varied = share(fields.get("varied"));
   state.sentences = unique((fields.get("sentences") ?? "").split(",").filter((part) => /^\d{1,4}$/.test(part)).map(Number));
   state.labels = labelled(fields.get("labels") ?? "");
   if (state.papers.length) state.text = state.title = "";
@@ -54,6 +59,8 @@ export function write(state) {
   for (const name of Object.keys(CHOICES)) if (state[name] !== EMPTY[name]) fields.set(name, state[name]);
   for (const name of ["problem", "method"]) if (state[name]) fields.set(name, state[name]);
   if (state.result) fields.set("result", "1");
+  if (state.mix) fields.set("mix", "1");
+  if (state.varied) fields.set("varied", state.varied);
   if (state.sentences.length) fields.set("sentences", state.sentences.join(","));
   if (state.labels) fields.set("labels", state.labels);
   const text = fields.toString();
@@ -73,14 +80,20 @@ function weight(text) {
   return Number.isFinite(number) ? Math.min(Math.max(Math.round(number * 4) / 4, -1), 1) : 0;
 }
 
+function share(text) {
+  const number = Number(text);
+  return Number.isFinite(number) ? Math.min(Math.max(Math.round(number * 10) / 10, 0), 1) : 0;
+}
+
 export const hasSource = (state) => Boolean(state.text.trim() || state.papers.length);
 
 /** Whether something is asked to be the same: a search starts from that. */
 export const asksForSomething = (state) =>
-  state.sentences.length > 0 || state.result || state.problem > 0 || state.method > 0 || isWhole(state);
+  state.sentences.length > 0 || state.result || state.mix || state.problem > 0 || state.method > 0 || isWhole(state);
 
 /** Whether the whole abstract counts. */
-export const isWhole = (state) => !state.sentences.length && !state.result && !state.problem && !state.method;
+export const isWhole = (state) =>
+  !state.sentences.length && !state.result && !state.mix && !state.problem && !state.method;
 
 /** Whether citations can be recommended: for one paper, by a server that says so of its index. */
 export const canCite = (state, index) => state.papers.length < 2 && index.citations !== false;
@@ -100,6 +113,7 @@ export function requestOf(state) {
     ...source,
     ...filters,
     ...counted(state),
+    ...(state.varied && { diversity: state.varied }),
     ...(state.labels && state.papers.length < 2 && { labels: state.labels.split(",") }),
     k: PAGE,
     not_paper_ids: state.not,
@@ -127,6 +141,7 @@ export function stateOf(search) {
     problem: weight(weights.background ?? 0),
     method: weight(weights.method ?? 0),
     result: (weights.result ?? 0) > 0,
+    mix: false,
     from: String(search.year_from ?? ""),
     to: String(search.year_to ?? ""),
     categories: (search.categories ?? []).join(" "),
@@ -139,6 +154,7 @@ const leftOut = (state) => unique([...state.seen, ...state.not]).slice(-MOST_SEE
 function counted(state) {
   if (state.sentences.length) return { sentences: state.sentences };
   if (state.result) return { facet: "result" };
+  if (state.mix) return { like: Object.keys(SHAPES) };
   const weights = Object.entries({ background: state.problem, method: state.method });
   const named = (sign) =>
     weights.filter(([, each]) => each * sign > 0).map(([facet, each]) => `${facet}:${Math.abs(each)}`);

@@ -1,0 +1,59 @@
+"""``python -m benchmarks.list_distance``: how much the first hits of runs differ from each other by facet.
+
+    python -m benchmarks.list_distance --index indexes/arxiv --run runs/dev-2.plain.trec runs/dev-2.mixed.trec
+
+The intra-list distance (Ziegler et al., 2005): 1 less the cosine of two of the first ten hits, by projected
+sentence vectors of each facet (`qbe.rerank.graded.Features.similarities`), means over pairs and queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.common import table
+from qbe import _cli, open_index
+from qbe.rerank.graded import Grader
+from qbe.search.opening import open_grader
+from qbe.trec import read_run
+from qbe.types import Facet, Paper
+
+HITS = 10
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.list_distance", description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--index", type=Path, required=True, metavar="DIR", help="which has papers of the runs"
+    )
+    parser.add_argument("--run", type=Path, required=True, nargs="+", metavar="FILE", help="TREC run files")
+    return parser
+
+
+def distances(grader: Grader, papers: list[Paper]) -> NDArray[np.float64]:
+    """The mean distance of two papers by facet, (3,); there are at least two."""
+    upper = np.triu_indices(len(papers), 1)
+    mean: NDArray[np.float64] = 1 - grader.similarities(papers)[:, *upper].mean(axis=1)
+    return mean
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    rows: list[list[object]] = []
+    with open_index(options.index) as index:
+        grader = open_grader(index)
+        for path in options.run:
+            lists = [
+                [index.paper(hit.paper_id) for hit in hits[:HITS]]
+                for hits in read_run(path).rankings.values()
+            ]
+            mean = np.mean([distances(grader, papers) for papers in lists if len(papers) > 1], axis=0)
+            rows.append([path.stem, *(f"{value:.3f}" for value in mean), f"{mean.mean():.3f}"])
+    print(table(["run", *(facet.value for facet in Facet), "mean"], rows))
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.list_distance", main)

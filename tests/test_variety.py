@@ -1,0 +1,233 @@
+"""Lists put together: wishes as users write them, places by hand, and lists of searches over the sample."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from qbe import Query, Variety
+from qbe.errors import UsageError
+from qbe.evaluate.__main__ import main as evaluate
+from qbe.evaluate.crossed import read_facet_grades
+from qbe.evaluate.diversity import alpha_ndcg, diversity_protocol
+from qbe.index.index import Index
+from qbe.search.pipeline import Pipeline
+from qbe.search.stages import Dense, Grades, Stages
+from qbe.search.variety import varied
+from qbe.service.requests import SearchBody
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
+from qbe.types import Facet, Hit
+
+BACKGROUND, METHOD, RESULT = Facet
+MIX = {SAME_PROBLEM_OTHER_METHOD: 1.0, SAME_METHOD_OTHER_PROBLEM: 1.0, COMPETITORS: 2.0}
+
+
+# Wishes
+
+
+def test_thresholds_are_liked_or_disliked_facets():
+    wish = parse_wish(["background:0.5>=2"], ["method<=1.5"])
+    assert wish.weights == {BACKGROUND: 0.5, METHOD: -1.0}
+    assert wish.variety.bounds == {BACKGROUND: (2.0, 3.0), METHOD: (0.0, 1.5)}
+    assert parse_wish(["background:0.5>=2", "method<=1.5"], []) == wish
+
+
+@pytest.mark.parametrize(
+    ("liked", "disliked", "message"),
+    [
+        (
+            ["background>=4"],
+            [],
+            "expected grades from 0 to 3 by facet in `bounds`, the lowest first, found 4",
+        ),
+        (["background>=two"], [], "found 'background>=two'"),
+        (["background>2"], [], "found 'background>2'"),
+        (["background>=nan"], [], "found nan and 3 for background"),
+        (["background"], ["method>=2"], "found 'method>=2'"),
+        (["background>=1", "background<=2"], [], "found background among both"),
+        (["competitors:0"], [], "with a share above 0, found 'competitors:0'"),
+        (["competitors:2", "competitors:3"], [], "each once and with a share above 0, found 'competitors:3'"),
+        (["competitors:2", "method"], [], "found 'competitors:2'"),
+    ],
+)
+def test_wrong_wishes(liked, disliked, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        parse_wish(liked, disliked)
+
+
+def test_requests_of_programs_have_the_same_grammar():
+    body = SearchBody(paper_ids=["s036"], like=[f"{name}:{share}" for name, share in MIX.items()])
+    assert body.variety == Variety(MIX)
+    assert body.aspects == {BACKGROUND: 1.0, METHOD: 1.0}
+    body = SearchBody(paper_ids=["s036"], like=["method>=2"], diversity=0.25)
+    assert body.variety == Variety(bounds={METHOD: (2.0, 3.0)}, diversity=0.25)
+    assert body.aspects is METHOD
+
+
+# Places
+
+
+def test_places_are_shared_out_by_sainte_lague():
+    """Quotients 6, 3, 1; 2, 3, 1; 2, 1, 1; 1.2, 1, 1; 0.86, 1, 1; 0.86, 1/3, 1: the first of equals."""
+    relevance = np.tile(np.linspace(1, 0.5, 6), (3, 1))
+    places = varied(relevance, [6.0, 3.0, 1.0])
+    assert [place.shape for place in places] == [0, 1, 0, 0, 1, 2]
+    assert [place.candidate for place in places] == list(range(6))
+
+
+def test_maximal_marginal_relevance_by_hand():
+    """Second: 0.75 * 0.8 - 0.25 * 1 = 0.35 and 0.75 * 0.5 - 0 = 0.375; third: 0.35."""
+    similarity = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    places = varied(np.array([[1.0, 0.8, 0.5]]), similarity=similarity, diversity=0.25)
+    assert [place.candidate for place in places] == [0, 2, 1]
+    assert [place.value for place in places] == [0.75, 0.375, 0.35]
+    only = varied(np.array([[0.5, 0.8, 1.0]]), similarity=similarity, diversity=1.0)
+    assert [place.candidate for place in only] == [2, 1, 0]  # the best one first, whatever the share
+
+
+# Lists
+
+
+@pytest.fixture(scope="module")
+def index(graded_index):
+    with Index(graded_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module")
+def pipeline(index):
+    with Pipeline(index, Dense()) as pipeline:
+        yield pipeline
+
+
+def ids(hits):
+    return [hit.paper_id for hit in hits]
+
+
+@pytest.mark.slow
+def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(index, pipeline):
+    paper, variety = index.paper("s036"), Variety(MIX)
+    hits = pipeline.search(Query.by_facets(paper, variety.weights), 127, variety=variety, matches=False)
+    assert len(set(ids(hits))) == len(hits) == 127
+    assert (
+        pipeline.search(Query.by_facets(paper, variety.weights), 9, variety=variety, matches=False)
+        == hits[:9]
+    )
+    for name, weights in SHAPES.items():
+        alone = pipeline.search(Query.by_facets(paper, weights), 127, matches=False)
+        chances = {hit.paper_id: hit.score for hit in alone}
+        of_shape = [hit for hit in hits if hit.corner == name]
+        assert [hit.chance for hit in of_shape] == pytest.approx([chances[hit.paper_id] for hit in of_shape])
+        earlier = hits[: hits.index(of_shape[0])]
+        assert of_shape[0].paper_id == next(each for each in ids(alone) if each not in ids(earlier))
+
+
+@pytest.mark.slow
+def test_a_varied_list_begins_alike_and_its_papers_differ_more(index, pipeline):
+    paper = index.paper("s036")
+    plain = pipeline.search(Query(paper), 120, matches=False)
+    hits = pipeline.search(Query(paper), 120, variety=Variety(diversity=0.5), matches=False)
+    assert sorted(ids(hits)) == sorted(ids(plain)) and hits[0].paper_id == plain[0].paper_id
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    vectors = {each: index.vectors(index.paper(each)).whole for each in ids(plain)}
+
+    def likeness(some):
+        first = np.array([vectors[hit.paper_id] for hit in some[:10]], np.float64)
+        return (first @ first.T)[np.triu_indices(10, 1)].mean()
+
+    assert likeness(hits) < likeness(plain)
+    with Pipeline(index, Stages(Dense(), Grades(diversity=0.5))) as by_stage:
+        assert by_stage.search(Query(paper), 120, matches=False) == hits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", [{METHOD: 1.0}, {BACKGROUND: 1.0, METHOD: 1.0}])
+def test_bounds_leave_the_order_alone(index, pipeline, weights):
+    query, variety = Query.by_facets(index.paper("s036"), weights), Variety(bounds={METHOD: (0.5, 1.0)})
+    graded = pipeline.grade(query, pipeline.search(query, 127, matches=False))
+    expected = [hit.paper_id for hit in graded if 0.5 <= hit.grades["method"] <= 1.0]
+    hits = pipeline.search(query, 127, variety=variety, matches=False)
+    assert 0 < len(hits) < 127
+    assert ids(hits) == expected
+
+
+@pytest.mark.slow
+def test_what_a_mix_needs(index, tiny_index):
+    variety = Variety(MIX)
+    with (
+        Pipeline(index, Dense()) as pipeline,
+        pytest.raises(UsageError, match="query of the facets of a `mix`"),
+    ):
+        pipeline.search(Query(index.paper("s036")), variety=variety)
+    with Index(tiny_index) as tiny, Pipeline(tiny, Dense()) as pipeline:
+        query = Query.by_facets(tiny.paper("s036"), variety.weights)
+        for each in (variety, Variety(diversity=0.5), Variety(bounds={METHOD: (1, 2)})):
+            with pytest.raises(UsageError, match="expected an index with vectors of the default encoder"):
+                pipeline.search(query, variety=each)
+
+
+@pytest.mark.slow
+def test_the_command_mixes_as_many_hits_as_asked_for(search, graded_index):
+    like = (f"{name}:{share:g}" for name, share in MIX.items())
+    options = ("--first-stage", "dense", "--paper", "s036", "--like", *like)
+    (record,) = map(json.loads, search(*options, "--format", "json", folder=graded_index).splitlines())
+    assert len(record["hits"]) == 4
+    assert {hit["corner"] for hit in record["hits"]} <= set(SHAPES)
+    table = search(*options, "--format", "table", folder=graded_index)
+    assert all(f"{hit['corner']}: background" in table for hit in record["hits"])
+
+
+# Evaluation
+
+PAIRS = """query_id\tpaper_id\tbackground\tmethod\tresult
+p\ta\t3\t0\t0
+p\tb\t2\t1\t0
+p\tc\t0\t3\t0
+p\td\t2\t2\t2
+p\te\t0\t0\t0
+q\ta\t0\t0\t0
+"""
+
+
+def test_alpha_ndcg_by_hand():
+    """Clarke et al. (2008): a further paper of a subtopic is worth half."""
+    both, one, other = {"a", "b"}, {"a"}, {"b"}
+    assert alpha_ndcg([both], [both]) == 1
+    assert alpha_ndcg([set(), one], [one]) == pytest.approx(1 / np.log2(3))
+    assert alpha_ndcg([one, one], [one, one, other]) == pytest.approx(
+        (1 + 0.5 / np.log2(3)) / (1 + 1 / np.log2(3) + 0.5 / 2)
+    )
+    assert alpha_ndcg([both, one], [one, both]) == 1  # the ideal takes the one with both first
+    assert alpha_ndcg([one], [set()]) == 0
+
+
+def test_a_list_is_scored_by_corners(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    grades = read_facet_grades(["pairs.tsv"])
+
+    def figures(order):
+        hits = tuple(Hit(name, -float(place)) for place, name in enumerate(order))
+        found = diversity_protocol(grades, {"p_anything": hits}).figures
+        return {name: by_scope["all"] for name, by_scope in found.items()}
+
+    mixed, plain = figures("acdbe"), figures("abe")
+    assert mixed["alpha-nDCG@10"] == mixed["corners@10"] == 1
+    assert plain["corners@10"] == pytest.approx(1 / 3)
+    assert plain["alpha-nDCG@10"] == pytest.approx(
+        (1 + 0.5 / np.log2(3)) / (1 + 1 / np.log2(3) + 1 / 2 + 0.5 / np.log2(5))
+    )
+    assert plain["P@10"] == pytest.approx(0.2)
+    # Means of all facets are 1, 1, 1, 2, 0.
+    ideal = 2 + 1 / np.log2(3) + 1 / 2 + 1 / np.log2(5)
+    assert plain["nDCG@10"] == pytest.approx((1 + 1 / np.log2(3)) / ideal)
+    assert plain["background spread"] == pytest.approx((1 + 3 + 2) / 3)
+    lines = "".join(f"p_background Q0 {name} {rank} {9 - rank} x\n" for rank, name in enumerate("acdbe"))
+    (tmp_path / "mixed.trec").write_text(lines)
+    evaluate(
+        ["--protocol", "diversity", "--qrels", "pairs.tsv", "--run", "mixed.trec", "--output", "report.json"]
+    )
+    assert capsys.readouterr().out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["rows"][0]["figures"]["alpha-nDCG@10"]["all"] == 1
