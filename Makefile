@@ -83,7 +83,7 @@ test-fast: install
 # brings: models of random weights come from the other one, where they can be made.
 LIGHT := $(VENV)-light
 SEARCHING := $(wildcard $(addsuffix .py,$(addprefix tests/test_,anserini ann bounds cite_* fusion index* \
-	java l2_index list live* matching pipeline query search_* serve service shell stored sync* text_papers)))
+	java l2_index list live* matching pipeline query search_* serve service stored sync* text_papers)))
 
 $(LIGHT)/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)

@@ -31,8 +31,6 @@ PRODUCTS = {
     "make peers": ".venv-peers/installed",
     "make reproduce": "indexes/csfcube/manifest.json",
     "make whole": "indexes/whole/manifest.json",
-    "qbe datasets citations": "data/citations/papers.jsonl",
-    "qbe index --corpus data/citations": "indexes/citations/manifest.json",
     "qbe index --merge indexes/whole": "indexes/whole-4/manifest.json",
 }
 """Commands that prepare tables, by how they begin, with a file that each makes; run where it is absent."""

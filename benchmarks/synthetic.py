@@ -14,7 +14,7 @@ import dataclasses
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -200,32 +200,6 @@ def write_synthetic(
             digest=digest(files, None),
         )
         write_manifest(folder, manifest)
-
-
-def write_searchable(
-    source: Index,
-    folder: Path,
-    papers: int,
-    faiss: str,
-    threads: int,
-    change: Callable[[Iterator[Paper]], Iterator[Paper]],
-) -> None:
-    """Make an index of synthetic papers with postings and vectors; ``change`` gives them metadata."""
-    from qbe.index.lucene import INPUT, write_input, write_lucene_index
-    from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
-    from qbe.index.papers import RECORDS, write_papers
-
-    write_synthetic(source, folder, papers, 0, faiss, threads, Timings())
-    manifest = read_manifest(folder)
-    write_papers(folder, write_input(folder, change(papers_of(source, papers, 0))))
-    lucene = write_lucene_index(folder, papers, threads)
-    shutil.rmtree(folder / INPUT)
-    files = describe_files(folder, leave_out=[MANIFEST])
-    corpus = {**manifest.corpus, "sha256": files[RECORDS]["sha256"]}
-    manifest = dataclasses.replace(
-        manifest, corpus=corpus, lucene=lucene, files=files, digest=digest(files, lucene)
-    )
-    write_manifest(folder, manifest)
 
 
 def main(argv: list[str]) -> None:

@@ -33,7 +33,6 @@ COMMANDS = {
     "export": "convert PyTorch weights to the ONNX models that qbe runs",
     "serve": "serve an index: a page to search with, and HTTP for programs",
     "mcp": "serve an index to agents, by the Model Context Protocol",
-    "shell": "search on a terminal, with everything kept open",
     "demo": "search the sample that is part of the package",
     "cluster": "index, search or serve on several machines",
     "doctor": "show what this machine and installation are, and lack",

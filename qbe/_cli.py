@@ -273,20 +273,6 @@ def add_commands(
         added.add_parser(name, help=line)
 
 
-def check_plot_is_no_output(plot: str | None, outputs: Iterable[str | None]) -> None:
-    """Raise UsageError where a plot would be written to the file of a result, whatever the paths look like.
-
-    >>> check_plot_is_no_output("runs/../a.svg", ["a.svg"])
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected two files for --plot and --output, found runs/../a.svg twice; rename one
-    """
-    from qbe.errors import UsageError
-
-    if plot and os.path.realpath(plot) in {os.path.realpath(output) for output in outputs if output}:
-        raise UsageError(f"expected two files for --plot and --output, found {plot} twice; rename one")
-
-
 def run(
     program: str,
     main: Callable[[list[str]], None],
@@ -486,18 +472,7 @@ def counter(
     ...     for _ in ("first pair", "second pair"):
     ...         _ = finished(1)
     """
-    from contextlib import contextmanager, nullcontext
-
-    if not sys.stderr.isatty():
-        return nullcontext(lambda _: None)
-    from tqdm import tqdm
-
-    @contextmanager
-    def bar() -> Iterator[Callable[[int], object]]:
-        with tqdm(total=total, desc=description, unit=f" {unit}", dynamic_ncols=True) as moving:
-            yield moving.update
-
-    return bar()
+    return _bar(lambda bar: bar.update, desc=description, unit=f" {unit}", total=total)
 
 
 def megabytes(description: str) -> contextlib.AbstractContextManager[Callable[[int, int], object]]:
@@ -507,6 +482,21 @@ def megabytes(description: str) -> contextlib.AbstractContextManager[Callable[[i
     >>> with megabytes("pulling") as progress:
     ...     progress(1_000_000, 2_000_000)
     """
+
+    def mover(bar: Any) -> Callable[[int, int], object]:
+        def move(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return move
+
+    return _bar(mover, desc=description, unit="B", unit_scale=True)
+
+
+def _bar(
+    mover: Callable[[Any], Callable[..., object]], **settings: Any
+) -> contextlib.AbstractContextManager[Callable[..., object]]:
+    """A context that gives the function which moves a bar; without a terminal it does nothing."""
     from contextlib import contextmanager, nullcontext
 
     if not sys.stderr.isatty():
@@ -514,14 +504,9 @@ def megabytes(description: str) -> contextlib.AbstractContextManager[Callable[[i
     from tqdm import tqdm
 
     @contextmanager
-    def bar() -> Iterator[Callable[[int, int], object]]:
-        with tqdm(desc=description, unit="B", unit_scale=True, dynamic_ncols=True) as moving:
-
-            def move(done: int, total: int) -> None:
-                moving.total = total
-                moving.update(done - moving.n)
-
-            yield move
+    def bar() -> Iterator[Callable[..., object]]:
+        with tqdm(**settings, dynamic_ncols=True) as moving:
+            yield mover(moving)
 
     return bar()
 

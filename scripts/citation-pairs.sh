@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tables of Nogueira et al. (BIR 2020) on dev of `citations`: query forms of BM25, and pair rerankers by pretrained
-# model, balance of classes and division of tokens, with their learning curves. What was interrupted continues.
+# model, balance of classes and division of tokens. What was interrupted continues.
 # TOKENS and EPOCHS make it shorter, VARIANTS names the rerankers to train.
 set -euo pipefail
 
@@ -41,6 +41,5 @@ for variant in "${variants[@]}"; do
     search "bm25+$variant" --first-stage bm25:query=abstract --rerank "$out/$variant:depth=100,weight=1"
     cite "text+$variant" --no-links --rerank "$out/$variant:depth=100,weight=0.5"
 done
-qbe train curves "${variants[@]/#/$out/work-}" --plot $out/curves.svg
 qbe evaluate --protocol citations --qrels $data/dev.qrels --run "${runs[@]}" --baseline runs/citations.fused.trec \
     --published

@@ -13,7 +13,6 @@ from qbe.cite.scoring import (
     SEEDS,
     TEXT,
     FeatureSet,
-    columns,
     text_features,
 )
 from qbe.grade.head import Head
@@ -30,13 +29,6 @@ def test_what_is_known_decides_the_features():
     assert FeatureSet(links=True, seeds=False).key == "links"
 
 
-def test_scores_are_normalized_each_for_itself():
-    scores = {name: np.array([0.0, 1.0, 2.0]) * 10**place for place, name in enumerate(SCORES)}
-    features = text_features(scores, np.zeros(3))
-    for name in SCORES:
-        np.testing.assert_allclose(features[name], [-math.sqrt(1.5), 0, math.sqrt(1.5)])
-
-
 def test_ages_are_cut_at_both_ends():
     """A paper that is younger than the query is as old as it; beyond twenty years all are alike."""
     features = text_features(dict.fromkeys(SCORES, np.zeros(5)), np.array([-3.0, 1.0, 2.0, 20.0, 300.0]))
@@ -48,16 +40,6 @@ def test_ages_are_cut_at_both_ends():
 def test_ages_that_are_not_known_stay_unknown():
     features = text_features(dict.fromkeys(SCORES, np.zeros(2)), np.array([np.nan, 1.0]))
     assert [np.isnan(features[name]).tolist() for name in ("age", "recency", "new")] == [[True, False]] * 3
-
-
-def test_no_candidates_have_no_features():
-    features = text_features(dict.fromkeys(SCORES, np.zeros(0)), np.zeros(0))
-    assert columns(features, TEXT).shape == (0, len(TEXT))
-
-
-def test_columns_stand_in_the_order_of_their_names():
-    features = {"b": np.array([1.0, 2.0]), "a": np.array([3.0, 4.0]), "c": np.array([9.0, 9.0])}
-    assert columns(features, ("a", "b")).tolist() == [[3.0, 1.0], [4.0, 2.0]]
 
 
 def test_a_head_is_linear_in_features_and_hidden_units():

@@ -39,24 +39,6 @@ def test_terms_are_the_cosines_of_both_sides_projected(seed, size, query, counts
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9)
 
 
-def test_terms_by_hand():
-    """Two sentences ask; the first paper has both and another, the second the first one's opposite."""
-    axes = np.eye(2)
-    sentences = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-1.0, 0.0]])
-    whole = np.array([[0.6, 0.8], [0.0, -1.0]])
-    papers = MeasuredPapers(sentences, np.ones(4), whole, np.ones(2), np.array([0, 3]))
-    actual = terms(TransformedQuery(axes, np.array([[0.0, 1.0]])), papers)
-    np.testing.assert_allclose(actual, [[1.0, -0.5], [0.8, -1.0], [(1 + 1 + 0.8) / 3, 0.0]])
-
-
-def test_a_projection_decides_what_counts():
-    """A matrix that keeps the first axis alone makes equal what differs in the second."""
-    matrix = np.diag([1.0, 0.0])
-    rows = np.array([[0.6, 0.8], [1.0, 0.0]])
-    assert lengths(rows, matrix).tolist() == [0.6, 1.0]
-    np.testing.assert_allclose(transformed(rows, matrix), [[1.0, 0.0], [1.0, 0.0]])
-
-
 def test_vectors_that_a_projection_removes_are_like_nothing():
     matrix, row = np.diag([1.0, 0.0]), np.array([[0.0, 1.0]])
     assert lengths(row, matrix).tolist() == [1e-12]

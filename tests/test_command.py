@@ -85,13 +85,6 @@ def test_a_command_is_the_same_under_both_names(name):
     assert qbe("--help", module=f"qbe.{name}").stdout == expected.stdout
 
 
-def test_errors_name_the_command(tmp_path):
-    done = qbe("search", "--index", str(tmp_path / "none"), "--paper", "1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("qbe search: ")
-    assert done.stderr.count("\n") == 1
-
-
 def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path, capsys, monkeypatch):
     from qbe.index.__main__ import main
 
@@ -196,9 +189,3 @@ def test_scripts_know_every_option(scripts, shell):
         assert name in text
         for option in options_of(command_parser(name)):
             assert (option if shell != "fish" else option.lstrip("-")) in text, option
-
-
-def test_completion_in_an_unknown_shell_is_refused():
-    done = qbe("completion", "csh")
-    assert done.returncode == 2
-    assert "invalid choice: 'csh'" in done.stderr

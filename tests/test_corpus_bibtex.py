@@ -365,9 +365,7 @@ def test_ends_of_lines(end: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
-def test_entries_do_not_depend_on_how_much_is_read_at_a_time(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_do_not_depend_on_how_much_is_read_at_a_time(size, monkeypatch):
     data = (FORMATS / "references.bib").read_bytes()
     whole = read(data)
     monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", size)

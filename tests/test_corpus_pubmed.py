@@ -1,6 +1,5 @@
 """PubMed's XML to papers."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +64,7 @@ def deletion(*pmids: str) -> str:
         ([deletion("7"), version("8", "1", "B"), deletion()], ["B"], 0, {"7"}),
     ],
 )
-def test_the_newest_version_counts_and_deletions_delete(
-    tmp_path: Path, files: list[str], titles: list[str], left_out: int, deleted: set[str]
-) -> None:
+def test_the_newest_version_counts_and_deletions_delete(tmp_path, files, titles, left_out, deleted):
     for number, text in enumerate(files):
         (tmp_path / f"{number}.xml").write_text(f"<PubmedArticleSet>{text}</PubmedArticleSet>")
     counted = RejectedRecords()

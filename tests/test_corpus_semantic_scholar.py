@@ -58,11 +58,6 @@ def test_answers_of_the_api(content: Any, expected: list[Any], indent: int | Non
     ] == expected
 
 
-def test_papers_of_other_fields_are_left_out() -> None:
-    entries = sample(PAPERS, Reading(categories=("Bio*",)))
-    assert [entry.record["paper_id"] for entry in entries] == ["70000001"]
-
-
 def test_abstracts_are_of_no_field_and_all_kept() -> None:
     assert len(sample(ABSTRACTS, Reading(categories=("Bio*",)))) == 2
 

@@ -133,9 +133,7 @@ def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/"])
 @pytest.mark.parametrize("read", [lambda name: list(read_corpus([name])), paper_from_file])
-def test_a_missing_file_is_named_as_it_was_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[str], object]
-) -> None:
+def test_a_missing_file_is_named_as_it_was_typed(tmp_path, monkeypatch, name, read):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CorpusError, match=f"^cannot read {re.escape(name)}: No such file or directory; "):
         read(name)
@@ -167,9 +165,7 @@ def test_errors_with_other_files_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, zstd])
-def test_standard_input_may_be_compressed(
-    monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
-) -> None:
+def test_standard_input_may_be_compressed(monkeypatch, compress):
     data = io.BufferedReader(io.BytesIO(compress(PAPERS)))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
     assert sum(1 for _ in read_corpus(["-"])) == 2000

@@ -2,10 +2,9 @@
 
 import io
 import resource
-from itertools import chain, repeat
 
 import pytest
-from support.formats import buffered
+from support.formats import Endless, buffered
 
 from qbe.corpus.formats import recognized
 from qbe.corpus.head import Head
@@ -24,23 +23,6 @@ def problem(data: bytes) -> str:
     with pytest.raises(CorpusError) as caught:
         read(data)
     return str(caught.value)
-
-
-class Endless(io.RawIOBase):
-    """A document of many parts, made as it is read."""
-
-    def __init__(self, begin: bytes, part: bytes, count: int) -> None:
-        self._parts = chain([begin], repeat(part, count))
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        part = self._rest or next(self._parts, b"")
-        count = min(len(part), len(buffer))
-        buffer[:count], self._rest = part[:count], part[count:]
-        return count
 
 
 def test_elements_have_their_places_and_what_is_around_them_is_skipped() -> None:

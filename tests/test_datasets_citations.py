@@ -16,10 +16,7 @@ from qbe.datasets.__main__ import main
 from qbe.datasets.citing import SPLITS, by_share
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import DatasetError
-from qbe.index.__main__ import main as build
 from qbe.query import Topic
-from qbe.run import Run
-from qbe.search.__main__ import main as search
 from qbe.topics import read_topics
 from qbe.trec import read_qrels
 
@@ -61,18 +58,6 @@ def test_a_release_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         f"next: qbe index --corpus {out}/papers.jsonl --output indexes/citations",
         f"written to {out}",
     ]
-
-
-def test_topics_of_a_collection_are_searched(tmp_path: Path) -> None:
-    release, out = write_citations(tmp_path / "release"), tmp_path / "out"
-    main(["citations", "--source", str(release), "--output", str(out)])
-    index, run = tmp_path / "index", tmp_path / "train.trec"
-    build(["--corpus", str(out / "papers.jsonl"), "--only=bm25", "--output", str(index)])
-    topics = out / "topics.train.tsv"
-    search(["--index", str(index), "--topics", str(topics), "--first-stage", "bm25", "--output", str(run)])
-    rankings = Run.from_trec(run)
-    assert [hit.paper_id for hit in rankings["10.1/b"]] == ["10.1/a"]  # which has potters, too
-    assert [hit.paper_id for hit in rankings["10.1/c"]] == ["10.1/a"]  # which counts, too
 
 
 def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
@@ -143,9 +128,7 @@ def test_a_corpus_of_ones_own(tmp_path: Path, own: Path) -> None:
         (["2002", "2009"], {"train": ["p1", "p2"], "test": ["p10", "p11"]}),
     ],
 )
-def test_splits_at_given_years(
-    tmp_path: Path, own: Path, years: list[str], expected: dict[str, list[str]]
-) -> None:
+def test_splits_at_given_years(tmp_path, own, years, expected):
     out = tmp_path / "out"
     main(["citations", "--corpus", str(own), "--split-year", *years, "--output", str(out)])
     assert dict(zip(expected, queries_in(out, *expected), strict=True)) == expected

@@ -1,8 +1,6 @@
 """CSFCube's release as corpus, topics, pools, judgements and folds; the download; the embedded sample."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,22 +129,6 @@ def test_the_command_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixt
         f"(sha256 {sha256(release / abstracts)})"
     )
     assert printed[-1] == f"written to {tmp_path / 'out'}"
-
-
-def run_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "qbe.datasets", *arguments], capture_output=True, text=True)
-
-
-def test_exit_codes(tmp_path: Path) -> None:
-    done = run_command("csfcube", "--source", str(tmp_path), "--output", str(tmp_path / "out"))
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        f"qbe datasets: {tmp_path}: expected the files of CSFCube's release, found no"
-    )
-    assert done.stderr.count("\n") == 1
-    for arguments in ([], ["other"], ["csfcube"], ["sample"], ["sample", "--source", "x", "--output", "y"]):
-        assert run_command(*arguments).returncode == 2
-    assert not (tmp_path / "out").exists()
 
 
 def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

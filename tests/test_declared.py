@@ -34,9 +34,7 @@ EXTRA_OF = {
     "qbe/run.py": "evaluate",
     "qbe/serve": "serve",
     "qbe/service": "serve",
-    "qbe/shell": "serve",
     "qbe/train": "train",
-    "qbe/train/curves.py": "plot",
     "qbe/watch": "serve",
 }
 """Files and folders that only work with an extra; all others do with what is always installed."""

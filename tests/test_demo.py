@@ -80,20 +80,6 @@ def test_it_builds_an_index_and_searches_by_two_facets(first, folder):
     )
 
 
-def test_nothing_but_the_index_is_left_in_the_cache(first, kept):
-    assert [path.name for path in kept.iterdir()] == ["demo"]
-    assert [path.name for path in (kept / "demo").iterdir()] == ["sample"]
-
-
-def test_it_says_what_the_sample_is_and_what_to_do_next(first, folder):
-    about = first.stdout[first.stdout.index("About the sample") :]
-    assert len(about.splitlines()) <= 24
-    assert "It is a demonstration, not a benchmark" in " ".join(about.split())
-    assert f'qbe search --index {folder} --text "We ..." --facet method' in about
-    for command in ("qbe index --corpus FILE --output DIR", "qbe doctor"):
-        assert command in about
-
-
 def test_the_index_is_used_again(first, folder, kept, monkeypatch, capsys):
     before = content(folder)
     monkeypatch.setenv("QBE_CACHE", str(kept))

@@ -76,9 +76,7 @@ def test_temporary_failures_are_tried_again(server: Server, tmp_path: Path, fail
         (["short", "404"], "HTTP status 404 Not Found", 2),
     ],
 )
-def test_downloads_that_fail(
-    server: Server, tmp_path: Path, failures: list[str], reason: str, requests: int
-) -> None:
+def test_downloads_that_fail(server, tmp_path, failures, reason, requests):
     server.failures["x"] = list(failures)
     with pytest.raises(DatasetError, match=f"cannot download {server.url}x: {reason}; check the network"):
         download(server.url + "x", tmp_path / "new" / "x", SHA256)

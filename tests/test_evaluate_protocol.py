@@ -89,19 +89,6 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
     assert result.warnings == ()
 
 
-def test_ndcg_of_five_documents_looks_at_the_first_rank_only(qrels, run, folds):
-    result = csfcube_protocol(qrels, run, folds)
-    assert result.per_query["NDCG%20"] == {
-        "1_background": 1.0,
-        "2_background": 1.0,
-        "3_background": 0.0,
-        "4_method": 0.0,
-        "5_method": 0.0,
-        "6_result": 1.0,
-        "7_result": 0.0,
-    }
-
-
 def test_the_development_split_is_fold1_dev_alone(qrels, run, tmp_path):
     folds = load_folds(write_folds(tmp_path / "folds.json"), "dev")
     result = csfcube_protocol(qrels, run, folds)

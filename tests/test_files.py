@@ -16,11 +16,6 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_sha256(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"abc")  # FIPS 180-2, appendix B.1
-    assert files.sha256(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
 def test_atomic_file_appears_with_its_content(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "x"
     with files.atomic_file(target) as stream:
@@ -69,9 +64,7 @@ def test_atomic_file_below_a_file_is_refused(tmp_path: Path) -> None:
         (errno.EACCES, "choose a folder that you may write"),
     ],
 )
-def test_atomic_file_in_a_read_only_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, hint: str
-) -> None:
+def test_atomic_file_in_a_read_only_folder(tmp_path, monkeypatch, code, hint):
     def refuse(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code), str(tmp_path / "x.partial"))
 
@@ -145,9 +138,7 @@ def test_staging_tells_reading_from_writing(tmp_path: Path) -> None:
             raise refused(tmp_path / path)
 
 
-def test_the_command_line_says_what_could_not_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_says_what_could_not_be_read(tmp_path, capsys):
     def main(_: list[str]) -> None:
         raise refused(tmp_path / "vectors.npy", errno.EIO)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main as evaluate
 from qbe.evaluate.protocol import load_folds
 from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
 from qbe.lines import read_fields, read_ids
@@ -42,14 +41,6 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, read, encoding):
         path = tmp_path / name
         path.write_bytes(((mark if name == "marked" else "") + text).replace("\n", "\r\n").encode(code))
     assert read(str(tmp_path / "marked")) == read(str(tmp_path / "plain"))
-
-
-def test_marked_runs_and_qrels_are_joined(tmp_path, capsys):
-    (tmp_path / "a.qrels").write_text("q1 0 d1 1\nq2 0 d1 1\n", encoding="utf-8-sig")
-    (tmp_path / "a.trec").write_text("q1 Q0 d1 1 2.0 t\nq2 Q0 d1 1 2.0 t\n", encoding="utf-16")
-    evaluate(["--qrels", f"{tmp_path}/a.qrels", "--run", f"{tmp_path}/a.trec", "--measures", "RR"])
-    printed = capsys.readouterr()
-    assert (printed.out.split()[-1], printed.err) == ("1.0000", "")
 
 
 @pytest.mark.parametrize(

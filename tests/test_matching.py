@@ -14,10 +14,6 @@ STARTS = np.array([0, 2, 3])
 SIMILARITIES = np.array([[1, 3, 2, 0, 5, 4], [2, 1, 8, 6, 7, 0]], dtype=np.float32) / 8
 
 
-def test_best_per_paper():
-    assert (best_per_paper(SIMILARITIES, STARTS) == np.array([[3, 2, 5], [2, 8, 7]]) / 8).all()
-
-
 def test_mean_max_and_max():
     best = best_per_paper(SIMILARITIES, STARTS)
     assert mean_max(best).tolist() == [5 / 16, 10 / 16, 12 / 16]
@@ -39,29 +35,10 @@ def test_similarities_are_exact():
     assert similarities(queries, vectors[:0]).shape == (3, 0)
 
 
-def test_restrict_keeps_all_of_a_paper_that_would_keep_none():
-    keep = np.array([False, True, False, True, False, True])
-    restricted = restrict(SIMILARITIES, STARTS, keep)
-    assert restricted.dtype == np.float32
-    assert (best_per_paper(restricted, STARTS) == np.array([[3, 2, 4], [1, 8, 6]]) / 8).all()
-    assert np.isneginf(restricted[:, [0, 4]]).all()
-    assert (restrict(SIMILARITIES, STARTS, np.zeros(6, bool)) == SIMILARITIES).all()
-    assert (restrict(SIMILARITIES, STARTS, np.ones(6, bool)) == SIMILARITIES).all()
-
-
 def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
     """The sentences of papers, each vector being its sentence's row."""
     rows = np.arange(starts[-1], dtype=np.float32)[:, None]
     return MappedVectors(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
-
-
-def test_gather():
-    starts = np.array([0, 2, 3, 6])
-    block = gather([2, 0], starts)
-    assert block.rows.tolist() == block.vectors[:, 0].tolist() == [3, 4, 5, 0, 1]
-    assert block.starts.tolist() == [0, 3]
-    assert gather([1], starts).rows.tolist() == [2]
-    assert [len(part) for part in gather([], starts)] == [0, 0, 0]
 
 
 @st.composite

@@ -53,15 +53,6 @@ def random_chain(seed: int, labels: int = 5) -> tuple[np.ndarray, np.ndarray, np
     )
 
 
-def test_two_sentences_worked_by_hand():
-    """Labels a and b; weights of aa, ab, ba, bb are 2 * 5, 2 * 1, 3 * 1, 3 * 1 times 7 where the end is b."""
-    begin, end = np.log([2.0, 3.0]), np.log([1.0, 7.0])
-    transitions = np.log([[5.0, 1.0], [1.0, 1.0]])
-    total = 10 + 14 + 3 + 21
-    expected = [[24 / total, 24 / total], [13 / total, 35 / total]]
-    np.testing.assert_allclose(marginals(np.zeros((2, 2)), begin, end, transitions), expected, rtol=1e-15)
-
-
 @given(st.one_of(MILD, EXTREME), CHAIN)
 def test_marginals_are_sums_over_all_sequences(scores, chain):
     shares = marginals(scores, *chain)

@@ -1,11 +1,9 @@
-"""``qbe tag``: what it keeps and what it writes, whole or not at all, resumed, hostile text."""
+"""``qbe tag``: what it keeps and what it writes, whole or not at all."""
 
 import gzip
-import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,11 +13,8 @@ import pytest
 
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.errors import CorpusError, OutputError, UsageError
-from qbe.files import lock
-from qbe.models.tagger_files import TAGGER_CARD
+from qbe.errors import CorpusError, OutputError
 from qbe.tag.__main__ import main
-from qbe.tag.records import tag_file
 from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import FacetProbabilities, Paper
@@ -71,16 +66,6 @@ def read(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def interrupted_after(count: int) -> Callable:
-    """Passes so many records through, and is then interrupted."""
-
-    def interrupted(records):
-        yield from itertools.islice(records, count)
-        raise KeyboardInterrupt
-
-    return interrupted
-
-
 @pytest.fixture
 def tag(tmp_path, tagging, tiny_tagger):
     """Tag records, or a file, by the command line in this process; gives the records written."""
@@ -94,16 +79,7 @@ def tag(tmp_path, tagging, tiny_tagger):
         main([str(argument) for argument in (*arguments, *threads, *options)])
         return read(output)
 
-    def leave(finished: bytes, facets: str = "given") -> None:
-        """What an interrupted call leaves, with these bytes as its finished records."""
-        source = write(tmp_path / "interrupted.jsonl", STRING)
-        labelling = TaggingEncoder(tagging.encoder, tagging.tagger, facets)
-        with pytest.raises(KeyboardInterrupt):
-            tag_file(str(source), output, labelling, interrupted_after(0), probabilities=False, resume=False)
-        run.partial.write_bytes(finished)  # type: ignore[attr-defined]
-
-    run.output, run.partial = output, output.with_name(".tagged.jsonl.tagging") / "records.jsonl"  # type: ignore[attr-defined]
-    run.leave = leave  # type: ignore[attr-defined]
+    run.output = output  # type: ignore[attr-defined]
     run.tagger = ("--tagger", str(tiny_tagger))  # type: ignore[attr-defined]
     return run
 
@@ -197,7 +173,7 @@ def test_a_link_stays_and_a_pipe_is_written_to(tag, tmp_path):
     assert tag.output.is_fifo()
 
 
-# Whole or not at all, and resumed.
+# Whole or not at all.
 
 
 def numbered(count: int) -> list[dict]:
@@ -205,117 +181,6 @@ def numbered(count: int) -> list[dict]:
         {"paper_id": str(i), "title": "T", "abstract": f"This is paper {i}. It says {i * i}."}
         for i in range(count)
     ]
-
-
-@pytest.mark.parametrize(("lines", "cut"), [(3, 20), (3, 0), (0, 20), (9, 0)])
-def test_resuming_gives_what_an_uninterrupted_call_gives(tag, lines, cut):
-    whole = tag(*numbered(9))
-    data = tag.output.read_bytes()
-    tag.output.unlink()
-    kept = data.splitlines(keepends=True)
-    tag.leave(b"".join(kept[:lines]) + b"".join(kept[lines : lines + 1])[:cut])
-    assert tag(*numbered(9), options=["--resume"]) == whole
-    assert tag.output.read_bytes() == data
-    assert list(tag.output.parent.iterdir()) == [tag.output]
-
-
-def test_an_interrupted_call_leaves_what_is_finished(tag, tagging, tmp_path):
-    whole = tag(*numbered(9))
-    tag.output.unlink()
-    source = str(tmp_path / "in.jsonl")
-    with pytest.raises(KeyboardInterrupt):
-        tag_file(source, tag.output, tagging, interrupted_after(5), probabilities=False, resume=False)
-    assert not tag.output.exists()
-    assert read(tag.partial) == whole[:5]
-    assert tag(*numbered(9), options=["--resume", "--facets", "predicted"]) == whole
-
-
-@pytest.mark.parametrize(
-    ("options", "changed"),
-    [
-        (["--facets", "predicted"], "facets"),
-        (["--probabilities"], "probabilities"),
-        (["--tagger", "{other}"], "tagger"),
-    ],
-)
-def test_resuming_with_other_options_is_refused(tag, tmp_path, tiny_tagger, options, changed):
-    whole = tag(*numbered(3))
-    tag.leave(b"".join(tag.output.read_bytes().splitlines(keepends=True)[:2]))
-    tag.output.unlink()
-    other = Path(shutil.copytree(tiny_tagger, tmp_path / "other"))
-    card = other / TAGGER_CARD
-    card.write_text(json.dumps({**json.loads(card.read_text()), "name": "other-tagger"}))
-    options = [option.format(other=other) for option in options]
-    with pytest.raises(UsageError, match=rf"\.tagged\.jsonl\.tagging, found other {changed}; repeat the"):
-        tag(*numbered(3), options=["--resume", *options])
-    assert read(tag.partial) == whole[:2]
-    assert tag(*numbered(3), options=["--resume"]) == whole
-
-
-def test_a_file_beside_the_output_is_left_alone(tag):
-    tag.output.parent.mkdir()
-    mine = write(tag.output.with_name("tagged.jsonl.partial"), *numbered(2))
-    before = mine.read_bytes()
-    assert len(tag(mine)) == 2
-    assert len(tag(mine, options=["--resume"])) == 2
-    assert mine.read_bytes() == before
-
-
-def test_a_second_writer_is_refused(tag):
-    before = tag(STRING)
-    with lock(tag.output.with_name(".tagged.jsonl.lock")) as alone:
-        assert alone
-        with pytest.raises(
-            UsageError, match=r"tagged\.jsonl is being written by another process; wait until"
-        ):
-            tag(LIST)
-    assert read(tag.output) == before
-
-
-def test_finished_records_are_not_tagged_again(tag, tagging, tmp_path, monkeypatch):
-    whole = tag(*numbered(9))
-    tag.leave(tag.output.read_bytes(), "predicted")
-    tag.output.unlink()
-    passes = []
-    encode = tagging.encode_paper
-    monkeypatch.setattr(tagging, "encode_paper", lambda paper: passes.append(paper.paper_id) or encode(paper))
-    source = write(tmp_path / "more.jsonl", *numbered(11))
-    assert tag_file(str(source), tag.output, tagging, iter, probabilities=False, resume=True) == 11
-    assert passes == ["9", "10"]
-    assert read(tag.output)[:9] == whole
-
-
-def test_without_resume_and_without_a_beginning_all_is_tagged(tag):
-    tag.leave(b'{"paper_id": "of another call"}\n')
-    assert len(tag(*numbered(3))) == 3
-    tag.output.unlink()
-    assert len(tag(*numbered(3), options=["--resume"])) == 3
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        '{"paper_id": "0"}\n{"paper_id": "other"}\n',
-        '{"paper_id": "0"}\nno JSON\n',
-        '{"paper_id": "0"}\n[1]\n',
-    ],
-)
-def test_resuming_another_inputs_output_is_refused(tag, beginning):
-    tag.leave(beginning.encode())
-    with pytest.raises(UsageError, match=r"found another paper at line 2; repeat it without `resume`"):
-        tag(*numbered(9), options=["--resume"])
-    assert tag.partial.read_text() == beginning  # of use to the call that it belongs to
-
-
-def test_resuming_with_a_shorter_or_absent_input_is_refused(tag, tmp_path):
-    tag(*numbered(4))
-    data = tag.output.read_bytes()
-    tag.leave(data)
-    with pytest.raises(UsageError, match="found another paper at line 3"):
-        tag(*numbered(2), options=["--resume"])
-    with pytest.raises(CorpusError, match="cannot read"):
-        tag(tmp_path / "absent.jsonl", options=["--resume"])
-    assert tag.partial.read_bytes() == data
 
 
 def test_broken_input_leaves_nothing(tag, tmp_path):
@@ -357,30 +222,11 @@ def test_a_full_disk(tag, tmp_path):
         main(["--input", str(source), "--output", "/dev/full", *tag.tagger])
 
 
-# Hostile text.
-
-
-def abstract(text: object) -> dict:
-    return {"paper_id": "x", "title": "T", "abstract": text}
-
-
 # Errors.
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "-", "--resume"], "`resume` needs a file as `output`, found -; give one"),
-        (["--output", "x", "--threads", "0"], "expected `threads` of at least 1, found 0"),
-    ],
-)
-def test_usage_errors(options, message):
-    with pytest.raises(UsageError, match=message):
-        main(["--input", "absent", *options])
-
-
 def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
-    source = write(tmp_path / "in.jsonl", STRING, abstract(""))
+    source = write(tmp_path / "in.jsonl", STRING, {"paper_id": "x", "title": "T", "abstract": ""})
     done = command("--input", source, "--output", tmp_path / "out", "--tagger", tiny_tagger)
     assert (done.returncode, done.stdout) == (1, b"")
     assert re.fullmatch(rb"qbe tag: .*in\.jsonl, line 2: expected an abstract, .*\n", done.stderr)

@@ -14,7 +14,7 @@ from support.trainings import citation_pairs
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.errors import CorpusError, UsageError
 from qbe.export.cross_encoder import export_cross_encoder
 from qbe.export.pytorch import write_tokenizer
 from qbe.index.index import Index
@@ -32,7 +32,6 @@ from qbe.train.citation.pairs import (
     bm25_candidates,
     chosen_candidates,
 )
-from qbe.train.curves import Curve, as_text, plot, read_curves
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -244,44 +243,3 @@ def test_rerankers_of_facets_are_refused(index, model):
         UsageError, match="expected a `rerank` that reads whole abstracts, found facet-rerank"
     ):
         Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))
-
-
-# Learning curves
-
-
-def test_curves_of_finished_trainings(trained, tmp_path):
-    curves = read_curves([trained.work])
-    made = json.loads((trained.output / "reranker.json").read_text())["training"]
-    assert [curve.name for curve in curves] == [f"{trained.work}, seed {seed}" for seed in (0, 1)]
-    assert [list(curve.scores) for curve in curves] == list(made["curves"].values())
-    assert {curve.interval * 8 for curve in curves} == {made["pairs_per_measurement"]}
-    for name in ("curves.svg", "curves.png"):
-        for _ in range(2):  # a plot of qbe may be replaced, and is the same again
-            plot(curves, tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 1000
-    text = (tmp_path / "curves.svg").read_text()
-    assert f">{curves[0].name}<" in text
-
-
-def test_a_table_of_curves_of_several_intervals():
-    text = as_text([Curve("a", 5, [0.1, 0.3, 0.2]), Curve("longer", 4, [0.25])])
-    assert text.splitlines() == [
-        "training  best   after steps  scores",
-        "a         0.300           10  0.100 0.300 0.200",
-        "longer    0.250            4  0.250",
-    ]
-
-
-def test_curves_that_cannot_be_read_or_drawn(tmp_path, told, trained):
-    (tmp_path / "notes.svg").write_text("My notes.")
-    messages = []
-    for call in (
-        lambda: read_curves([tmp_path]),
-        lambda: plot([], tmp_path / "notes.svg"),
-        lambda: plot([], tmp_path / "curves.pdf"),
-    ):
-        with pytest.raises(QbeError) as raised:
-            call()
-        messages.append(f"{type(raised.value).__name__} {raised.value}".replace(str(tmp_path), "folder"))
-    told("curves", messages)
-    assert (tmp_path / "notes.svg").read_text() == "My notes."

@@ -13,8 +13,7 @@ from qbe.types import Hit
 Floats = NDArray[np.float64]
 
 BEST_PAPERS = 2
-"""How many papers of a query count for a candidate; chosen on the bibliographies of `citations` train
-(`benchmarks.seeds`).
+"""How many papers of a query count for a candidate; chosen on the bibliographies of `citations` train.
 """
 
 

@@ -146,7 +146,6 @@ def to_table(
     hits: Sequence[Hit],
     width: int,
     *,
-    first_rank: int = 1,
     explain: bool = False,
 ) -> str:
     """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
@@ -170,36 +169,22 @@ def to_table(
     lines = textwrap.wrap(f"{heading(query)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
-    table = hits_table(lookup, query, hits, width, first_rank=first_rank, explain=explain)
-    return "\n".join([*lines, *(["", table] if hits else [table])])
-
-
-def hits_table(
-    lookup: Lookup,
-    query: Query,
-    hits: Sequence[Hit],
-    width: int,
-    *,
-    first_rank: int = 1,
-    explain: bool = False,
-) -> str:
-    """The table of `to_table` without its heading."""
     blocks = []
-    for rank, hit in enumerate(hits, start=first_rank):
+    for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
         year = f" ({paper.year})" if paper.year else ""
-        lines = _wrapped(
+        block = _wrapped(
             f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
         )
-        lines += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
+        block += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
         if hit.grades is not None:
-            lines += _wrapped("", grades_in_words(hit), width)
+            block += _wrapped("", grades_in_words(hit), width)
         if explain:
-            lines += _explained_lines(query, paper, hit, width)
+            block += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
-            lines += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) if hits else "No paper was found."
+            block += _wrapped("", best.prefix + paper.sentences[best.match.position].text, width)
+        blocks.append("\n".join(block))
+    return "\n".join([*lines, *(["", "\n\n".join(blocks)] if hits else ["No paper was found."])])
 
 
 def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:

@@ -99,7 +99,7 @@ Executor = Callable[[str, Batch, Task], list[Hit]]
 
 
 class SearchSession(Closing):
-    """Searches an index by `Stages`, for the command line, the page, HTTP, MCP, the shell and Python.
+    """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
     Models and threads stay open until it is closed, which leaves the index open. A search after
     ``index.refresh()`` is one over the newest commit. Several threads may use it.

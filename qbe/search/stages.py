@@ -31,8 +31,7 @@ EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 """Weights of the fused first stage: all alike, so that no data chose them."""
 
 FUSED_DEPTH = 300
-"""How many papers BM25 and vectors each bring to the fusion; chosen on graded pairs
-(`benchmarks.fused_depth`)."""
+"""How many papers BM25 and vectors each bring to the fusion; chosen on graded pairs."""
 
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""

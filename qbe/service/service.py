@@ -25,8 +25,6 @@ from qbe.search.request import SearchRequest
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import (
     FIRST_STAGES,
-    CrossEncoder,
-    LanguageModel,
     Stages,
     default_stages,
     parse_reranker,
@@ -162,11 +160,6 @@ class SearchService(Closing):
     def refresh(self) -> bool:
         """Move to the newest commit of the index; returns whether there was a newer one."""
         return self.index.refresh()
-
-    @property
-    def reranks_at_once(self) -> bool:
-        """Whether reranking takes less than seconds: no cross-encoder or language model reads papers."""
-        return not isinstance(self.stages.reranker, CrossEncoder | LanguageModel)
 
     @property
     def waiting(self) -> dict[str, int]:

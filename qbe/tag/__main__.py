@@ -43,7 +43,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--tagger", help="name in the registry, or a folder (default: facet-tagger)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted call")
     return parser
 
 
@@ -52,8 +51,7 @@ def main(arguments: list[str]) -> None:
     from qbe.errors import UsageError
 
     threads = _cli.threads(options.threads)
-    if options.resume and options.output == "-":
-        raise UsageError("`resume` needs a file as `output`, found -; give one")
+    from contextlib import nullcontext
     from pathlib import Path
 
     from qbe.outputs import TAGGED, check_output
@@ -64,28 +62,15 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
         check_output(output, TAGGED)
 
+    from qbe.files import atomic_file
     from qbe.models.registry import DEFAULT_TAGGER
-    from qbe.tag.records import tag_file, tag_stream
+    from qbe.tag.records import tag_stream
     from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
 
     tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
     tagging = TaggingEncoder(open_trunk(tagger, threads), tagger, options.facets)
-    if options.output == "-":
-        stream = sys.stdout.buffer
+    with nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output) as stream:
         tag_stream(options.input, stream, tagging, _progress, probabilities=options.probabilities)
-        return
-    try:
-        tag_file(
-            options.input,
-            output,
-            tagging,
-            _progress,
-            probabilities=options.probabilities,
-            resume=options.resume,
-        )
-    except KeyboardInterrupt:
-        print("interrupted; --resume continues with what is finished", file=sys.stderr)
-        raise
 
 
 def _progress(records: Iterable[Any]) -> Iterator[Any]:

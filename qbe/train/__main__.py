@@ -43,9 +43,6 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from pathlib import Path
 
-    if options.command == "curves":
-        _curves(options)
-        return
     threads = _cli.threads(options.threads)
     if options.command == "admit":
         csabstruct = _path("csabstruct", options.csabstruct)
@@ -67,25 +64,6 @@ def main(arguments: list[str]) -> None:
     train(sources, folders, run, **_own(options))
     card = (output / "README.md").read_text(encoding="utf-8")
     print(f"{output}: {card.partition('## Figures')[2].strip()}")
-
-
-def _curves(options: argparse.Namespace) -> None:
-    """Print learning curves, and draw them where that is asked for."""
-    from pathlib import Path
-
-    from qbe.evaluate.plot import check_plot
-    from qbe.outputs import PLOT, check_output
-    from qbe.train.curves import as_text, plot
-
-    path = Path(options.plot) if options.plot else None
-    if path:
-        check_plot(path)
-        check_output(path, PLOT, "plot")
-    curves = _training("curves")(map(Path, options.work))
-    print(as_text(curves))
-    if path:
-        plot(curves, path)
-        print(f"drawn in {path}")
 
 
 def _training(command: str) -> Callable[..., Any]:

@@ -263,15 +263,6 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             *_run(),
         ),
     ),
-    "curves": (
-        "learning curves of trainings, side by side",
-        "Print the scores on dev in the course of trainings, under way or finished, and draw them.",
-        "curves:read_curves",
-        (
-            ("work", {"metavar": "WORK", "nargs": "+", "help": "the --work of a training"}),
-            _option("--plot", "FILE", "draw them, as .svg or .png"),
-        ),
-    ),
     "admit": (
         "allow a tagger to be used with another encoder than it was trained on",
         "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "

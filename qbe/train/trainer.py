@@ -210,7 +210,6 @@ class _State:
             "best": self.best,
             "step": self.step,
             "dev": self.dev,
-            "interval": self._task.steps_per_epoch,
             "random": torch.get_rng_state(),
         }
         save_state(path, state if self._average is None else {**state, "mean": self._average})

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain, repeat
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,6 +37,23 @@ WRONG += [[], ["x"], [7], [[]], [[7]], [None], [{}], [{"x": 1}], {}, {"x": 1}]
 def buffered(data: bytes | str) -> io.BufferedReader:
     """The stream that a reader is given for a source with this content."""
     return io.BufferedReader(io.BytesIO(data.encode() if isinstance(data, str) else data))
+
+
+class Endless(io.RawIOBase):
+    """A document of many parts, made as it is read."""
+
+    def __init__(self, begin: bytes, part: bytes, count: int) -> None:
+        self._parts = chain([begin], repeat(part, count))
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._rest or next(self._parts, b"")
+        count = min(len(part), len(buffer))
+        buffer[:count], self._rest = part[:count], part[count:]
+        return count
 
 
 def random_bytes(begin: bytes = b"", end: bytes = b"") -> st.SearchStrategy[bytes]:

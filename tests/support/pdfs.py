@@ -74,6 +74,15 @@ class Sheet:
             y += 1.2 * size
         return y
 
+    def title(
+        self, x: float, y: float, text: str, font: str, size: float, width: float, leading: float
+    ) -> float:
+        """Lines from the left; returns where the next one would be."""
+        for words in broken(text.split(), width, font, size, hyphens=False):
+            self.line(x, y, " ".join(words), font, size)
+            y += leading
+        return y
+
     def flow(
         self,
         text: str,
@@ -181,10 +190,8 @@ def acm(paper: Paper) -> bytes:
     sheet = Sheet()
     y = sheet.centered(80, paper.title, SANS_BOLD, 17.2)
     sheet.line(100, y + 12, "Ann Lee", SANS, 12), sheet.line(380, y + 12, "Bo van der Berg", SANS, 12)
-    (
-        sheet.line(100, y + 26, "University of the North", SANS, 10),
-        sheet.line(380, y + 26, "Institute of Lakes", SANS, 10),
-    )
+    sheet.line(100, y + 26, "University of the North", SANS, 10)
+    sheet.line(380, y + 26, "Institute of Lakes", SANS, 10)
     columns = two(sheet, y + 60, gutter=24)
     sheet.line(columns[0].x, y + 60, "ABSTRACT", SANS_BOLD, 10.9)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 9, y=y + 74)
@@ -205,10 +212,8 @@ def acm(paper: Paper) -> bytes:
 
 def ieee(paper: Paper) -> bytes:
     sheet = Sheet(title="untitled")
-    (
-        sheet.line(54, 30, "IEEE TRANSACTIONS ON EXAMPLES, VOL. 7, NO. 3, MARCH 2021", SERIF, 7),
-        sheet.line(550, 30, "1", SERIF, 7),
-    )
+    sheet.line(54, 30, "IEEE TRANSACTIONS ON EXAMPLES, VOL. 7, NO. 3, MARCH 2021", SERIF, 7)
+    sheet.line(550, 30, "1", SERIF, 7)
     y = sheet.centered(70, paper.title, SERIF, 23.9)
     y = sheet.centered(y + 4, "Ann Lee, Member, IEEE, and Bo van der Berg", SERIF, 11)
     columns = two(sheet, y + 20, gutter=12, margin=49)
@@ -245,10 +250,8 @@ def acl(paper: Paper) -> bytes:
     _, end = sheet.flow(paper.abstract, inner, SERIF, 10, y=y + 48)
     sheet.flow("Equal contribution. Code is at example.org.", foot(columns), SERIF, 8, y=sheet.height - 60)
     for number in range(40):  # the ruler of a version for review
-        (
-            sheet.line(20, 80 + 15 * number, f"{number:03}", SERIF, 7),
-            sheet.line(sheet.width - 32, 80 + 15 * number, f"{number + 40:03}", SERIF, 7),
-        )
+        sheet.line(20, 80 + 15 * number, f"{number:03}", SERIF, 7)
+        sheet.line(sheet.width - 32, 80 + 15 * number, f"{number + 40:03}", SERIF, 7)
     body(sheet, columns, paper, end, SERIF, 11, "1 Introduction")
     return sheet.data()
 
@@ -257,10 +260,8 @@ def neurips(paper: Paper) -> bytes:
     sheet = Sheet()
     y = sheet.centered(110, paper.title, BOLD, 17.2)
     sheet.line(150, y + 20, "Ann Lee", BOLD, 10), sheet.line(380, y + 20, "Bo van der Berg", BOLD, 10)
-    (
-        sheet.line(150, y + 31, "University of the North", SERIF, 10),
-        sheet.line(380, y + 31, "Institute of Lakes", SERIF, 10),
-    )
+    sheet.line(150, y + 31, "University of the North", SERIF, 10)
+    sheet.line(380, y + 31, "Institute of Lakes", SERIF, 10)
     y = sheet.centered(y + 70, "Abstract", BOLD, 12)
     _, y = sheet.flow(paper.abstract, [Column(144, 324, y, 700)], SERIF, 10, y=y + 6, leading=1.1)
     body(sheet, [Column(108, 396, y, 690)], paper, y + 10, SERIF, 10, "1 Introduction")
@@ -326,10 +327,7 @@ def elsevier(paper: Paper) -> bytes:
     sheet.centered(60, "Contents lists available at ScienceDirect", SERIF, 9)
     sheet.centered(85, "Journal of Lakes and Rivers", SERIF, 14)
     sheet.centered(105, "journal homepage: www.example.org/jlr", SERIF, 8)
-    y = 150.0
-    for words in broken(paper.title.split(), 480, SERIF, 13.5, hyphens=False):
-        sheet.line(37, y, " ".join(words), SERIF, 13.5)
-        y += 17
+    y = sheet.title(37, 150, paper.title, SERIF, 13.5, 480, 17)
     sheet.line(37, y + 8, "Ann Lee a, Bo van der Berg b,*", SERIF, 10.5)
     sheet.line(37, y + 24, "a University of the North, Lake Street 7, Norway", ITALIC, 6.5)
     y += 60
@@ -365,15 +363,10 @@ def iclr(paper: Paper) -> bytes:
 
 def springer(paper: Paper) -> bytes:
     sheet = Sheet((595, 791))
-    (
-        sheet.line(51, 40, "Lakes (2020) 12:345-360", SANS, 8),
-        sheet.line(51, 52, f"https://doi.org/10.1007/s00000-020-0{paper.number:04}", SANS, 8),
-    )
+    sheet.line(51, 40, "Lakes (2020) 12:345-360", SANS, 8)
+    sheet.line(51, 52, f"https://doi.org/10.1007/s00000-020-0{paper.number:04}", SANS, 8)
     sheet.line(51, 100, "ORIGINAL ARTICLE", SANS_BOLD, 10)
-    y = 130.0
-    for words in broken(paper.title.split(), 440, SANS_BOLD, 16, hyphens=False):
-        sheet.line(51, y, " ".join(words), SANS_BOLD, 16)
-        y += 20
+    y = sheet.title(51, 130, paper.title, SANS_BOLD, 16, 440, 20)
     sheet.line(51, y + 8, "Ann Lee . Bo van der Berg", BOLD, 11)
     sheet.line(51, y + 30, "Received: 7 January 2020 / Accepted: 3 March 2020", SERIF, 8)
     columns = two(sheet, y + 60, margin=51)
@@ -394,10 +387,7 @@ def springer(paper: Paper) -> bytes:
 def manuscript(paper: Paper) -> bytes:
     """A manuscript under review: lines far apart and numbered, a summary."""
     sheet = Sheet(A4)
-    y = 80.0
-    for words in broken(paper.title.split(), 440, BOLD, 14, hyphens=False):
-        sheet.line(72, y, " ".join(words), BOLD, 14)
-        y += 24
+    y = sheet.title(72, 80, paper.title, BOLD, 14, 440, 24)
     sheet.line(72, y + 10, "Ann Lee, Bo van der Berg", SERIF, 12)
     sheet.line(72, y + 50, "Summary", BOLD, 12)
     columns = [Column(72, 450, 72, 740)]
@@ -441,10 +431,7 @@ def nature(paper: Paper) -> bytes:
     """A letter whose abstract is bold and has no heading."""
     sheet = Sheet((595, 791))
     sheet.line(40, 40, "LETTERS", SANS_BOLD, 10)
-    y = 90.0
-    for words in broken(paper.title.split(), 500, SANS_BOLD, 20, hyphens=False):
-        sheet.line(40, y, " ".join(words), SANS_BOLD, 20)
-        y += 24
+    y = sheet.title(40, 90, paper.title, SANS_BOLD, 20, 500, 24)
     sheet.line(40, y + 6, "Ann Lee1, Bo van der Berg2", SANS, 10)
     columns = two(sheet, y + 30, margin=40, gutter=14)
     place, end = sheet.flow(paper.abstract, columns, BOLD, 9)
@@ -461,10 +448,7 @@ def structured(paper: Paper) -> bytes:
     """A paper of medicine: a large heading, and paragraphs with headings of their own."""
     sheet = Sheet()
     sheet.line(200, 50, "RESEARCH ARTICLE", SANS_BOLD, 9)
-    y = 80.0
-    for words in broken(paper.title.split(), 370, SANS_BOLD, 18, hyphens=False):
-        sheet.line(200, y, " ".join(words), SANS_BOLD, 18)
-        y += 22
+    y = sheet.title(200, 80, paper.title, SANS_BOLD, 18, 370, 22)
     sheet.line(200, y + 8, "Ann Lee1, Bo van der Berg2", SANS, 10)
     sheet.line(200, y + 40, "Abstract", SANS_BOLD, 14)
     words, y, columns = paper.abstract.split(), y + 62, [Column(200, 375, 72, 760)]
@@ -495,10 +479,7 @@ def mdpi(paper: Paper) -> bytes:
     sheet = Sheet(A4)
     sheet.line(36, 50, "lakes", SANS_BOLD, 22)
     sheet.line(36, 90, "Article", ITALIC, 10)
-    y = 112.0
-    for words in broken(paper.title.split(), 520, BOLD, 18, hyphens=False):
-        sheet.line(36, y, " ".join(words), BOLD, 18)
-        y += 21
+    y = sheet.title(36, 112, paper.title, BOLD, 18, 520, 21)
     sheet.line(36, y + 8, "Ann Lee 1,* and Bo van der Berg 2", BOLD, 10)
     sheet.line(166, y + 34, "1 University of the North, Lake Street 7; ann@example.org", SERIF, 8)
     for number, text in enumerate(
@@ -538,16 +519,12 @@ def aaai(paper: Paper) -> bytes:
 
 def jmlr(paper: Paper) -> bytes:
     sheet = Sheet()
-    (
-        sheet.line(90, 50, "Journal of Machine Learning Examples 22 (2021) 1-30", SERIF, 8),
-        sheet.line(380, 50, "Submitted 1/21; Published 3/21", SERIF, 8),
-    )
+    sheet.line(90, 50, "Journal of Machine Learning Examples 22 (2021) 1-30", SERIF, 8)
+    sheet.line(380, 50, "Submitted 1/21; Published 3/21", SERIF, 8)
     y = sheet.centered(110, paper.title, BOLD, 14.3)
     for number, name in enumerate(("Ann Lee", "Bo van der Berg")):
-        (
-            sheet.line(90, y + 20 + 26 * number, name, BOLD, 11),
-            sheet.line(420, y + 20 + 26 * number, "mail@example.org", SERIF, 9),
-        )
+        sheet.line(90, y + 20 + 26 * number, name, BOLD, 11)
+        sheet.line(420, y + 20 + 26 * number, "mail@example.org", SERIF, 9)
         sheet.line(90, y + 31 + 26 * number, "University of the North", ITALIC, 10)
     sheet.line(90, y + 90, "Editor: Chris Oak", BOLD, 10)
     y = sheet.centered(y + 120, "Abstract", BOLD, 11)
@@ -559,10 +536,7 @@ def jmlr(paper: Paper) -> bytes:
 
 def optica(paper: Paper) -> bytes:
     sheet = Sheet()
-    y = 90.0
-    for words in broken(paper.title.split(), 430, SANS_BOLD, 18, hyphens=False):
-        sheet.line(80, y, " ".join(words), SANS_BOLD, 18)
-        y += 24
+    y = sheet.title(80, 90, paper.title, SANS_BOLD, 18, 430, 24)
     sheet.line(80, y + 10, "ANN LEE1,* AND BO VAN DER BERG2", SANS_BOLD, 11)
     sheet.line(80, y + 28, "1University of the North, Lake Street 7, Norway", ITALIC, 9)
     begin = sheet.line(80, y + 60, "Abstract:", SANS_BOLD, 10) - 80 + 6

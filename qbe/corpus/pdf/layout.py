@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from qbe.corpus.pdf.joining import joined_text, spaced, words_of
-from qbe.corpus.pdf.lines import Line, overlap
+from qbe.corpus.pdf.lines import Line, joined_text, overlap, spaced, words_of
 from qbe.corpus.pdf.title import body_size, title_of
 
 HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first paragraph"

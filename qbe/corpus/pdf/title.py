@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from qbe.corpus.pdf.joining import joined_text, spaced, words_of
-from qbe.corpus.pdf.lines import Line, overlap
+from qbe.corpus.pdf.lines import Line, joined_text, overlap, spaced, words_of
 
 _JOURNAL = re.compile(
     r"(?:the )?(?:journal of|proceedings of|international journal|transactions on|ieee |acm |annals of|"

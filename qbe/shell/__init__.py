@@ -1,1 +1,0 @@
-"""A search kept open on a terminal."""
