@@ -7,12 +7,13 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large wild citation-pairs whole runs models benchmarks test test-fast lint types tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
 	@echo "make reproduce-large  the same with the large encoder (6 to 30 minutes, 1.5 GB of models)"
 	@echo "make wild       searches over all arXiv papers in QBE_DATA, judged (an hour)"
+	@echo "make questions  questions in place of papers, judged (20 minutes; SPLIT=dev: those that choices were made on)"
 	@echo "make citation-pairs  the tables of rerankers for citations; TOKENS=128 VARIANTS=minilm for an hour, all take a day"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make runs       the runs of README's table again, in runs/published, and the table (half an hour to an hour)"
@@ -42,6 +43,9 @@ reproduce-large: install
 
 wild: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/wild.sh
+
+questions: install
+	PATH="$(abspath $(BIN)):$$PATH" bash scripts/questions.sh
 
 citation-pairs: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/citation-pairs.sh

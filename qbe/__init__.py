@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from qbe.search.filters import PaperFilter as PaperFilter
     from qbe.search.query_file import paper_from_file as paper_from_file
     from qbe.search.pipeline import Pipeline as Pipeline
+    from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
     from qbe.search.session import SearchSession as SearchSession
     from qbe.search.stages import (
@@ -81,6 +82,7 @@ _NAMES = {
     "qbe.search.filters": "PaperFilter",
     "qbe.search.pipeline": "Pipeline",
     "qbe.search.query_file": "paper_from_file",
+    "qbe.search.questions": "paper_from_question",
     "qbe.search.request": "SearchRequest",
     "qbe.search.session": "SearchSession",
     "qbe.search.stages": (

@@ -89,8 +89,9 @@ class ExportPart(Export):
 def search_papers(service: SearchService, body: Search) -> Hits:
     """Find papers that are like a paper: for its problem, method or findings, or its whole abstract.
 
-    Start from text (an abstract, or a few sentences that could stand in one; single keywords find
-    little), with its title, or from paper_ids. facet says what hits should have in common with the query.
+    Start from text (an abstract with its title, a few sentences that could stand in one, or a question or
+    phrase such as "graph networks for traffic forecasting"), or from paper_ids. facet says what hits should
+    have in common with the query.
     like and unlike combine facets: the same problem solved by another method is like=[background],
     unlike=[method]; explore names the three usual combinations, and several of these names in like make
     a list mixed of them. Give at most one of facet, explore, and like with unlike. diversity keeps hits

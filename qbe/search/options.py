@@ -117,7 +117,7 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         help="a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text with the title on "
         "the first line; - is standard input",
     )
-    source.add_argument("--text", help="an abstract, as it is")
+    source.add_argument("--text", help="an abstract, as it is, or a question")
     parser.add_argument("--title", help="the title that goes with --text")
     parser.add_argument(
         "--not-paper", nargs="+", metavar="ID", help="papers of the index: rank papers similar to these lower"

@@ -10,6 +10,7 @@ from qbe.bibliography.reference import Reference, reference_of
 from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
+from qbe.search.questions import ASKED, in_words
 from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
@@ -39,9 +40,10 @@ def to_record(
     """One query's result as a record of JSON values.
 
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects`` instead, and each match
-    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3. Hits of a
-    mixed list have the ``corner`` that they are there for, and the ``chance`` that they are as it asks.
-    Ranks begin with ``first_rank``.
+    then names its ``aspect``. A question in place of a paper is in ``question``, with the technique
+    (``method``) and the ``problem`` that it names, or its ``topic``. Hits that were graded have ``grades`` by
+    facet, from 0 to 3. Hits of a mixed list have the ``corner`` that they are there for, and the ``chance``
+    that they are as it asks. Ranks begin with ``first_rank``.
 
     ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
     matched sentences' facets, each hit's component scores (see `qbe.types.Hit`), the pair of sentences that
@@ -56,6 +58,8 @@ def to_record(
     ('s036_method', 's051', 'background')
     """
     record: dict[str, Any] = {"query_id": query_id}
+    if asked := query.papers[0].metadata.get(ASKED):
+        record[ASKED] = dict(asked)
     if query.is_single:
         record |= _aspect(query.aspects[0])
     else:
@@ -244,7 +248,10 @@ def _foreign_note(query: Query) -> str:
 
 
 def _like(aspect: Aspect) -> str:
-    title = plain(aspect.paper.title or aspect.paper.sentences[0].text)
+    asked = aspect.paper.metadata.get(ASKED)
+    if asked and aspect.facet is None and aspect.positions is None:
+        return f"for “{plain(asked['text'])}”: {plain(in_words(asked))}"
+    title = plain(asked["text"] if asked else aspect.paper.title or aspect.paper.sentences[0].text)
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))

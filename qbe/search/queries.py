@@ -12,6 +12,7 @@ from qbe.corpus.fields import ABSTRACT_FROM
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
+from qbe.search.questions import asked_paper
 from qbe.text.papers import paper_from_text
 from qbe.text.split import split_sentences
 from qbe.topics import numbered_topics
@@ -131,7 +132,8 @@ def from_query(query: Query) -> QuerySource:
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
-    """A query for papers like several, and ``unlike`` others.
+    """A query for papers like several, and ``unlike`` others; a question (`qbe.search.questions`) that stands
+    for a paper is searched by what it names.
 
     The ``unlike`` papers weigh UNLIKE_WEIGHT times what the others weigh together, by what is liked of these.
     Raises UsageError for a paper that is among both.
@@ -140,6 +142,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
     >>> query_by(papers, [index.paper("s031")], Facet.METHOD).query_id
     '1*s036_method&1*s051_method&-1*s031_method'
     """
+    papers = [_searched(paper, what) for paper in papers]
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
         facet = what if isinstance(what, Facet) else None
         return Query(papers[0], facet, None if facet else what)  # type: ignore[arg-type]
@@ -151,6 +154,17 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
     share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
     weighted = [*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)]
     return Query.of(*(aspect for paper, weight in weighted for aspect in _aspects(paper, weight, what)))
+
+
+def _searched(paper: Paper, what: AspectSpec) -> Paper:
+    """What a paper is searched by: where it is a question, the technique and the problem that this names,
+    unless sentences are picked, or a facet counts that the question does not name.
+    """
+    if what is not None and not isinstance(what, Facet | Mapping):
+        return paper
+    facets = [what] if isinstance(what, Facet) else list(what or ())
+    asked = asked_paper(paper)
+    return asked if asked and all(asked.positions(facet) for facet in facets) else paper
 
 
 def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
@@ -224,8 +238,11 @@ def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
 
 def _query(index: Index, topic: Topic) -> Query:
     papers: dict[str, Paper] = {"": _paper_of(topic, topic.query_id)} if topic.text else {}
+    resolved = topic.resolved_aspects()
+    if topic.text and all(aspect.positions is None for aspect in resolved):
+        papers[""] = _searched(papers[""], {aspect.facet: 1.0 for aspect in resolved if aspect.facet})
     aspects = []
-    for paper_id, facet, positions, weight in topic.resolved_aspects():
+    for paper_id, facet, positions, weight in resolved:
         if paper_id not in papers:
             papers[paper_id] = index.paper(paper_id)
         aspects.append(Aspect(papers[paper_id], facet, positions, weight))

@@ -66,7 +66,10 @@ assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COM
 
 Abstract = Annotated[
     str,
-    _text(max_length=MOST_TEXT, description="an abstract, or a few sentences that could stand in one"),
+    _text(
+        max_length=MOST_TEXT,
+        description="an abstract, a few sentences that could stand in one, or a question",
+    ),
     AfterValidator(_is_text),
 ]
 Title = Annotated[

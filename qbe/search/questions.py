@@ -1,0 +1,214 @@
+"""Questions and short texts in place of an abstract: which technique they name, and which problem.
+
+"Graph neural networks for traffic forecasting" and "who else uses optimal transport for alignment?" name both
+by their form: a title's ("X for Y", "Y using X", "Y via X") or a question's. Where the form leaves it open,
+the lean of words to techniques or problems decides (`qbe.grade.words`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from qbe.errors import UsageError
+from qbe.grade.words import shipped_words, terms_of
+from qbe.text.papers import paper_from_text
+from qbe.types import Facet, Paper, Sentence
+
+MOST_WORDS, MOST_CHARACTERS = 20, 300
+"""Words and characters of the longest text that is taken for a question."""
+
+ASKED = "question"
+"""Under what the metadata of a paper have the question that it stands for: its ``text``, and the fields of a
+`Question`."""
+
+CLEAR_LEAN = 0.3
+"""The lean from which on words alone, without a form that says so, name a technique (or, below minus this, a
+problem)."""
+
+_ANY = r"(?:recent|current|new|existing|related|good|other|more|some|any|all|the|best|first|early)\s+"
+_PAPERS = (
+    rf"(?:{_ANY})*(?:papers?|works?|articles?|literature|research|studies|publications|surveys?|overviews?|results?"
+    r"|methods?|approach(?:es)?|techniques?|algorithms?|ways?|solutions?|mechanisms?|models?|tools?|systems?"
+    r"|data\s?sets?|corpora|benchmarks?)"
+)
+_USE = (
+    r"(?:us(?:e[sd]?|ing)|appl(?:y|ies|ied|ying)|tr(?:y|ies|ied)|employ(?:s|ed|ing)?|works?\s+with"
+    r"|based\s+on)"
+)
+_FOR = r"(?:for|to|in|on)"
+_X, _Y, _Z = r"(?P<method>.+?)", r"(?P<problem>.+?)", r"(?P<topic>.+?)"
+
+_FORMS: Sequence[str] = (
+    rf"(?:who|which\s+\w+|what|has\s+any(?:one|body)|have\s+others)(?:\s+(?:else|still|already|also))*\s+{_USE}\s+{_X}"
+    rf"(?:\s+{_FOR}\s+{_Y})?",
+    rf"(?:how|where|what|when|for\s+what)\s+(?:is|are|was|were|can|could|has|have)\s+{_X}\s+(?:be(?:en)?\s+)?"
+    rf"(?:used|useful|applied|employed|of\s+use|good)(?:\s+(?:{_FOR}\s+{_Y}|for))?",
+    rf"(?:what|which)\s+can\s+\w+(?:\s+\w+)?\s+(?:do|done)\s+with\s+{_X}",
+    rf"what\s+can\s+be\s+done\s+with\s+{_X}",
+    rf"(?:{_ANY})*(?:applications?|uses?|usage|variants?|extensions?)\s+of\s+{_X}(?:\s+{_FOR}\s+{_Y})?",
+    rf"(?:how\s+)?(?:do|does|did|can|could|will)\s+{_X}\s+(?:help|improve|work|serve|be\s+(?:used|applied))"
+    rf"(?:\s+(?:to|with|in|for|on))?\s+{_Y}",
+    rf"how\s+(?:do|does)\s+{_X}\s+work",
+    rf"(?:{_PAPERS})\s+(?:(?:that|which|who)\s+)?(?:{_USE}|using|with)\s+{_X}(?:\s+{_FOR}\s+{_Y})?",
+    rf"(?:{_PAPERS})\s+(?:for|to)\s+{_Y}",
+    rf"(?:how|why|when)\s+(?:can|could|do|does|to|should|may)\s+{_Y}",
+    rf"(?:what|which)\s+(?:(?:results?|work|papers?|methods?|research)\s+)?(?:is|are|exists?)\s*"
+    rf"(?:known|there|new|done|published)?\s+(?:about|on|for|in|of)\s+{_Z}",
+    rf"(?:{_PAPERS})\s+(?:on|about|of|in)\s+{_Z}",
+    rf"(?:what|who|which)(?:\s+(?:is|are|works?\s+on))?\s+{_Z}",
+)
+"""Questions, and phrases that ask for papers: what is behind the frame is the technique, the problem, or a
+topic that is read on."""
+
+_SLOTS = (
+    (rf"{_Y}\s+(?:using|via|based\s+on|by\s+means\s+of)\s+{_X}", -9.0, -9.0),
+    (rf"{_X}\s+(?:for|applied\s+to)\s+{_Y}", 0.0, -9.0),
+    (rf"{_Y}\s+(?:by|with|through)\s+{_X}", 0.3, 0.0),
+    (rf"{_X}\s+(?:in|of|on)\s+{_Y}", 0.5, 0.0),
+)
+"""Forms of titles, with how much more the first slot must lean to techniques than the second, and how much at
+least."""
+
+_REQUEST = re.compile(
+    r"(?:please\s+)?(?:(?:find|show|list|give|suggest|recommend)(?:\s+me)?|i\s+am\s+looking\s+for|looking\s+for"
+    r"|is\s+there|are\s+there)\s+",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
+_STATEMENT = re.compile(r"(?:^|\s)(?:we|our|this\s+(?:paper|work|article))\s|[.!:;]$", re.IGNORECASE)
+
+
+class Question(NamedTuple):
+    """What a short text asks for: a technique (``method``) and a ``problem``, '' where it names none; or a
+    ``topic`` that may be either.
+    """
+
+    method: str = ""
+    problem: str = ""
+    topic: str = ""
+
+
+def in_words(question: Mapping[str, str]) -> str:
+    """One line for people that says what is searched for.
+
+    >>> in_words(question_of("who else uses optimal transport for alignment?")._asdict())
+    'searched for the method “optimal transport” and the problem “alignment”'
+    """
+    named = [(name, question[name]) for name in Question._fields if question[name]]
+    return "searched for " + " and ".join(f"the {name} “{text}”" for name, text in named)
+
+
+def paper_from_question(text: str) -> Paper:
+    """What is searched with in place of a paper: the technique and the problem that a question or a short
+    text names, as sentences of method and of background. Raises UsageError for a text that is no question
+    (see `question_of`), and what `qbe.text.papers.paper_from_text` does.
+
+    >>> paper = paper_from_question("graph neural networks for traffic forecasting")
+    >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
+    [('method', 'graph neural networks'), ('background', 'traffic forecasting')]
+    """
+    paper = paper_from_text("", text)
+    asked = asked_paper(paper)
+    if asked is None:
+        raise UsageError(
+            f"expected a question or a phrase of at most {MOST_WORDS} words without a full stop, found "
+            f"{paper.abstract!r:.60}; make a paper of an abstract by qbe.paper_from_text"
+        )
+    return asked
+
+
+def asked_paper(paper: Paper) -> Paper | None:
+    """The paper that is searched with where a ``paper`` from outside is a question; None where it is not: it
+    has a title, labels, or more than one sentence.
+    """
+    if paper.title or paper.labelled or len(paper.sentences) != 1:
+        return None
+    text = paper.sentences[0].text
+    question = question_of(text)
+    if question is None:
+        return None
+    named = ((question.method, Facet.METHOD), (question.problem, Facet.BACKGROUND), (question.topic, None))
+    sentences = tuple(Sentence(part, facet) for part, facet in named if part)
+    return replace(
+        paper,
+        sentences=sentences,
+        labelled=True,
+        offsets=None,
+        metadata={**paper.metadata, ASKED: {"text": text, **question._asdict()}},
+    )
+
+
+def question_of(text: str) -> Question | None:
+    """The question that a text asks; None for a statement, which may be the sentence of an abstract: it ends
+    with a full stop, is about "we" or "this paper", or has more than MOST_WORDS words.
+
+    >>> question_of("Graph kernels for molecules"), question_of("We cut stone.")
+    (Question(method='Graph kernels', problem='molecules', topic=''), None)
+    """
+    words = text.split()
+    text = " ".join(words)
+    if not 0 < len(words) <= MOST_WORDS or len(text) > MOST_CHARACTERS or _STATEMENT.search(text):
+        return None
+    text = _REQUEST.sub("", text.rstrip("? "), count=1) or text
+    for form in _compiled():
+        if match := form.fullmatch(text):
+            found = {
+                name: _ARTICLE.sub("", value or "", count=1) for name, value in match.groupdict().items()
+            }
+            return _read_on(Question(**found))
+    return _read_on(Question(topic=text))
+
+
+def _read_on(question: Question) -> Question:
+    """A question whose topic is read by its form, or by the lean of its words."""
+    method, problem, topic = question
+    if method and not problem and (slots := _slots(method)) and slots.method:
+        return slots
+    if problem and not method and (slots := _slots(problem)) and slots.method:
+        return slots
+    if not topic:
+        return question
+    if slots := _slots(topic):
+        return slots
+    lean = _lean(topic)
+    if abs(lean) < CLEAR_LEAN:
+        return question
+    return Question(method=topic) if lean > 0 else Question(problem=topic)
+
+
+def _slots(text: str) -> Question | None:
+    """The technique and the problem that a text names by a title's form."""
+    for form, more, least in _compiled_slots():
+        if match := form.fullmatch(text):
+            method, problem = (_ARTICLE.sub("", match[name], count=1) for name in ("method", "problem"))
+            lean = _lean(method)
+            if lean >= least and lean - _lean(problem) >= more:
+                return Question(method, problem)
+    return None
+
+
+@cache
+def _compiled() -> list[re.Pattern[str]]:
+    return [re.compile(form, re.IGNORECASE) for form in _FORMS]
+
+
+@cache
+def _compiled_slots() -> list[tuple[re.Pattern[str], float, float]]:
+    return [(re.compile(form, re.IGNORECASE), more, least) for form, more, least in _SLOTS]
+
+
+def _lean(text: str) -> float:
+    """The mean lean of a text's terms to techniques, weighted by how rare they are; 0 where none is known."""
+    words = shipped_words()
+    known = [number for term in terms_of(text) if (number := _numbers().get(term)) is not None]
+    weight = float(words.idf[known].sum())
+    return float((words.lean[known] * words.idf[known]).sum()) / weight if weight else 0.0
+
+
+@cache
+def _numbers() -> dict[str, int]:
+    return {term: number for number, term in enumerate(shipped_words().terms)}
