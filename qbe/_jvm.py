@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbe._anserini import anserini_jar
+from qbe._java_methods import METHODS
 from qbe.errors import JavaError, QbeError, check_package
 from qbe.files import atomic_file, cache_folder
 from qbe.parallel import Workers
@@ -36,6 +37,7 @@ R = TypeVar("R")
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _start = threading.Lock()
+_compiles_well = True
 _recorded: Path | None = None
 """Where the machine is to list the classes that it loads (see `record_classes`)."""
 
@@ -52,9 +54,42 @@ def java_class(name: str) -> Any:
     from jnius import autoclass
 
     if started:
+        _declare_classes()
         autoclass("java.util.logging.LogManager").getLogManager().reset()  # by which Lucene logs
         autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
     return autoclass(name)
+
+
+def _declare_classes() -> None:
+    """Make the classes of METHODS, under the names by which pyjnius looks classes up from then on."""
+    import jnius
+
+    def in_full(name: str) -> Any:
+        return jnius.autoclass(name, include_private=False)  # kept apart from what it lists by default
+
+    class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
+        """Has pyjnius list all of a class for what is asked of the class itself and not declared."""
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute.startswith("__"):
+                raise AttributeError(attribute)
+            return getattr(in_full(self.__name__), attribute)
+
+    def of_object(declared: Any, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
+
+    for name, methods in METHODS.items():
+        members: dict[str, Any] = {"__javaclass__": name.replace(".", "/"), "__getattr__": of_object}
+        for method, signature in methods.items():
+            if method == "<init>":
+                members["__javaconstructor__"] = [(signature, False)]
+                continue
+            kind = jnius.JavaStaticMethod if signature.startswith("static ") else jnius.JavaMethod
+            is_variable = "[Ljava/lang/String;)" in signature
+            members[method] = kind(signature.removeprefix("static "), varargs=is_variable)
+        Declaring(name, (jnius.JavaClass,), members)
 
 
 def silence_log4j() -> None:
@@ -72,8 +107,13 @@ def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Work
     pyjnius lets go of the interpreter's lock while Java works, so that the threads run side by side. Each
     worker leaves the virtual machine before it ends: otherwise it would stay on the machine's list for good.
     """
-    workers.at_exit(_detach)
+    leave_at_exit(workers)
     return list(workers.map(function, items))
+
+
+def leave_at_exit(workers: Workers) -> None:
+    """Have each of the workers leave the virtual machine before it ends (see `map_in_threads`)."""
+    workers.at_exit(_detach)
 
 
 def _detach() -> None:
@@ -144,6 +184,14 @@ def record_classes(path: Path) -> None:
     _recorded = path
 
 
+def expect_one_search() -> None:
+    """Have the machine, once it starts, use its quick compiler alone, which takes a sixth off the processor
+    time of one cold search; many searches are faster by code that is compiled well.
+    """
+    global _compiles_well
+    _compiles_well = False
+
+
 def class_archive(home: Path, jar: Path) -> Path:
     """Where the archive of classes of this Java and jar is, or would be: another one for each version.
 
@@ -176,6 +224,8 @@ def _options(home: Path, jar: Path) -> Iterator[str]:
     # The archive where it was made for, so that its pages need no change and processes share them.
     yield "-XX:+UnlockDiagnosticVMOptions"
     yield "-XX:ArchiveRelocationMode=0"
+    if not _compiles_well:
+        yield "-XX:TieredStopAtLevel=1"
     yield "-Xrs"  # leave signals, Ctrl-C among them, to Python
     # Java puts guard pages into the main thread's stack, where it thinks that this ends: by default after
     # 1 MiB, so that Python, whose own limits reckon with 8 MiB, would die in what it recurses into.

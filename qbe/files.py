@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,11 +32,22 @@ _RENAME_EXCHANGE = 2
 _LOCK_POLL_SECONDS = 0.1
 """Between two looks whether a file is still locked."""
 
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
 _POLL_SECONDS = 0.5
 """Between two looks whether another process has made what this one waits for."""
 
 _CHANGE_SECONDS = 60.0
 """How long others may take to change a file."""
+
+
+def is_address(source: StrPath) -> bool:
+    """Whether a source is an address with a protocol, and not a path.
+
+    >>> is_address("s3://papers/a.jsonl"), is_address("a:b.jsonl")
+    (True, False)
+    """
+    return _PROTOCOL.match(str(source)) is not None
 
 
 def sha256(path: StrPath) -> str:

@@ -18,8 +18,7 @@ from qbe.corpus import (
     read_jsonl,
     write_jsonl,
 )
-from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import MAX_ABSTRACT_CHARS, locate
+from qbe.corpus.record import MAX_ABSTRACT_CHARS, dump_record, locate
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.grade.words import NAMES as WORD_FEATURES
 from qbe.grade.words import TechniqueWords
 from qbe.index.index import Index

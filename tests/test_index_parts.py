@@ -9,8 +9,7 @@ import pytest
 from support.builds import Job, build_job, build_part_job, comparable
 from support.searching import first_stage
 
-from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import paper_to_record
+from qbe.corpus.record import dump_record, paper_to_record
 from qbe.corpus.rejected import RejectedRecords
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError

@@ -105,3 +105,25 @@ def test_python_may_recurse_as_deep_as_before_java_started():
     """Nine thousand levels take more than the mebibyte that Java leaves of the stack by default."""
     done = subprocess.run([sys.executable, "-c", RECURSING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+UNDECLARED = """
+import sys
+from qbe import _jvm, open_index
+
+with open_index(sys.argv[1]) as index:
+    reader, searcher = index.lucene.reader, _jvm.java_class("org.apache.lucene.search.IndexSearcher")
+    print(reader.numDocs(), searcher.getMaxClauseCount())
+    try:
+        reader.no_method()
+    except AttributeError:
+        print("none")
+"""
+
+
+def test_methods_that_are_not_declared_are_looked_up(tiny_index):
+    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe._java_methods`."""
+    command = [sys.executable, "-c", UNDECLARED, str(tiny_index)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    papers = len((tiny_index / "papers.ids").read_text().splitlines())
+    assert done.stdout.split() == [str(papers), str(_jvm.MAX_CLAUSES), "none"], done.stderr

@@ -8,7 +8,7 @@ import pytest
 from support.rerankers import over_index, score
 from support.searching import first_stage
 
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings

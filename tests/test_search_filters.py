@@ -15,8 +15,7 @@ from support.live import corpus
 from support.searching import first_stage
 
 from qbe import _cli
-from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import paper_to_record
+from qbe.corpus.record import dump_record, paper_to_record
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.building.build import build

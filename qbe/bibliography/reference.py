@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from qbe.corpus import fields
 from qbe.corpus.authors import given_first, person_name, read_name, split_authors
@@ -123,6 +122,8 @@ class Reference(NamedTuple):
     @property
     def links(self) -> dict[str, str]:
         """Addresses by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
+        from urllib.parse import quote
+
         links = {
             "arxiv": self.arxiv and f"https://arxiv.org/abs/{self.arxiv}",
             "doi": self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}",

@@ -7,7 +7,6 @@ a table has (`qbe.corpus.columns`).
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from qbe.corpus import columns
 from qbe.corpus.decode import json_objects, object_items
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.reading import Entry, Reading, converted
-from qbe.corpus.record import FIELDS, OFFSETS, Splitter, paper_to_record, parse_paper
+from qbe.corpus.record import FIELDS, OFFSETS, Splitter, dump_record, paper_to_record, parse_paper
 from qbe.corpus.streams import display_name, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
@@ -143,12 +142,3 @@ def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
     for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
         stream.write(dump_record(paper_to_record(paper)))
     return count
-
-
-def dump_record(record: dict[str, Any]) -> bytes:
-    """One line of JSON, with its line end.
-
-    >>> print(dump_record({"paper_id": "1", "title": "Über"}).decode(), end="")
-    {"paper_id": "1", "title": "Über"}
-    """
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"

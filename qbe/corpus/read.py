@@ -24,12 +24,12 @@ from qbe.corpus.streams import (
     BytesRead,
     display_name,
     from_western,
-    is_address,
     is_folder,
     is_read_once,
     open_source,
 )
 from qbe.errors import CorpusError, RecordError
+from qbe.files import is_address
 from qbe.types import Paper, Sentence
 
 AS_IT_COMES = Reading()

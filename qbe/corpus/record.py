@@ -8,6 +8,7 @@ the abstract was split here). Other fields are ignored.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -159,6 +160,15 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
     if paper.metadata:
         record["metadata"] = dict(paper.metadata)
     return record
+
+
+def dump_record(record: dict[str, Any]) -> bytes:
+    """One line of JSON, with its line end.
+
+    >>> print(dump_record({"paper_id": "1", "title": "Über"}).decode(), end="")
+    {"paper_id": "1", "title": "Über"}
+    """
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
 def _label(sentence: Sentence) -> str:

@@ -23,6 +23,7 @@ from typing import IO, Any, cast
 
 from qbe.corpus.head import kind_of_archive, not_recognized
 from qbe.errors import CorpusError, MissingDependencyError
+from qbe.files import is_address
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
@@ -34,7 +35,6 @@ _ZSTANDARD_BYTES = 1 << 10
 """A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
 
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
-_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _BUFFER_BYTES = 1 << 20
 
 WESTERN = "cp1252"
@@ -222,15 +222,6 @@ def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
     except OSError as error:
         raise _unreadable(display_name(source), error) from error
     return stack.enter_context(cast(io.BufferedReader, file))
-
-
-def is_address(source: str | Path) -> bool:
-    """Whether a source is an address with a protocol, and not a path.
-
-    >>> is_address("s3://papers/a.jsonl"), is_address("a:b.jsonl")
-    (True, False)
-    """
-    return _PROTOCOL.match(str(source)) is not None
 
 
 def is_read_once(source: str) -> bool:

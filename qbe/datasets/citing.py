@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import read_corpus
 from qbe.corpus.fields import year
-from qbe.corpus.jsonl import dump_record
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import OFFSETS, paper_to_record
+from qbe.corpus.record import OFFSETS, dump_record, paper_to_record
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.records import unsplit

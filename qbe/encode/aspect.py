@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.encode.encoder import PaperVectors
+    from qbe.encode.pooling import PaperVectors
 
     Floats = NDArray[np.float32]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from qbe.encode.pooling import Floats, WholeVector, pooled, stored
+from qbe.encode.pooling import Floats, PaperVectors, WholeVector, pooled, stored
 from qbe.encode.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
@@ -22,18 +22,6 @@ log = logging.getLogger(__name__)
 
 MASK = "attention_mask"
 """An input of encoders up to format 3: which tokens are no padding. There is none: papers pass one by one."""
-
-
-class PaperVectors(NamedTuple):
-    """Vectors of one paper, rounded as an index stores them (see `qbe.encode.pooling.stored`).
-
-    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``hook_values`` are the
-    values of a hook, (sentences, width) float32; None without a hook.
-    """
-
-    sentences: Floats
-    whole: Floats
-    hook_values: Floats | None = None
 
 
 class Encoder:

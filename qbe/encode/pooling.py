@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,18 @@ Floats = NDArray[np.float32]
 
 GRID = 2.0**16
 """Vectors that are compared by distance are multiples of 1 / GRID."""
+
+
+class PaperVectors(NamedTuple):
+    """Vectors of one paper, rounded as an index stores them (see `stored`).
+
+    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``hook_values`` are the
+    values of a hook, (sentences, width) float32; None without a hook.
+    """
+
+    sentences: Floats
+    whole: Floats
+    hook_values: Floats | None = None
 
 
 def pooled(states: Floats, pooling: str) -> Floats:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import gzip
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
+from operator import methodcaller
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -64,8 +65,8 @@ def _raw_words(text: str) -> list[str]:
 class _Vocabulary(dict[str, int]):
     """The numbers of words, by the word as a text has it; -1 for others. It keeps what it is asked for."""
 
-    def __init__(self, words: Iterable[str]) -> None:
-        super().__init__((word, number) for number, word in enumerate(words))
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(zip(words, range(len(words)), strict=True))
         self._singular = dict(self)
 
     def __missing__(self, raw: str) -> int:
@@ -194,12 +195,13 @@ class TechniqueWords:
         techniques.
         """
         self.terms, self.idf, self.lean = terms, idf, lean
+        # Each cold search waits for what follows, so it is done word by word in C alone.
         words = " ".join(terms).split()
-        self._vocabulary = _Vocabulary(dict.fromkeys(words))
+        self._vocabulary = _Vocabulary(list(dict.fromkeys(words)))
         # The number of the term that is a word alone (-1: none), and of those of two words, by both.
         self._alone = np.full(len(self._vocabulary) + 1, -1, np.int64)
-        numbers = np.array([self._vocabulary[word] for word in words], np.int64)
-        lengths = np.array([1 + term.count(" ") for term in terms], np.int64)
+        numbers = np.fromiter(map(self._vocabulary.__getitem__, words), np.int64, len(words))
+        lengths = 1 + np.fromiter(map(methodcaller("count", " "), terms), np.int64, len(terms))
         starts, places = lengths.cumsum() - lengths, np.arange(len(terms))
         self._alone[numbers[starts[lengths == 1]]] = places[lengths == 1]
         first = starts[lengths == 2]
@@ -218,7 +220,7 @@ class TechniqueWords:
             if header != _HEADER:
                 raise ValueError(f"a first line {header[:40]!r}")
             cells = table.rstrip("\n").replace("\n", "\t").split("\t") if table else []
-            numbers = [np.array(list(map(float, cells[column::3]))) for column in (1, 2)]
+            numbers = [np.fromiter(map(float, cells[column::3]), np.float64) for column in (1, 2)]
             if len(cells) != 3 * len(numbers[1]):
                 raise ValueError("a line of other than three columns")
         except (OSError, EOFError, ValueError) as error:
@@ -263,7 +265,9 @@ class TechniqueWords:
         numbers, place = numbers[known], np.concatenate([place, place[:-1]])[known]
         keys = np.array(owners, np.int64)[place] * len(self.terms) + numbers
         order = np.argsort(keys, kind="stable")
-        keys, starts = np.unique(keys[order], return_index=True)
+        keys = keys[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        keys = keys[starts]
         by_text = np.array(shares, np.float64).reshape(-1, 3)[place[order]]
         highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
         of_any = highest.max(axis=1, initial=0.0)[:, None]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import dump_record
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, output_error
 from qbe.files import StrPath, atomic_file, lock, sync, write_text
 from qbe.harvest import FORMATS

@@ -14,16 +14,17 @@ from qbe.index.packs.addresses import is_remote
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore
-from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 from qbe.parallel import Closing, thread_count
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import Encoder, PaperVectors
+    from qbe.encode.encoder import Encoder
+    from qbe.encode.pooling import PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings
+    from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagger import TaggingEncoder
 
 
@@ -252,11 +253,12 @@ class Index(Closing):
         in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
         ModelError for a tagger that cannot be loaded.
         """
-        from qbe.tag.tagger import LABEL_SOURCES
-
         _check_paper(paper)
-        if facets not in LABEL_SOURCES:
-            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
+        if facets != "given":
+            from qbe.tag.tagger import LABEL_SOURCES
+
+            if facets not in LABEL_SOURCES:
+                raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return LabelledPaper(paper, None)
         labelled, vectors = self._models.tagging.encode_paper(paper)
@@ -349,6 +351,8 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     >>> matching_encoder(index.folder, index.manifest, None).metadata.name
     'facet-encoder'
     """
+    from qbe.models.encoder_files import resolve_encoder
+
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
     files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
-from qbe.corpus.record import paper_to_record
+from qbe.corpus.record import dump_record, paper_to_record
 from qbe.errors import CorpusError
 from qbe.index.openfiles import OpenFiles
+from qbe.index.rows import run_starts
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 RECORDS = "papers.jsonl"
@@ -30,7 +30,7 @@ Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
 
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.jsonl.dump_record` wrote. It is the last field,
+"""What stands before the metadata in a line that `qbe.corpus.record.dump_record` wrote. It is the last field,
 and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
 """
 _ABSTRACT_KEY = b'", "abstract": ['
@@ -301,6 +301,5 @@ def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
     probability = single[:, 0] + single[:, 1] if place == 0 else single[:, place + 1]
     best = np.maximum.reduceat(probability, starts)
     guesses = np.flatnonzero(np.repeat(lacking, sizes) & (probability == np.repeat(best, sizes)))
-    _, first = np.unique(np.searchsorted(starts, guesses, side="right"), return_index=True)
-    mask[guesses[first]] = True
+    mask[guesses[run_starts(np.searchsorted(starts, guesses, side="right"))]] = True
     return mask

@@ -17,7 +17,7 @@ from qbe.index.views import PaperStore, combined_manifest, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import PaperVectors
+    from qbe.encode.pooling import PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.names import Names
@@ -133,9 +133,9 @@ class IndexReader:
         ...     reader.find("two crops of a paragraph").paper_id
         's036'
         """
-        from qbe.index.names import shortcuts
-
         if isinstance(name, str) and self.papers.find(name) is None:
+            from qbe.index.names import shortcuts
+
             found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
             ids = [found] if found is not None else self.names.find(name)
             if len(ids) != 1:
@@ -272,7 +272,7 @@ class IndexReader:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its
         sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.encode.encoder import PaperVectors
+        from qbe.encode.pooling import PaperVectors
 
         self.require_vectors()
         row = self.papers.find(paper.paper_id)

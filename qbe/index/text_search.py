@@ -16,7 +16,7 @@ from qbe import _jvm
 from qbe.errors import IndexFormatError
 from qbe.index.lucene import LUCENE, read_rows
 from qbe.index.openfiles import OpenFiles
-from qbe.index.rows import Rows
+from qbe.index.rows import Rows, run_starts
 from qbe.index.snapshot import OpenSegment
 from qbe.index.views import PaperStore
 
@@ -154,11 +154,15 @@ class LuceneSearch:
 
     def _ties_by_id(self, rows: Rows, scores: NDArray[np.float64]) -> Rows:
         """Rows in the order of descending ``scores`` that they have, those of equal scores by id."""
-        if not (scores[1:] == scores[:-1]).any():
+        begins = run_starts(scores)
+        if len(begins) == len(scores):
             return rows
-        pairs = zip((-scores).tolist(), rows.tolist(), strict=True)
-        ordered = sorted(pairs, key=lambda pair: (pair[0], self._ids[pair[1]]))
-        return np.array([row for _, row in ordered], dtype=np.int64)
+        ordered, ids = rows.tolist(), self._ids
+        ends = [*begins[1:].tolist(), len(ordered)]
+        for begin, end in zip(begins.tolist(), ends, strict=True):
+            if end - begin > 1:
+                ordered[begin:end] = sorted(ordered[begin:end], key=ids.__getitem__)
+        return np.array(ordered, dtype=np.int64)
 
     def _of(self, rows: Rows) -> Any:
         """A query that the papers at these rows match."""

@@ -10,21 +10,22 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import PaperNotFoundError, UsageError
-from qbe.index.dense.ann import FaissParams
-from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.dense.stored import SENTENCES, WHOLE, Vectors, read_vectors
 from qbe.index.manifest import Manifest
 from qbe.index.papers import STARTS_FILE, Metadata, PaperLayout, SegmentPapers
 from qbe.index.rows import Rows, StackedRows, starts_of
 from qbe.index.snapshot import ROOT, OpenSegment, Snapshot
 from qbe.types import FacetProbabilities, Paper
+
+if TYPE_CHECKING:
+    from qbe.index.dense.faiss_candidates import FaissCandidates
+    from qbe.index.dense.faiss_segment import FaissSegment
 
 
 class PaperStore:
@@ -183,6 +184,9 @@ def open_candidates(
     """
     if nprobe is not None and nprobe < 1:
         raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
+    from qbe.index.dense.faiss_candidates import FaissCandidates
+    from qbe.index.dense.faiss_segment import FaissSegments
+
     return FaissCandidates(FaissSegments(open_segments(segments, threads, nprobe)), starts)
 
 
@@ -190,6 +194,9 @@ def open_segments(
     segments: Sequence[OpenSegment], threads: int, nprobe: int | None = None
 ) -> list[FaissSegment]:
     """The FAISS indexes of segments; parameters and errors are those of `open_candidates`."""
+    from qbe.index.dense.ann import FaissParams
+    from qbe.index.dense.faiss_segment import FaissSegment
+
     params = [FaissParams.read(segment.manifest.dense or {}) for segment in segments]
     any_lists = any(each.nlist is not None for each in params)
     return [

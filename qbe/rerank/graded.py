@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.grade.model import Estimates, GradeModel
 from qbe.grade.words import NAMES as WORD_FEATURES
 from qbe.grade.words import TechniqueWords, facet_shares

@@ -66,10 +66,13 @@ def run(
 
     from pathlib import Path
 
+    from qbe import _jvm
     from qbe.index.index import Index
     from qbe.search.session import SearchSession
     from qbe.topics import read_pools
 
+    if not options.topics:
+        _jvm.expect_one_search()
     threads = _cli.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
     opener = open_index or Index

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from qbe.corpus.dedupe import normalized_title
-from qbe.corpus.reading import Reading
 from qbe.errors import UsageError
 from qbe.query import Query
 from qbe.types import year_given
@@ -217,6 +215,8 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+    from qbe.corpus.reading import Reading  # which only some searches need, as the readers of corpora
+
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
     known: dict[str | tuple[str, ...], bool] = {}  # papers of the same categories are many
 
@@ -262,6 +262,8 @@ def _names(authors: Any) -> list[str]:
 
 def _words(name: str) -> list[str]:
     """The words of a name, lower case, without accents; what an apostrophe joins is one word."""
+    from qbe.corpus.dedupe import normalized_title
+
     return normalized_title(name.casefold().translate(_LETTERS)).split()
 
 

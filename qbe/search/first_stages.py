@@ -15,7 +15,7 @@ from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
 from qbe.index.dense.vectors import CandidateSource, Compared
 from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
-from qbe.index.rows import PerSelection, Selection
+from qbe.index.rows import PerSelection, Selection, distinct
 from qbe.index.text_search import Ranked
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
@@ -65,6 +65,7 @@ class BM25Stage:
         """``form`` is one of `qbe.search.stages.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
+        _jvm.leave_at_exit(workers)  # one of them may open the postings
         self._lucene = reader.text_search()
         self._filters = PerSelection(self._filter)
 
@@ -229,7 +230,7 @@ class DenseStage:
 
     def _rows(self, paper_ids: Sequence[str]) -> Rows:
         """Rows of papers, ascending, each once."""
-        return np.unique(rows_of(self._papers, paper_ids))
+        return distinct(rows_of(self._papers, paper_ids))
 
 
 class FusedStage:
@@ -324,10 +325,10 @@ class FusedStage:
         for pool in pools:
             if pool is not None:
                 rows = rows_of(self._papers, pool)
-                chosen.append((np.unique(rows), [None] * len(self._sources)))
+                chosen.append((distinct(rows), [None] * len(self._sources)))
                 continue
             known = next(proposed)
-            chosen.append((np.unique(np.concatenate([source.rows for source in known])), known))
+            chosen.append((distinct(np.concatenate([source.rows for source in known])), known))
         return chosen
 
     def _components(

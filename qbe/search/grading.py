@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qbe.grade.model import Estimates, on_scale
 from qbe.index.reader import IndexReader
+from qbe.index.rows import distinct
 from qbe.index.views import rows_of
 from qbe.query import Aspect, Query
-from qbe.rerank.graded import GradedQuery, Grader
 from qbe.search.contracts import FirstStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
 from qbe.search.variety import scaled, varied
 from qbe.shapes import PLAIN, SHAPES, Variety
 from qbe.types import Facet, Hit, Paper
+
+if TYPE_CHECKING:
+    from qbe.grade.model import Estimates
+    from qbe.rerank.graded import GradedQuery, Grader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -140,7 +143,7 @@ class ExploreStage:
 
     def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of any query, in their order, with grades."""
-        rows = np.unique(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
+        rows = distinct(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
         by_row = dict(zip(rows.tolist(), _named_grades(request, self._graded(request, rows)), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
@@ -154,7 +157,7 @@ class ExploreStage:
         if paper_ids is None:
             depth = min(max(k, DEPTH), len(self._reader))
             paper_ids = [each for stage in self._stages for each in liked_candidates(stage, request, depth)]
-        return np.unique(rows_of(papers, paper_ids))
+        return distinct(rows_of(papers, paper_ids))
 
 
 def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
@@ -236,6 +239,8 @@ def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[
     """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
     name none. A facet that no paper of the query has sentences of is left out.
     """
+    from qbe.grade.model import on_scale
+
     query = request.ranking.query
     ids = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
     papers = zip((each.paper for each in request.papers), graded, strict=True)

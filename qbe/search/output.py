@@ -9,17 +9,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import RunError
 from qbe.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
-from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.outputs import Seal
-from qbe.rerank import projections
-from qbe.rerank.open import describe_reranker
 from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder, Projections, Stages
 from qbe.shapes import PLAIN, Variety
@@ -198,6 +194,8 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
     >>> fingerprint(index, Stages(Fused()), None, run)["options"]["hits"]
     10
     """
+    from importlib.metadata import version  # as all that follows, what runs in a file alone need
+
     described = {
         "index": index.manifest.digest,
         "topics": sha256(run.topics),
@@ -224,11 +222,17 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
 
 def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
+    from qbe.grade.model import WEIGHTS, default_model
+
     models: dict[str, Any] = {"grades": sha256(default_model() / WEIGHTS)}
     reranker = stages.reranker
     if isinstance(reranker, CrossEncoder):
+        from qbe.rerank.open import describe_reranker
+
         models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
     if isinstance(reranker, Projections):
+        from qbe.rerank import projections
+
         assert index.manifest.dense is not None
         given = None if reranker.model is None else Path(reranker.model)
         folder = projections.find_model(index.manifest.dense["encoder"], given)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.graded import GradedQuery
 from qbe.search.filters import PaperFilter
 from qbe.shapes import PLAIN, Variety
 from qbe.types import Facet, Paper
+
+if TYPE_CHECKING:
+    from qbe.rerank.graded import GradedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ def graded_papers(prepared: PreparedQuery) -> list[GradedQuery]:
                 f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
                 "have them predicted (`labels` predicted)"
             )
+    from qbe.rerank.graded import GradedQuery
+
     return [GradedQuery(paper, prepared.vectors[id(paper)]) for paper in reversed(papers.values())]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Closing, Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.rerank.graded import GradedQuery
 from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
@@ -22,17 +22,19 @@ from qbe.search.grading import ExploreRequest, ExploreStage, likely
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
-    RerankStage,
     open_cross_encoder,
     open_explore_stage,
     open_first_stage,
     open_rerank_stage,
 )
-from qbe.search.ranking import RankingRequest, rank
+from qbe.search.ranking import RankingRequest, RerankStage, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
 from qbe.shapes import Variety
 from qbe.types import Hit
+
+if TYPE_CHECKING:
+    from qbe.rerank.graded import GradedQuery
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
@@ -133,17 +135,22 @@ class SearchSession(Closing):
         self._workers = Workers(index.threads)
         self._opening, self._opening_models = threading.Lock(), threading.Lock()
         self._opened: _Opened | None = None
-        self._second: RerankStage | None = None
         self._open_reranker = open_reranker
         self._cross_encoders: dict[str, Reranker] = {}
+        self._second: RerankStage | None = None
         try:
-            # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-            self._second = open_rerank_stage(self.stages.reranker, index, self._workers, self._cross_encoder)
             with index.reading() as reader:
-                self._over(reader)
+                # Side by side: Java opens the postings while Python reads what reranks.
+                parts: list[Callable[[], object]] = [self._open_second, partial(self._over, reader)]
+                for _ in self._workers.map(lambda open_part: open_part(), parts):
+                    pass
         except BaseException:
             self.close()
             raise
+
+    def _open_second(self) -> None:
+        reranker = self.stages.reranker
+        self._second = open_rerank_stage(reranker, self.index, self._workers, self._cross_encoder)
 
     def close(self) -> None:
         """End the threads and the connections to a language model; the index stays open."""

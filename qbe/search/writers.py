@@ -7,17 +7,17 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from qbe.bibliography.latex import with_formulas
 from qbe.bibliography.reference import reference_of
-from qbe.bibliography.writing import Bibliography, comment
 from qbe.plain import plain
 from qbe.query import Query
 from qbe.search.explain import shown
 from qbe.search.present import Lookup, credits_of, grades_in_words, heading, to_record, to_table
-from qbe.trec import format_run
 from qbe.types import Facet, Hit, Paper, Sentence
+
+if TYPE_CHECKING:
+    from qbe.bibliography.writing import Bibliography
 
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four: = + - @ in full width
 """What a spreadsheet takes for the beginning of a formula."""
@@ -95,6 +95,8 @@ def escaped(text: str) -> str:
     >>> print(escaped("*Fish* & $x_1$_2"))
     \*Fish\* \& $x_1$\_2
     """
+    from qbe.bibliography.latex import with_formulas
+
     parts = [part if formula else _MEANT.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
     return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
 
@@ -158,6 +160,8 @@ def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: boo
     if form == "csv":
         return ResultWriter(lambda results, first: _csv(lookup, results, first=first))
     if form in ("bibtex", "ris"):
+        from qbe.bibliography.writing import Bibliography
+
         text = (_bibtex if form == "bibtex" else _ris)(lookup, Bibliography(form))
         return ResultWriter(text, needs_matches=False)
     if form == "markdown":
@@ -176,6 +180,8 @@ def _texts_apart(text_of: Callable[[Query, Sequence[Hit]], str]) -> ResultWriter
 
 
 def _trec(tag: str, results: Sequence[Result]) -> str:
+    from qbe.trec import format_run
+
     return format_run(tag, {query_id: hits for query_id, _, hits in results})
 
 
@@ -207,6 +213,8 @@ def _csv_row(lookup: Lookup, query: Query, hit: Hit) -> list[object]:
 
 
 def _bibtex(lookup: Lookup, bibliography: Bibliography) -> Callable[[Sequence[Result], bool], str]:
+    from qbe.bibliography.writing import comment
+
     def text(results: Sequence[Result], first: bool) -> str:
         parts = []
         for query_id, _, hits in results:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
-from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import dump_record
 from qbe.parallel import ordered_map
 from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder, PaperVectors
-from qbe.encode.pooling import Floats
+from qbe.encode.encoder import Encoder
+from qbe.encode.pooling import Floats, PaperVectors
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.models.registry import DEFAULT_TAGGER

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query

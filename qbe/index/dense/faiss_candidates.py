@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from qbe.index.dense.scoring import Match, may_be_best
 from qbe.index.dense.vectors import Floats
-from qbe.index.rows import PerSelection, Rows, Selection
+from qbe.index.rows import PerSelection, Rows, Selection, distinct
 
 MOST_POSITIONS = 1 << 24
 """Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more."""
@@ -140,8 +140,8 @@ class FaissCandidates:
         for group in self._groups(queries, count):
             positions = search(np.concatenate(group), count)
             for query_positions in np.split(positions, _ends(group)):
-                unique = np.unique(query_positions[query_positions >= 0])
-                yield np.unique(np.searchsorted(self._starts, unique, side="right") - 1)
+                unique = distinct(query_positions[query_positions >= 0])
+                yield distinct(np.searchsorted(self._starts, unique, side="right") - 1)
 
     def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
         """Queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import dump_record
 from qbe.errors import UsageError
 from qbe.index.manifest import MANIFEST, describe_files, digest, write_manifest
 from qbe.index.papers import OFFSETS, RECORDS

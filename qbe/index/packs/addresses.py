@@ -6,8 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from qbe.corpus.streams import is_address
-from qbe.files import cache_folder
+from qbe.files import cache_folder, is_address
 
 HUB = "hf:"
 WEB = ("http://", "https://")

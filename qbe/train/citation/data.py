@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from qbe.cite.links import Evidence
 from qbe.cite.scoring import CiteQuery
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import PaperVectors
+from qbe.encode.pooling import PaperVectors
 from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
