@@ -101,8 +101,8 @@ class Workers(Closing):
         self._pool: ThreadPoolExecutor | None = None
         self._at_exit: list[Callable[[], object]] = []
 
-    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """``function`` of each item, in order; few items of a stream are read ahead.
+    def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int = AHEAD) -> Iterator[R]:
+        """``function`` of each item, in order; at most ``ahead`` items a thread of a stream are read ahead.
 
         With one thread, with one item, or called by a worker, the calling thread does the work.
         """
@@ -110,16 +110,16 @@ class Workers(Closing):
             yield from map(function, items)
             return
         pool = self._started()
-        ahead: deque[Future[R]] = deque()
+        begun: deque[Future[R]] = deque()
         try:
             for item in items:
-                ahead.append(pool.submit(function, item))
-                if len(ahead) >= AHEAD * self.threads:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+                begun.append(pool.submit(function, item))
+                if len(begun) >= ahead * self.threads:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
         finally:
-            wait([future for future in ahead if not future.cancel()])
+            wait([future for future in begun if not future.cancel()])
 
     def at_exit(self, function: Callable[[], object]) -> None:
         """Have each worker call a function once before it ends, such as to leave the Java virtual machine."""
@@ -201,14 +201,16 @@ def _end(pool: ThreadPoolExecutor, threads: int, at_exit: Sequence[Callable[[], 
     pool.shutdown()
 
 
-def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+def ordered_map(
+    function: Callable[[T], R], items: Iterable[T], threads: int, ahead: int = AHEAD
+) -> Iterator[R]:
     """`Workers.map` for one piece of work, with threads of its own that end with it.
 
     >>> list(ordered_map(len, ["a", "bb", "ccc"], threads=2))
     [1, 2, 3]
     """
     with Workers(threads) as workers:
-        yield from workers.map(function, items)
+        yield from workers.map(function, items, ahead)
 
 
 class Memo(Generic[T, R]):

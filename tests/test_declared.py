@@ -29,6 +29,7 @@ EXTRA_OF = {
     "qbe/evaluate/plot.py": "plot",
     "qbe/export": "train",
     "qbe/mcp": "serve",
+    "qbe/models/graphs.py": "gpu",
     "qbe/models/large.py": "large",
     "qbe/network": "serve",
     "qbe/run.py": "evaluate",
@@ -59,6 +60,7 @@ DISTRIBUTIONS = {
 }
 # A distribution without modules, and the one that it requires for them.
 DISTRIBUTIONS["fastmcp"].add("fastmcp")
+DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # another build of the same module
 
 
 def imported(file: Path) -> Iterator[str]:

@@ -3,36 +3,38 @@
 import onnxruntime
 import pytest
 
+import qbe
 from qbe.encode.encoder import Encoder
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.__main__ import main
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.options import encoder, parser
 from qbe.models.encoder_files import resolve_encoder
-from qbe.models.session import providers
+from qbe.models.session import chosen_device, providers
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 def test_providers_are_those_of_the_device():
     assert providers("cpu", [CUDA, CPU]) == [CPU]
-    assert providers("cuda", ["TensorrtExecutionProvider", CUDA, CPU]) == [(CUDA, {"use_tf32": "0"}), CPU]
-    with pytest.raises(
-        MissingDependencyError, match=rf"with {CUDA} .*, found {CPU}; install onnxruntime-gpu"
-    ):
+    first, *others = providers("cuda", ["TensorrtExecutionProvider", CUDA, CPU])
+    assert (first[0], first[1]["use_tf32"], others) == (CUDA, "0", [CPU])
+    with pytest.raises(MissingDependencyError, match=rf"with {CUDA} .*, found {CPU}; install qbe\[gpu\]"):
         providers("cuda", [CPU])
 
 
-def test_a_gpu_encodes_in_full_precision(tiny_encoder):
-    with pytest.raises(UsageError, match="`device` cuda runs models in fp32, found `precision` int8"):
+def test_a_gpu_encodes_in_half_or_full_precision(tiny_encoder):
+    with pytest.raises(UsageError, match="`device` cuda runs models in fp16 or fp32, found `precision` int8"):
         Encoder(resolve_encoder(str(tiny_encoder)), device="cuda")
     options = ["--corpus", "x", "--output", "y"]
     for more, expected in (
-        ([], (None, "int8")),
-        (["--device", "cuda"], (None, "fp32")),
+        ([], (None, "auto")),
+        (["--device", "cuda"], (None, "auto")),
+        (["--encoder", "a/b:fp16"], ("a/b", "fp16")),
         (["--encoder", "a/b:fp32"], ("a/b", "fp32")),
         (["--encoder", ":fp32"], (None, "fp32")),
-        (["--encoder", "c:x"], ("c:x", "int8")),
+        (["--encoder", "c:x"], ("c:x", "auto")),
     ):
         assert encoder(parser().parse_args([*options, *more])) == expected
 
@@ -41,7 +43,7 @@ def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, ti
     if CUDA in onnxruntime.get_available_providers():
         pytest.skip("skipped: this ONNX Runtime has CUDA")
     arguments = ["--corpus", "absent", "--output", str(tmp_path / "index"), "--encoder", str(tiny_encoder)]
-    with pytest.raises(MissingDependencyError, match="install onnxruntime-gpu in place of onnxruntime"):
+    with pytest.raises(MissingDependencyError, match=r"install qbe\[gpu\] as docs"):
         main([*arguments, "--device", "cuda"])
     assert not any(tmp_path.iterdir())
 
@@ -49,3 +51,42 @@ def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, ti
 def test_an_index_tells_of_a_gpu_and_keeps_silent_about_the_cpu():
     assert "device" not in BuildSettings().record(["x"])
     assert BuildSettings(device="cuda", precision="fp32").record(["x"])["device"] == "cuda"
+
+
+def test_precision_follows_the_device():
+    assert [BuildSettings(device=device).precision for device in ("cpu", "cuda")] == ["int8", "fp16"]
+    # An index in int8 grows on the CPU, whatever there is: its vectors are of one precision.
+    settings = BuildSettings(device="auto", precision="int8")
+    assert (settings.device, settings.precision) == ("cpu", "int8")
+
+
+def test_auto_is_the_cpu_where_no_gpu_can_be_used_and_says_so_once(caplog):
+    if CUDA in onnxruntime.get_available_providers():
+        pytest.skip("skipped: this ONNX Runtime has CUDA")
+    chosen_device.cache_clear()
+    with caplog.at_level("INFO", "qbe"):
+        assert [chosen_device("auto"), chosen_device("auto"), chosen_device("cuda")] == ["cpu", "cpu", "cuda"]
+    (line,) = [record.message for record in caplog.records]
+    assert line.startswith(f"device auto: the CPU (expected an ONNX Runtime with {CUDA}")
+    with pytest.raises(UsageError, match="expected `device` of cpu, cuda, auto, found 'gpu'"):
+        chosen_device("gpu")
+
+
+def test_an_index_in_half_precision_is_searched_without_a_gpu(
+    tmp_path, tiny_encoder, papers, cache, monkeypatch
+):
+    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder), precision="fp16")
+    build(tmp_path / "index", papers[:6], settings)
+    with qbe.Index(tmp_path / "index") as index:
+        assert index.manifest.dense["encoder"]["precision"] == "fp16"
+        stored = index.encoder.encode_paper(papers[0])
+        assert index.encoder.files.precision == "fp16"
+
+    def missing(*_, **__):
+        raise MissingDependencyError("expected the package onnx, found none")
+
+    monkeypatch.setattr("qbe.encode.encoder.BatchModel", missing)
+    with qbe.Index(tmp_path / "index") as index:  # by the weights that fp16 was made of
+        assert index.encoder.files.precision == "fp32"
+        alike = index.encoder.encode_paper(papers[0]).whole @ stored.whole
+        assert alike == pytest.approx(1, abs=1e-3)

@@ -35,7 +35,7 @@ IMPORTED_IN = {
     "pyserini": set(),
     "torch": {"export", "train"},
     "transformers": {"export", "train"},
-    "onnx": {"export", "train"},
+    "onnx": {"export", "models", "train"},
     "faiss": {"index"},
     "matplotlib": {"evaluate", "train"},
     "tqdm": {"_cli"},

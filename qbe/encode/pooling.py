@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +60,15 @@ class WholeVector:
 
     def add(self, states: Floats) -> None:
         """Add the states of the next pass, (tokens, dimension)."""
+        pooled_states = states[:1] if self._cls else states
+        self.add_sum(pooled_states.sum(axis=0, dtype=np.float64), len(pooled_states))
+
+    def add_sum(self, total: NDArray[Any], tokens: int) -> None:
+        """Add the next pass by the sum (dimension,) of the states that count, of so many tokens."""
         if self._tokens and not self._all:
             return
-        pooled_states = states[:1] if self._cls else states
-        self._total += pooled_states.sum(axis=0, dtype=np.float64)
-        self._tokens += len(pooled_states)
+        self._total += total
+        self._tokens += tokens
 
     def vector(self) -> Floats:
         """The vector (dimension,), float32; for cosine it is not scaled yet, see `stored`."""

@@ -176,6 +176,18 @@ class PaperTokenizer:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
+    def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same of several texts, on all processors."""
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    @property
+    def pad(self) -> int:
+        """The id of padding; 0 where the vocabulary has none."""
+        names = ("<pad>", "[PAD]") if self.special.cls == self._tokenizer.token_to_id("<s>") else ("[PAD]",)
+        return next(
+            (number for name in names if (number := self._tokenizer.token_to_id(name)) is not None), 0
+        )
+
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
         """A paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
         sentences: Iterator[list[int]] = (self.ids(sentence.text) for sentence in paper.sentences)

@@ -27,7 +27,7 @@ from qbe.export.pytorch import (
 )
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.encoder_files import PRECISIONS, EncoderMetadata, state_output, write_card
+from qbe.models.encoder_files import EXPORTED, EncoderMetadata, state_output, write_card
 from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import model_file
 from qbe.models.kinds import ENCODER, TOKENIZER
@@ -200,9 +200,9 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model))
     names = _outputs(model)
-    sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
-    differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
-    cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
+    sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
+    differences: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
+    cosines: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     for text in TEXTS:
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
         originals = _states(model, ids)
@@ -216,7 +216,7 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
                 cosines[precision].append(float(_cosines(exported.mean(axis=1), original.mean(axis=1)).min()))
     parity = {
         precision: {"max_abs_difference": max(differences[precision]), "min_cosine": min(cosines[precision])}
-        for precision in PRECISIONS
+        for precision in EXPORTED
     }
     if parity["fp32"]["max_abs_difference"] > FP32_MAX_DIFFERENCE:
         raise ModelError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from qbe.errors import EncoderMismatchError, UsageError
+from qbe.errors import EncoderMismatchError, MissingDependencyError, UsageError
 from qbe.index.manifest import Manifest
 from qbe.index.packs.addresses import is_remote
 from qbe.index.papers import PaperLayout
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class LabelledPaper(NamedTuple):
@@ -319,11 +321,22 @@ class IndexModels:
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
         from qbe.encode.encoder import Encoder
+        from qbe.models.encoder_files import HALF
 
         with self._lock:
             if self._encoder is None:
                 files = matching_encoder(self._folder, self._manifest, self._encoder_name)
-                self._encoder = Encoder(files, self._threads)
+                try:
+                    self._encoder = Encoder(files, self._threads)
+                except MissingDependencyError as error:
+                    if files.precision != HALF:
+                        raise
+                    files = files.on_any_machine()
+                    log.warning(
+                        "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
+                        *(self._folder, HALF, files.precision, error),
+                    )
+                    self._encoder = Encoder(files, self._threads)
             return self._encoder
 
     @property

@@ -99,15 +99,15 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--encoder",
-        metavar="NAME[:int8|:fp32]",
+        metavar="NAME[:int8|:fp16|:fp32]",
         help="name in the registry, a folder, or a hub name, and its precision, for papers and later for "
-        "queries (default: facet-encoder; int8, on a GPU fp32)",
+        "queries (default: facet-encoder; int8, on a GPU fp16)",
     )
     parser.add_argument(
         "--device",
-        choices=("cpu", "cuda"),
-        help="what runs the encoder: cuda is one NVIDIA GPU, through onnxruntime-gpu, in fp32 and a paper a "
-        "call; its vectors may differ from the CPU's in the last place (default: cpu)",
+        choices=("cpu", "cuda", "auto"),
+        help="what runs encoder and tagger: cuda is one NVIDIA GPU, through onnxruntime-gpu; auto is a GPU "
+        "that can be used, else the CPU (default: cpu)",
     )
     parser.add_argument(
         "--facets",
@@ -273,7 +273,7 @@ def action(options: argparse.Namespace) -> str | None:
     if chosen is not None and chosen != "part" and encoder_name != options.encoder:
         raise UsageError(f"the precision of --encoder is of no use with --{chosen}; drop it")
     if options.device == "cuda" and precision == "int8":
-        raise UsageError("--device cuda encodes in fp32, found --encoder in int8; drop one of them")
+        raise UsageError("--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
     return chosen
 
 
@@ -300,13 +300,12 @@ def part_numbers(text: str) -> tuple[int, int]:
 
 
 def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
-    """The encoder's name, None for the default, and its precision, by default the device's; raises UsageError
-    for a precision given twice.
+    """The encoder's name, None for the default, and its precision, ``auto`` for the device's; raises
+    UsageError for a precision given twice.
     """
-    usual = "int8" if options.device in (None, "cpu") else "fp32"
     name, _, precision = (options.encoder or "").rpartition(":")
-    if precision not in ("int8", "fp32"):
-        return options.encoder, options.precision or usual
+    if precision not in ("int8", "fp16", "fp32"):
+        return options.encoder, options.precision or "auto"
     if options.precision:
         raise _said_twice("precision", f"--encoder {options.encoder}")
     return name or None, precision

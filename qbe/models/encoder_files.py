@@ -13,10 +13,14 @@ from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import exported, model_file
 from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
+from qbe.models.session import CPU
 from qbe.models.sources import find_encoder
 
 CARD = ENCODER.metadata_file
-PRECISIONS = ("int8", "fp32")
+HALF = "fp16"
+EXPORTED = ("int8", "fp32")
+PRECISIONS = (*EXPORTED, HALF)
+"""An encoder that has fp32 or int8 has fp16, too: `qbe.models.batches` makes it of that."""
 
 _FORMAT_KEY = "convention"
 """What the encoder format is called in JSON files: in ``encoder.json`` and in an index's manifest."""
@@ -62,8 +66,15 @@ class EncoderFiles:
 
     @property
     def model(self) -> Path:
-        """The ONNX model of the chosen precision."""
-        return self.folder / model_file(self.precision)
+        """The ONNX model of the chosen precision; that which fp16 is made of, fp32 where there is one."""
+        if self.precision != HALF:
+            return self.folder / model_file(self.precision)
+        own = ("fp32", "int8")
+        return self.folder / next(file for file in map(model_file, own) if file in self.metadata.files)
+
+    def on_any_machine(self) -> EncoderFiles:
+        """The same encoder in the precision that fp16 is made of, which needs no package onnx."""
+        return dataclasses.replace(self, precision=self.model.name.split(".")[1])
 
     @property
     def tokenizer(self) -> Path:
@@ -97,6 +108,15 @@ class EncoderFiles:
             verify_digest(path, self.metadata.files.get(path.name), remedy)
 
 
+def usual_precision(device: str) -> str:
+    """The precision that is meant where none is named, on the CPU or on a GPU.
+
+    >>> usual_precision("cpu"), usual_precision("cuda")
+    ('int8', 'fp16')
+    """
+    return "int8" if device == CPU else HALF
+
+
 def state_output(layer: int, last: int) -> str:
     """Name of the output with the token states after a layer; 0 means the embeddings.
 
@@ -120,11 +140,11 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
     folder = exported(ENCODER, find_encoder(name))
     metadata = read_card(folder)
-    if model_file(precision) not in metadata.files:
+    if precision != HALF and model_file(precision) not in metadata.files:
         raise ModelError(
             f"expected the encoder {metadata.name} in {precision}, found it only in "
-            f"{', '.join(metadata.parity)}; give `precision` {next(iter(metadata.parity))} (on the CPU), or "
-            f"another `encoder`, such as {BASE_ENCODER}"
+            f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
+            f"CPU, or another `encoder`, such as {BASE_ENCODER}"
         )
     return EncoderFiles(folder, metadata, precision)
 

@@ -12,12 +12,14 @@ from qbe.errors import ModelError, UsageError
 from qbe.models.exports import exported, model_file
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.session import open_session
+from qbe.models.session import CPU, open_session
 from qbe.models.sources import find_reranker
 
 RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp32")
+"""The precisions of an export. A pair cross-encoder has fp16, too: `qbe.models.batches` makes it of fp32."""
+HALF = "fp16"
 TRUNK = "trunk.bin"
 """The weights that the models of the facets share, as ONNX external data."""
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -107,7 +109,7 @@ class RerankerFiles:
         Raises UsageError where facet rerankers have none for that facet.
         """
         if isinstance(self.metadata, CrossEncoderMetadata):
-            return self.folder / model_file(self.precision)
+            return self.folder / model_file("fp32" if self.precision == HALF else self.precision)
         if facet is None or str(facet) not in self.metadata.heads:
             raise UsageError(
                 f"expected a facet that {self.metadata.name} reranks ({', '.join(self.metadata.heads)}), "
@@ -140,8 +142,8 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
     >>> resolve_reranker("facet-rerankers").model("method").name
     'method.onnx'
     """
-    if precision not in RERANKER_PRECISIONS:
-        raise UsageError(f"expected a precision of {', '.join(RERANKER_PRECISIONS)}, found {precision!r}")
+    if precision not in (possible := (*RERANKER_PRECISIONS, HALF)):
+        raise UsageError(f"expected a precision of {', '.join(possible)}, found {precision!r}")
     folder = exported(CROSS_ENCODER, find_reranker(name))
     metadata = read_reranker_card(folder)
     if isinstance(metadata, FacetRerankersMetadata) and precision != metadata.precision:
@@ -187,12 +189,14 @@ def write_reranker_card(folder: Path, metadata: RerankerMetadata) -> None:
     write_metadata(folder / RERANKER_CARD, dataclasses.asdict(metadata))
 
 
-def open_reranker_session(model: Path, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+def open_reranker_session(
+    model: Path, inputs: Sequence[str], outputs: Sequence[str], device: str = CPU
+) -> Any:
     """A single-threaded session on a reranker's model, see `qbe.models.session.open_session`.
 
     Raises ModelError when the file is no ONNX model, or one with other inputs or without the outputs.
     """
-    session = open_session(model)
+    session = open_session(model, device=device)
     actual_inputs = [value.name for value in session.get_inputs()]
     actual_outputs = [value.name for value in session.get_outputs()]
     if set(actual_inputs) != set(inputs) or not set(outputs) <= set(actual_outputs):

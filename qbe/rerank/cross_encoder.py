@@ -9,18 +9,25 @@ from typing import NamedTuple
 import numpy as np
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.encode.batches import batches, padded
 from qbe.encode.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
+from qbe.models.batches import pair_batches
 from qbe.models.reranker_files import (
+    HALF,
     PAIR_INPUTS,
     SCORE,
     CrossEncoderMetadata,
     RerankerFiles,
     open_reranker_session,
 )
+from qbe.models.session import CPU, chosen_device
 from qbe.parallel import Memo, Workers
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Paper
+
+_BATCH_TOKENS = 1 << 15
+"""Tokens of a batch, padding included, in fp16."""
 
 SIDE_TOKENS = 256
 """Tokens of query and of candidate that are read, special ones included (Nogueira et al., 2020, sec. 4)."""
@@ -39,21 +46,29 @@ class CrossEncoder:
 
     The query's sentences are those of its aspect, in the order of the abstract. One pair is one call of a
     single-threaded session, and the workers score several pairs at a time: see `qbe.encode.encoder` for
-    why. It compares no sentences: its scores have no match.
+    why. In fp16, which is for GPUs, pairs of similar length are scored side by side. It compares no
+    sentences: its scores have no match.
     """
 
     needs_vectors = False
     takes_whole_abstracts = True
 
-    def __init__(self, files: RerankerFiles, workers: Workers | None = None) -> None:
-        """Load model and tokenizer.
+    def __init__(self, files: RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
+        """Load model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
 
-        Raises ModelError when a file is missing, damaged or of another kind.
+        Raises ModelError when a file is missing, damaged or of another kind, UsageError for int8 on a GPU,
+        MissingDependencyError for a device that cannot be used, and for fp16 without onnx.
         """
         metadata = files.metadata
         if not isinstance(metadata, CrossEncoderMetadata):
             raise ModelError(
                 f"{files.folder}: expected a pair cross-encoder, found {metadata.kind} rerankers"
+            )
+        device, self._batched = chosen_device(device), files.precision == HALF
+        if device != CPU and files.precision == "int8":
+            raise UsageError(
+                f"`device` {device} runs models in fp16 or fp32, found `precision` int8; give `precision` "
+                f"{HALF}"
             )
         files.verify()
         self.name = metadata.name
@@ -62,7 +77,8 @@ class CrossEncoder:
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
-        self._session = open_reranker_session(files.model(), self._inputs, [SCORE])
+        model = pair_batches(self.name, files.model()) if self._batched else files.model()
+        self._session = open_reranker_session(model, self._inputs, [SCORE], device)
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
     def batch_score(
@@ -74,6 +90,12 @@ class CrossEncoder:
         # The longest first, so that no thread is left alone with a long one at the end.
         order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][1].title) - len(pairs[i][1].abstract))
         candidates = Memo(self._candidate)
+        if self._batched:
+            rows = [
+                pair(queries[number], candidates(paper), self._tokenizer.special) for number, paper in pairs
+            ]
+            in_order = (RerankScore(score) for score in self._score_side_by_side(rows, progress))
+            return [list(islice(in_order, len(request.papers))) for request in requests]
         computed = self._workers.map(
             lambda i: self._score(queries[pairs[i][0]], candidates(pairs[i][1])), order
         )
@@ -90,6 +112,24 @@ class CrossEncoder:
 
     def _candidate(self, paper: Paper) -> list[int]:
         return candidate_side(self._tokenizer, paper, self._candidate_tokens)
+
+    def _score_side_by_side(self, pairs: Sequence[Pair], progress: Progress | None) -> list[float]:
+        """The scores of pairs, those of similar length in one call."""
+        scores = [0.0] * len(pairs)
+        for places in batches([len(each.ids) for each in pairs], _BATCH_TOKENS):
+            shape = len(places), padded(len(pairs[places[0]].ids))
+            arrays = {name: np.zeros(shape, np.int64) for name in PAIR_INPUTS}
+            arrays["input_ids"].fill(self._tokenizer.pad)
+            for row, place in enumerate(places):
+                ids, types = pairs[place]
+                for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
+                    arrays[name][row, : len(ids)] = values
+            (computed,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
+            for place, score in zip(places, computed.tolist(), strict=True):
+                scores[place] = score
+            if progress:
+                progress(len(places))
+        return scores
 
     def _score(self, query: Sequence[int], candidate: Sequence[int]) -> float:
         ids, types = pair(query, candidate, self._tokenizer.special)

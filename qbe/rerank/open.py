@@ -6,8 +6,11 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qbe.errors import UsageError
+from qbe.models.encoder_files import usual_precision
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
+from qbe.models.session import AUTO, CPU, chosen_device
 
 if TYPE_CHECKING:
     from qbe.parallel import Workers
@@ -15,18 +18,34 @@ if TYPE_CHECKING:
 
 
 def open_reranker(
-    name: str = DEFAULT_RERANKER, *, precision: str = "int8", workers: Workers | None = None
+    name: str = DEFAULT_RERANKER,
+    *,
+    precision: str | None = None,
+    workers: Workers | None = None,
+    device: str = CPU,
 ) -> Reranker:
     """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
 
-    ``workers`` score as many candidates at a time as they have threads (by default one). Raises UsageError
-    for a precision that the reranker does not have; ModelError when it cannot be found, verified or loaded.
+    ``workers`` score as many candidates at a time as they have threads (by default one). ``device``, one of
+    `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16 and in batches; the
+    facet rerankers that ship run on the CPU. Raises UsageError for a precision or device that the reranker
+    does not have; ModelError when it cannot be found, verified or loaded; MissingDependencyError for a device
+    that cannot be used.
     """
-    files = resolve_reranker(name, precision)
-    if files.metadata.kind == "pair":
+    kind = resolve_reranker(name).metadata.kind
+    if kind != "pair" and device == AUTO:
+        device = CPU
+    device = chosen_device(device)
+    if kind != "pair" and device != CPU:
+        raise UsageError(
+            f"{name}: expected `device` {CPU}, on which rerankers by facet run, found {device}; drop it, or "
+            "give a pair cross-encoder"
+        )
+    files = resolve_reranker(name, precision or usual_precision(device))
+    if kind == "pair":
         from qbe.rerank.cross_encoder import CrossEncoder
 
-        return CrossEncoder(files, workers)
+        return CrossEncoder(files, workers, device)
     from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 
     return FacetCrossEncoder(files, workers)
@@ -42,23 +61,25 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
     return dict(resolve_reranker(name, precision).metadata.files)
 
 
-def defer_reranker(name: str = DEFAULT_RERANKER, *, workers: Workers | None = None) -> Reranker:
+def defer_reranker(
+    name: str = DEFAULT_RERANKER, *, workers: Workers | None = None, device: str = CPU
+) -> Reranker:
     """The same, its model loaded when it first scores: not at all where no query of a search has a facet.
 
     >>> deferred = defer_reranker()
     >>> deferred.name, deferred.takes_whole_abstracts
     ('facet-rerankers', False)
     """
-    return _DeferredReranker(name, workers)
+    return _DeferredReranker(name, workers, device)
 
 
 class _DeferredReranker:
     needs_vectors = False
 
-    def __init__(self, name: str, workers: Workers | None) -> None:
+    def __init__(self, name: str, workers: Workers | None, device: str) -> None:
         metadata = resolve_reranker(name).metadata
         self.name, self.takes_whole_abstracts = metadata.name, metadata.kind == "pair"
-        self._model, self._workers = name, workers
+        self._model, self._workers, self._device = name, workers, device
         self._opening = threading.Lock()
         self._opened: Reranker | None = None
 
@@ -68,5 +89,5 @@ class _DeferredReranker:
         """See `qbe.rerank.reranker.Reranker.batch_score`; raises what `open_reranker` does."""
         with self._opening:
             if self._opened is None:
-                self._opened = open_reranker(self._model, workers=self._workers)
+                self._opened = open_reranker(self._model, workers=self._workers, device=self._device)
         return self._opened.batch_score(requests, progress)

@@ -81,9 +81,10 @@ def open_rerank_stage(
     stage: Grades | Projections | CrossEncoder | Matching | LanguageModel | None,
     index: Index,
     workers: Workers,
-    open_cross_encoder: Callable[[Any], Reranker],
+    open_cross_encoder: Callable[..., Reranker],
 ) -> RerankStage | None:
-    """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder.
+    """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder, on a
+    ``device`` where one is named.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
     not in the index, UsageError where there are no projections of its encoder's vectors.
@@ -100,7 +101,7 @@ def open_rerank_stage(
     elif isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
-        reranker, penalty = _cross_encoder(stage.model, open_cross_encoder), stage.background_penalty
+        reranker, penalty = _cross_encoder(stage, open_cross_encoder), stage.background_penalty
     elif isinstance(stage, LanguageModel):
         reranker = _language_model(stage)
     else:
@@ -110,12 +111,17 @@ def open_rerank_stage(
 
 
 def open_cross_encoder(
-    model: str | Path | None, workers: Workers | None = None, open_reranker: RerankerOpener | None = None
+    model: str | Path | None,
+    workers: Workers | None = None,
+    open_reranker: RerankerOpener | None = None,
+    device: str | None = None,
 ) -> Reranker:
     """The cross-encoder of a name or folder (None: the facet rerankers that ship), whose model is loaded when
-    it first scores; ``open_reranker`` opens it in another place.
+    it first scores, on a ``device`` (None: the CPU); ``open_reranker`` opens it in another place.
     """
     named = {} if model is None else {"name": str(model)}
+    if device is not None:
+        named["device"] = device
     if open_reranker is not None:
         return open_reranker(workers=workers, **named)
     from qbe.rerank.open import defer_reranker
@@ -123,9 +129,10 @@ def open_cross_encoder(
     return defer_reranker(workers=workers, **named)
 
 
-def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranker:
+def _cross_encoder(stage: CrossEncoder, open_named: Callable[..., Reranker]) -> Reranker:
+    model = stage.model
     if model is None or isinstance(model, str | Path):
-        return open_named(model)
+        return open_named(model) if stage.device is None else open_named(model, device=stage.device)
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker

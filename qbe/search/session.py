@@ -415,12 +415,14 @@ class SearchSession(Closing):
             if missing := [hit.paper_id for hit in best if hit.grades is None]:
                 yield f"{self.stages.reranker.model} gave no grades for {', '.join(missing)}"
 
-    def _cross_encoder(self, model: str | Path | None) -> Reranker:
+    def _cross_encoder(self, model: str | Path | None, device: str | None = None) -> Reranker:
         """The cross-encoder of a name or folder, opened once."""
         with self._opening_models:
             name = str(model or "")
             if name not in self._cross_encoders:
-                self._cross_encoders[name] = open_cross_encoder(model, self._workers, self._open_reranker)
+                self._cross_encoders[name] = open_cross_encoder(
+                    model, self._workers, self._open_reranker, device
+                )
             return self._cross_encoders[name]
 
     def _over(self, reader: IndexReader) -> _Opened:

@@ -25,6 +25,9 @@ COMPONENTS = ("bm25", "sentences", "facet", "whole")
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 """The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches."""
 
+DEVICES = ("cpu", "cuda", "auto")
+"""Those of `qbe.models.session`."""
+
 NO_RERANKING = "none"
 
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
@@ -197,7 +200,8 @@ class CrossEncoder(_Stage):
 
     ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: the facet rerankers
     that ship, which rerank by facet), an object with ``batch_score`` (`qbe.rerank.reranker.Reranker`), or any
-    function ``(aspect, papers) -> scores``. The other parameters and errors are those of `Projections`.
+    function ``(aspect, papers) -> scores``. ``device``, one of DEVICES, runs a pair model of a name or
+    folder (None: the CPU). The other parameters and errors are those of `Projections`.
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
     >>> (Fused() >> shortest).reranker.depth
@@ -211,6 +215,14 @@ class CrossEncoder(_Stage):
     background_penalty: float = _parameter(
         BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
     )
+    device: str | None = _parameter(None, "choice", "what runs a pair model; None: the CPU", DEVICES)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `_Stage.to_json`; the device only where one is named, as in records of the time before."""
+        record = _Stage.to_json(self)
+        if self.device is None:
+            del record["device"]
+        return record
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import tee
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder
+from qbe.encode.encoder import Encoder, chunks
 from qbe.encode.pooling import Floats, PaperVectors
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.models.registry import DEFAULT_TAGGER
-from qbe.models.session import open_session
+from qbe.models.session import CPU, open_session
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger
 from qbe.parallel import ordered_map
 from qbe.types import FacetProbabilities, Paper, Sentence
@@ -22,11 +23,11 @@ Doubles = NDArray[np.float64]
 
 
 def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Doubles) -> Doubles:
-    """Probability of each label of each sentence, all label sequences summed: (sentences, labels).
+    """Probability of each label of each sentence, all label sequences summed: (..., sentences, labels).
 
     A linear-chain conditional random field (Lafferty et al., 2001): a sequence's weight is the exponential
-    of its ``scores`` (sentences, labels), of ``transitions`` (from row to column) between neighbours, and
-    of ``begin`` and ``end`` at its ends. Computed by the forward-backward algorithm, scaled at each step
+    of its ``scores`` (..., sentences, labels), of ``transitions`` (from row to column) between neighbours,
+    and of ``begin`` and ``end`` at its ends. Computed by the forward-backward algorithm, scaled at each step
     (Rabiner, 1989, section V.A), in time linear in the number of sentences.
 
     >>> scores = np.array([[2.0, 0.0], [0.0, 0.0]])  # two sentences, two labels
@@ -34,23 +35,23 @@ def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Double
     >>> marginals(scores, np.zeros(2), np.zeros(2), staying).round(2).tolist()
     [[0.88, 0.12], [0.68, 0.32]]
     """
-    local = np.exp(scores - scores.max(axis=1, keepdims=True))
+    local = np.exp(scores - scores.max(axis=-1, keepdims=True))
     step = np.exp(transitions - transitions.max())
     forward, backward = np.empty_like(local), np.empty_like(local)
-    state = np.exp(begin - begin.max()) * local[0]
-    forward[0] = state = state / state.sum()
-    for i in range(1, len(local)):
-        state = (state @ step) * local[i]
-        state /= state.sum()
-        forward[i] = state
+    state = np.exp(begin - begin.max()) * local[..., 0, :]
+    forward[..., 0, :] = state = state / state.sum(axis=-1, keepdims=True)
+    for i in range(1, local.shape[-2]):
+        state = (state @ step) * local[..., i, :]
+        state /= state.sum(axis=-1, keepdims=True)
+        forward[..., i, :] = state
     state = np.exp(end - end.max())
-    backward[-1] = state = state / state.sum()
-    for i in range(len(local) - 1, 0, -1):
-        state = step @ (state * local[i])
-        state /= state.sum()
-        backward[i - 1] = state
+    backward[..., -1, :] = state = state / state.sum()
+    for i in range(local.shape[-2] - 1, 0, -1):
+        state = (state * local[..., i, :]) @ step.T
+        state /= state.sum(axis=-1, keepdims=True)
+        backward[..., i - 1, :] = state
     both = forward * backward
-    result: Doubles = both / both.sum(axis=1, keepdims=True)
+    result: Doubles = both / both.sum(axis=-1, keepdims=True)
     return result
 
 
@@ -75,6 +76,7 @@ class Tagger:
             )
         self.metadata = metadata
         self.layers = tuple(metadata.layers)
+        self.head = files.head
         self._session = open_session(files.head)
         self._begin, self._end = np.array(metadata.begin), np.array(metadata.end)
         self._transitions = np.array(metadata.transitions)
@@ -117,8 +119,20 @@ class Tagger:
 
         Rounded to half precision, as an index stores them, so that labels from the index are the same.
         """
-        shares = marginals(scores.astype(np.float64), self._begin, self._end, self._transitions)
-        return [FacetProbabilities(*row) for row in shares.astype(np.float16).tolist()]
+        return self.batch_probabilities([scores])[0]
+
+    def batch_probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
+        """The same of several papers, those of equally many sentences at a time."""
+        alike: dict[int, list[int]] = {}
+        for place, each in enumerate(scores):
+            alike.setdefault(len(each), []).append(place)
+        probabilities: list[list[FacetProbabilities]] = [[] for _ in scores]
+        for places in alike.values():
+            stacked = np.stack([scores[place] for place in places]).astype(np.float64)
+            shares = marginals(stacked, self._begin, self._end, self._transitions).astype(np.float16)
+            for place, rows in zip(places, shares.tolist(), strict=True):
+                probabilities[place] = [FacetProbabilities(*row) for row in rows]
+        return probabilities
 
 
 def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_]:
@@ -166,7 +180,9 @@ class TaggingEncoder:
         if facets not in LABEL_SOURCES:
             raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
-        self._trunk = encoder if tagger is None or tagger.supports(encoder) else open_trunk(tagger)
+        self._trunk = encoder
+        if tagger is not None and not tagger.supports(encoder):
+            self._trunk = open_trunk(tagger, encoder.threads, encoder.device)
 
     def wants(self, paper: Paper) -> bool:
         """Whether a paper needs labels of the tagger."""
@@ -174,27 +190,55 @@ class TaggingEncoder:
 
     def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
         """Each paper, labelled where `wants` says so, with its vectors, in order, as a stream."""
-        return ordered_map(self.encode_paper, papers, self.encoder.threads)
+        if not self.encoder.batched:
+            return ordered_map(self.encode_paper, papers, self.encoder.threads)
+        return self._encode_side_by_side(papers)
+
+    def _encode_side_by_side(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
+        """The same by an encoder that takes batches; all papers get scores, some of them labels.
+
+        The streams read ahead by as much as `qbe.encode.encoder.Encoder.encode` does.
+        """
+        triples: Iterator[tuple[Paper, PaperVectors, PaperVectors]]
+        if self._trunk is self.encoder:
+            stream, encoded = tee(papers)
+            vectors = self.encoder.encode(encoded, self.tagger)
+            triples = ((paper, result, result) for paper, result in zip(stream, vectors, strict=True))
+        else:
+            stream, encoded, scored = tee(papers, 3)
+            vectors, scores = self.encoder.encode(encoded), self._trunk.encode(scored, self.tagger)
+            triples = zip(stream, vectors, scores, strict=True)
+        for chunk in chunks(triples):
+            labels = iter(self._labels([(paper, scores) for paper, _, scores in chunk]))
+            for paper, result, _ in chunk:
+                yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
+
+    def _labels(self, papers: Sequence[tuple[Paper, PaperVectors]]) -> list[list[FacetProbabilities]]:
+        """Label probabilities of those papers that `wants` names, by the scores of a hook."""
+        scores = [result.hook_values for paper, result in papers if self.wants(paper)]
+        if self.tagger is None or not scores:
+            return []
+        return self.tagger.batch_probabilities([each for each in scores if each is not None])
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
         """One paper, labelled where `wants` says so, with its vectors."""
-        tagger = self.tagger
-        if tagger is None or not self.wants(paper):
+        if not self.wants(paper):
             return paper, self.encoder.encode_paper(paper)
         own_pass = self._trunk is not self.encoder
-        vectors = self.encoder.encode_paper(paper, None if own_pass else tagger)
-        scores = self._trunk.encode_paper(paper, tagger) if own_pass else vectors
-        assert scores.hook_values is not None
-        return labelled(paper, tagger.probabilities(scores.hook_values)), vectors
+        vectors = self.encoder.encode_paper(paper, None if own_pass else self.tagger)
+        scores = self._trunk.encode_paper(paper, self.tagger) if own_pass else vectors
+        (probabilities,) = self._labels([(paper, scores)])
+        return labelled(paper, probabilities), vectors
 
 
-def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
-    """An encoder that a tagger supports, opened by the name in the tagger's metadata.
+def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
+    """An encoder that a tagger supports, opened by the name in the tagger's metadata, on one of
+    `qbe.models.session.DEVICES`.
 
-    Raises ModelError when the one of that name has other weights.
+    Raises ModelError when the one of that name has other weights, and what `Encoder.open` does.
     """
     trunk = tagger.metadata.trunks[0]
-    encoder = Encoder.open(trunk["name"], threads=threads)
+    encoder = Encoder.open(trunk["name"], threads=threads, device=device)
     if not tagger.supports(encoder):
         raise ModelError(
             f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from qbe.errors import UsageError
 from qbe.index.dense.ann import AUTO, EXACT, STORED
-from qbe.models.encoder_files import PRECISIONS
+from qbe.models.encoder_files import PRECISIONS, usual_precision
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
-from qbe.models.session import CPU, DEVICES
+from qbe.models.session import CPU, DEVICES, chosen_device
 from qbe.types import Paper
 
 ShareRead = Callable[[], float | None]
@@ -67,8 +67,9 @@ class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
     ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
-    names or folders, ``precision`` (``int8`` or ``fp32``) is the encoder's, and ``device``, one of
-    `qbe.models.session.DEVICES`, runs it.
+    names or folders, ``precision`` is the encoder's, one of `qbe.models.encoder_files.PRECISIONS` (by default
+    int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
+    this machine has.
 
     ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
     the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
@@ -86,7 +87,7 @@ class BuildSettings:
     bm25: bool = True
     dense: bool = True
     encoder: str = DEFAULT_ENCODER
-    precision: str = "int8"
+    precision: str = AUTO
     facets: str = "given"
     tagger: str = DEFAULT_TAGGER
     positions: bool = False
@@ -102,12 +103,17 @@ class BuildSettings:
             if not isinstance(value, str):
                 raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
         for name, possible in (
-            ("precision", PRECISIONS),
+            ("precision", (AUTO, *PRECISIONS)),
             ("stored", (AUTO, *STORED)),
             ("device", DEVICES),
         ):
             if getattr(self, name) not in possible:
                 raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")
+        int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say
+        device = CPU if int8 else chosen_device(self.device)
+        object.__setattr__(self, "device", device)
+        if self.precision == AUTO:
+            object.__setattr__(self, "precision", usual_precision(device))
         if not (self.bm25 or self.dense):
             raise UsageError("expected `bm25`, `dense` or both, found neither; an index needs one of them")
 

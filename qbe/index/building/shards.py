@@ -51,18 +51,25 @@ def write_shards(
     """Encode and label all papers of a store, SHARD_PAPERS at a time, into the shards that are not there yet.
 
     A shard is named by the row of its first paper in the corpus: ``place`` of that row in the store.
-    ``advance`` is called with the number of papers just finished. The store gives papers as the corpus
-    brought them.
+    ``advance`` is called with the number of papers just finished, first for the shards that are there. The
+    store gives papers as the corpus brought them.
     """
     (folder / SHARDS).mkdir(exist_ok=True)
+    missing: list[tuple[int, int]] = []
     for first in range(0, len(store), SHARD_PAPERS):
-        path = shard_file(folder, place(first))
         count = min(SHARD_PAPERS, len(store) - first)
-        if path.exists():
+        if shard_file(folder, place(first)).exists():
             advance(count)
-            continue
+        else:
+            missing.append((first, count))
+    # One stream: what encodes may read ahead beyond the end of a shard.
+    encoded = encoder.encode(
+        paper for first, count in missing for paper in islice(store.read_from(first), count)
+    )
+    for first, count in missing:
+        path = shard_file(folder, place(first))
         papers: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the files in join_shards
-        for paper, vectors in encoder.encode(islice(store.read_from(first), count)):
+        for paper, vectors in islice(encoded, count):
             arrays = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
             papers.append((*arrays, np.frombuffer(facet_codes(paper), np.uint8), _probabilities(paper)))
             advance(1)

@@ -1,0 +1,179 @@
+"""Papers in batches: the same vectors and labels as one by one, from graphs made of int8 and of fp32."""
+
+from itertools import islice
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from benchmarks.gpu_models import drawn_pairs
+from qbe.encode.aspect import EncodedAspect
+from qbe.encode.batches import BatchModel, batches
+from qbe.encode.encoder import Encoder
+from qbe.encode.tokenizer import Window
+from qbe.errors import UsageError
+from qbe.models.batches import encoder_batches
+from qbe.models.encoder_files import resolve_encoder
+from qbe.models.graphs import Graph, halve
+from qbe.query import Aspect
+from qbe.rerank.cross_encoder import CrossEncoder
+from qbe.rerank.open import open_reranker
+from qbe.rerank.reranker import RerankRequest
+from qbe.tag.tagger import Tagger, TaggingEncoder
+from qbe.types import Paper, Sentence
+
+TOLERANCE = 1e-5
+"""Of numbers near 1 in single precision, whatever the batch."""
+
+
+@pytest.fixture
+def mixed(papers):
+    """Papers of very different length, one of them of several passes."""
+    long = Paper("long", "A long paper", tuple(Sentence(f"Sentence {i} of many in it.") for i in range(90)))
+    return [papers[0], long, Paper("short", "No", (Sentence("Yes."),)), *papers[1:5]]
+
+
+def test_batches_hold_each_pass_once_and_no_more_tokens_than_they_may():
+    lengths = [5, 200, 40, 40, 512, 17, 33]
+    found = list(batches(lengths, 600))
+    assert sorted(place for batch in found for place in batch) == list(range(7))
+    assert [[lengths[place] for place in batch] for batch in found] == [[512], [200, 40], [40, 33, 17, 5]]
+
+
+@pytest.mark.parametrize("source", ["shipped", "tiny"])
+def test_a_batch_gives_what_each_paper_gives_alone(source, request, mixed, cache):
+    files = resolve_encoder("facet-encoder", "fp16")
+    tagger = Tagger.open()
+    if source == "tiny":  # made of fp32
+        files = resolve_encoder(str(request.getfixturevalue("tiny_encoder")), "fp16")
+        tagger = None
+    encoder = Encoder(files, threads=2, half=False, batch_tokens=1024)
+    together = list(encoder.encode(mixed, tagger))
+    for paper, vectors in zip(mixed, together, strict=True):
+        alone = encoder.encode_paper(paper, tagger)
+        # Vectors are rounded to half precision, where a difference in the last place of single may show.
+        np.testing.assert_allclose(vectors.sentences, alone.sentences, atol=2**-11)
+        np.testing.assert_allclose(vectors.whole, alone.whole, atol=2**-11)
+        if tagger:
+            np.testing.assert_allclose(vectors.hook_values, alone.hook_values, atol=1e-4)
+
+
+def test_in_fp32_the_graph_gives_what_the_exported_one_does(tiny_encoder, mixed, cache):
+    exported = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
+    batched = Encoder(resolve_encoder(str(tiny_encoder), "fp16"), half=False)
+    for paper, vectors in zip(mixed, batched.encode(mixed), strict=True):
+        expected = exported.encode_paper(paper)
+        np.testing.assert_allclose(vectors.sentences, expected.sentences, atol=2**-11)
+        np.testing.assert_allclose(vectors.whole, expected.whole, atol=2**-11)
+
+
+def test_padding_changes_no_sum(tiny_encoder, cache):
+    model = BatchModel(resolve_encoder(str(tiny_encoder), "fp16"), half=False)
+    short, long = Window([2, 7, 8, 9, 3], [(1, 3), (3, 4)]), Window([2, *range(5, 60), 3], [(1, 50)])
+    beside, _ = model.run([short, long])
+    (alone,) = model.run([short])
+    np.testing.assert_allclose(beside.sums, alone.sums, atol=TOLERANCE)
+    assert beside.sums.shape == (3, 16)
+    # The whole is the sum over all tokens: more than its sentences, by [CLS] and [SEP].
+    assert np.abs(beside.sums[0] - beside.sums[1:].sum(axis=0)).max() > 0.1
+
+
+def test_half_precision_stays_near_single(mixed, cache):
+    files, tagger = resolve_encoder("facet-encoder", "fp16"), Tagger.open()
+    half = Encoder(files)
+    assert half.batched
+    single = Encoder(files, half=False)
+    for paper in mixed[:3]:
+        rounded, exact = half.encode_paper(paper, tagger), single.encode_paper(paper, tagger)
+        assert (rounded.sentences * exact.sentences).sum(axis=1).min() > 0.999
+        assert np.abs(rounded.hook_values - exact.hook_values).max() < 0.1
+
+
+def test_labels_by_the_merged_graph_are_those_of_the_states(mixed, cache):
+    class States:
+        """The tagger without its model: it gets token states."""
+
+        layers, width, compute = Tagger.open().layers, Tagger.width, staticmethod(Tagger.open().compute)
+
+    encoder = Encoder(resolve_encoder("facet-encoder", "fp16"), half=False)
+    merged, by_states = (list(encoder.encode(mixed, hook)) for hook in (Tagger.open(), States()))
+    for left, right in zip(merged, by_states, strict=True):  # the head alone is quantized on the right
+        np.testing.assert_allclose(left.hook_values, right.hook_values, atol=0.5)
+        assert (left.hook_values.argmax(axis=1) == right.hook_values.argmax(axis=1)).mean() > 0.9
+
+
+def test_tagging_keeps_order_and_given_labels(papers, cache):
+    encoder = Encoder(resolve_encoder("facet-encoder", "fp16"), threads=2)
+    given = [
+        papers[0],
+        Paper("x", "We route", (Sentence("It is slow."), Sentence("We use trees."))),
+        papers[1],
+    ]
+    tagged = list(TaggingEncoder(encoder, Tagger.open()).encode(iter(given)))
+    assert [paper.paper_id for paper, _ in tagged] == [paper.paper_id for paper in given]
+    assert [paper.labelled for paper in given] == [True, False, True]
+    assert tagged[0][0] is given[0]
+    assert all(sentence.probabilities for sentence in tagged[1][0].sentences)
+
+
+def test_the_stream_is_not_read_to_its_end(tiny_encoder, papers, cache, monkeypatch):
+    monkeypatch.setattr("qbe.encode.encoder.CHUNK", 2)
+    read = []
+    stream = (read.append(paper) or paper for paper in papers[:40])
+    encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp16"), threads=2)
+    first = next(encoder.encode(stream))
+    assert first.sentences.shape == (len(papers[0].sentences), 16)
+    assert len(read) <= 8
+
+
+def test_positions_keep_their_precision(tmp_path):
+    from onnx import helper
+
+    tables = [helper.make_tensor("words", 1, [2, 2], [1, 2, 3, 4]), helper.make_tensor("eight", 1, [], [8])]
+    nodes = [
+        helper.make_node("Gather", ["words", "input_ids"], ["states"]),
+        helper.make_node("Cast", ["input_ids"], ["numbers"], to=1),
+        helper.make_node("Div", ["numbers", "eight"], ["distances"]),
+        helper.make_node("Cast", ["distances"], ["buckets"], to=7),
+        helper.make_node("Gather", ["words", "buckets"], ["bias"]),
+        helper.make_node("Add", ["states", "bias"], ["result"]),
+    ]
+    sides = [
+        helper.make_tensor_value_info(*each) for each in (("input_ids", 7, ["n"]), ("result", 1, ["n", 2]))
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", sides[:1], sides[1:], tables))
+    path = tmp_path / "positions.onnx"
+    path.write_bytes(model.SerializeToString())
+    graph = Graph(path)
+    halve(graph)
+    kinds = {name: str(value.dtype) for name, value in graph.values.items()}
+    assert kinds == {"words": "float32", "words/half": "float16", "eight": "float32"}
+
+
+def test_a_pair_reranker_scores_side_by_side(tmp_path, papers, cache):
+    def scores(reranker, candidates):
+        return [each.score for each in reranker.batch_score([RerankRequest(query, candidates)])[0]]
+
+    query = EncodedAspect.of(Aspect(papers[0], None))
+    _, fp16, fp32 = drawn_pairs(tmp_path / "pairs", papers[:5])
+    half, exact = CrossEncoder(fp16), CrossEncoder(fp32)
+    together = scores(half, papers[1:9])
+    assert np.std(together) > 0.01
+    assert together == pytest.approx(scores(exact, papers[1:9]), abs=0.05)
+    assert together == pytest.approx([scores(half, [paper])[0] for paper in papers[1:9]], abs=0.02)
+
+
+def test_rerankers_by_facet_are_refused_a_gpu():
+    with pytest.raises(UsageError, match="`device` cpu, on which rerankers by facet run, found cuda"):
+        open_reranker(device="cuda")
+    assert open_reranker(device="auto").name == "facet-rerankers"
+
+
+def test_the_graph_is_made_once(tiny_encoder, cache, monkeypatch):
+    files = resolve_encoder(str(tiny_encoder), "fp16")
+    made = encoder_batches(files)
+    monkeypatch.setattr("qbe.models.batches.Graph", None)
+    assert encoder_batches(files) == made
+    inputs = [each.name for each in onnxruntime.InferenceSession(str(made)).get_inputs()]
+    assert inputs == ["input_ids", "lengths", "spans"]
+    assert list(islice(made.parent.glob(".making-*"), 1)) == []
