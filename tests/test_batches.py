@@ -43,7 +43,7 @@ def test_batches_hold_each_pass_once_and_no_more_tokens_than_they_may():
 @pytest.mark.parametrize("source", ["shipped", "tiny"])
 def test_a_batch_gives_what_each_paper_gives_alone(source, request, mixed, cache):
     files = resolve_encoder("facet-encoder", "fp16")
-    tagger = Tagger.open()
+    tagger: Tagger | None = Tagger.open()
     if source == "tiny":  # made of fp32
         files = resolve_encoder(str(request.getfixturevalue("tiny_encoder")), "fp16")
         tagger = None

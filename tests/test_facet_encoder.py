@@ -2,24 +2,18 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.published import write_mpnet
 from support.tiny_reranker import graded_lists, network, stirred, tokenized, write_lists
-from support.trainings import reranker
 from transformers import BertModel
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.models.encoder_files import resolve_encoder
-from qbe.models.large import make_weights
-from qbe.train import facet_encoder
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.facet_encoder import make, measure
 from qbe.train.reranker.base import interpolated_encoder
@@ -126,22 +120,6 @@ def test_rerankers_that_are_not_there(tmp_path):
     with pytest.raises(ModelError, match=r"published.pt: expected a checkpoint"):
         make(Sources(), Folders(tmp_path / "out", tmp_path), RunOptions())
     assert not (tmp_path / "out").exists()
-
-
-def test_the_large_encoder_is_trained_and_published(request, papers, tmp_path, monkeypatch):
-    """On a tiny MPNet; what is published and its base make the weights that the card names."""
-    base = tmp_path / "mpnet"
-    write_mpnet(base, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
-    monkeypatch.setattr(facet_encoder, "model_folder", lambda _: base)
-    monkeypatch.setattr(facet_encoder, "PRECISION", "fp32")
-    recipe = replace(facet_encoder.LARGE_RECIPE, joint=1, max_tokens=40, sampled=None, queries=1)
-    folders, sources = Folders(tmp_path / "out", tmp_path / "work"), reranker(request).sources
-    facet_encoder.train_large(sources, folders, RunOptions((0,)), recipe=recipe)
-    published = ["README.md", "difference.safetensors", "graph.onnx"]
-    assert sorted(path.name for path in folders.output.iterdir()) == published
-    make_weights(base, folders.output / "difference.safetensors", tmp_path / "made")
-    digest = sha256(tmp_path / "made" / "model.safetensors")
-    assert f"that come out are {digest[:12]}" in " ".join((folders.output / "README.md").read_text().split())
 
 
 def test_figures_of_vectors_that_know_the_answer(papers):

@@ -58,7 +58,7 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     for name, more, expected in (
         ("tagger", "", Sources(train=(data / "csabstruct",), corpus=papers, leave_out=left_out)),
         ("reranker", "", Sources(train=(judged, *every), corpus=papers, **common)),
-        ("large-encoder", "", Sources(train=(every[2],), corpus=papers, **common)),
+        ("large-encoder", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
         ("grades", "--index i", Sources(train=(judged, *every), **index)),
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
@@ -68,7 +68,7 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
         sources, folders, run, _ = calls.pop()
         assert sources == expected, name
         assert folders == Folders(Path("out"), Path("work"))
-        assert run == RunOptions((0,) if name in ("encoder", "large-encoder") else (0, 1, 2), 2)
+        assert run == RunOptions((0,) if name == "encoder" else (0, 1, 2), 2)
         assert capsys.readouterr().out == "out: They are 0.5.\n"
 
 

@@ -403,8 +403,8 @@ def test_the_note_says_what_facets_were_predicted_by(trained):
 
 def test_fewer_lists_than_a_step_has(toy_training, tmp_path):
     """No step would be done, and untrained weights published."""
-    with pytest.raises(CorpusError, match=r"expected at least 2 lists of two or more candidates .*, found 1"):
-        toy_training.train(folders(tmp_path), RUN, sampled=1, queries=2)
+    with pytest.raises(CorpusError, match=r"expected at least 99 lists of two or more candidates .*, found"):
+        toy_training.train(folders(tmp_path), RUN, queries=99)
     assert not (tmp_path / "out").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
@@ -63,10 +64,11 @@ def export_encoder(
     (batch, tokens, dimension; float32); the tokenizer; and metadata, to ``destination``, which appears
     whole or not at all. Where nothing but the scale is applied to its logits, attention is one operator
     (`qbe.export.attention`). Where int8 is too far from the original (INT8_MIN_COSINE), the outputs of
-    feed-forward layers stay in fp32, or all their products (as MPNet's); where that does not help, there is
-    no int8 model. Of pickled weights only tensors are read, and no code of the model's is run. Raises
-    ModelError when the model or adapter cannot be loaded or fp32 fails the parity check, UsageError for more
-    tokens than the model has positions, MissingDependencyError without torch.
+    feed-forward layers stay in fp32, or all their products (as MPNet's); where that does not help, weights
+    have 7 bits (as MPNet's on a processor without VNNI); where not even that does, there is no int8 model. Of
+    pickled weights only tensors are read, and no code of the model's is run. Raises ModelError when the model
+    or adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has
+    positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     if graph is not None:
@@ -83,8 +85,9 @@ def export_encoder(
         shutil.copyfile(traced, fp32)
         fuse_attention(fp32, heads)
         outputs, products = (feed_forward_products(traced, outputs=only) for only in (True, False))
-        for kept in ([], outputs, products):
-            to_int8(traced, int8, kept)  # before attention is fused, of which quantization knows no type
+        for reduced, kept in itertools.product((False, True), ([], outputs, products)):
+            # before attention is fused, of which quantization knows no type
+            to_int8(traced, int8, kept, reduced=reduced)
             fuse_attention(int8, heads)
             parity = _parity(model, staged, encoder_format)
             if parity["int8"]["min_cosine"] >= INT8_MIN_COSINE:
@@ -199,6 +202,7 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     """
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model))
+    tokenizer.no_padding()
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     differences: dict[str, list[float]] = {precision: [] for precision in EXPORTED}

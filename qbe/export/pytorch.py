@@ -119,15 +119,22 @@ def to_onnx(
         )
 
 
-def to_int8(fp32: Path, int8: Path, kept: Sequence[str] = ()) -> None:
+def to_int8(fp32: Path, int8: Path, kept: Sequence[str] = (), *, reduced: bool = False) -> None:
     """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic).
 
-    The nodes named by ``kept`` stay in fp32.
+    The nodes named by ``kept`` stay in fp32. A ``reduced`` range of weights, 7 bits, is for processors whose
+    sums of two products of bytes overflow (AVX2 without VNNI).
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    excluded = list(kept)
-    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=excluded)
+    quantize_dynamic(
+        fp32,
+        int8,
+        per_channel=True,
+        reduce_range=reduced,
+        weight_type=QuantType.QInt8,
+        nodes_to_exclude=list(kept),
+    )
 
 
 def feed_forward_products(fp32: Path, *, outputs: bool) -> list[str]:

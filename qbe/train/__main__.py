@@ -34,7 +34,7 @@ _PAIRS = {
     "reranker": (_JUDGMENTS, "graded-pairs"),
     "facet-projections": (_JUDGMENTS, "graded-pairs"),
     "grades": (_JUDGMENTS, "graded-pairs"),
-    "large-encoder": ("graded-pairs/train-3.tsv",),
+    "large-encoder": (_JUDGMENTS, "graded-pairs"),
 }
 """The defaults of ``--dev`` and ``--pairs``, in the folder data of the repository."""
 

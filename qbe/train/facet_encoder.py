@@ -1,10 +1,10 @@
-"""The facet encoders: encoder layers of trained facet rerankers, averaged with the original weights.
+"""The facet encoder: encoder layers of trained facet rerankers, averaged with the original weights.
 
-The small one is made of the rerankers that ship: training leaves their attention to the query nearly closed,
-so that their layers, which learn to place sentences of papers that are similar in a facet near each other,
-are a sentence encoder. The large one is trained for it: each paper is encoded by itself. Fine-tuned weights
-gain on data like those they were tuned on and may lose elsewhere; interpolated with the original weights they
-keep most of the gain and lose less (Wortsman et al., *Robust fine-tuning of zero-shot models*, CVPR 2022).
+It is made of the rerankers that ship: training leaves their attention to the query nearly closed, so that
+their layers, which learn to place sentences of papers that are similar in a facet near each other, are a
+sentence encoder. Fine-tuned weights gain on data like those they were tuned on and may lose elsewhere;
+interpolated with the original weights they keep most of the gain and lose less (Wortsman et al., *Robust
+fine-tuning of zero-shot models*, CVPR 2022).
 """
 
 from __future__ import annotations
@@ -17,55 +17,45 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from safetensors.torch import load_file, save_file
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.pooling import Floats
 from qbe.evaluate.significance import randomization_test
 from qbe.export.encoder import export_encoder
-from qbe.export.graph import store_graph
 from qbe.export.staging import staged_folder
-from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encoder_files import EncoderMetadata, write_card
 from qbe.models.encoder_format import COSINE
 from qbe.models.exports import model_file
-from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
-from qbe.models.large import MPNET, make_weights, model_folder, quantized, write_weights
-from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, LARGE_ENCODER
+from qbe.models.kinds import TOKENIZER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.rerank.matching import MATCHINGS, VectorMatching
-from qbe.train.artifacts import Folders, RunOptions, Sources, begin, read_provenance
-from qbe.train.card import APACHE, GRADES_LIMITS, Card, all_data, facet_table
+from qbe.train.artifacts import Folders, RunOptions, Sources, read_provenance
+from qbe.train.card import APACHE, Card, all_data, facet_table
 from qbe.train.correlation import check_dev, mean_correlation, rank_correlations
 from qbe.train.pairs import papers_of
 from qbe.train.reranker.base import interpolated_encoder
-from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import collect_papers
-from qbe.train.reranker.task import CandidateScorer, GradedTask, Recipe
-from qbe.train.reranker.training import Readers, base_weights, read_data
-from qbe.train.trainer import fit_seeds, matmul_dtype
-from qbe.train.weights import PUBLISHED, best_weights, copied
+from qbe.train.reranker.training import Readers, base_weights
+from qbe.train.weights import PUBLISHED, best_weights
 from qbe.types import Paper
 
-SHARE, LARGE_SHARE = 0.8, 0.5
-"""The shares of the trained weights. With more in the small encoder, the tagger reads it worse
-(`qbe train admit`); a half is what Wortsman et al. advise where there is no data to choose it on.
-"""
+SHARE = 0.8
+"""The share of the trained weights. With more the tagger reads the encoder worse (`qbe train admit`)."""
 PRECISION = "int8"
 """The precision that ships, and is measured."""
 SOURCE = "python -m qbe.train facet-encoder"
 """The origin that ``encoder.json`` states; written out as in the encoder that ships."""
 FIRST_STAGE = "mean-max"
 """The matching of the dense first stage."""
-LARGE_RECIPE = Recipe(joint=4, sampled=450, separate=True, learning_rate=3e-5, head_rate=1e-4)
 WEIGHTS = "model.safetensors"
 
 
 def make(
     sources: Sources, folders: Folders, run: RunOptions, *, weights: Path | None = None
 ) -> EncoderMetadata:
-    """Make the small encoder out of trained rerankers, measure it and write its folder.
+    """Make the encoder out of trained rerankers, measure it and write its folder.
 
     ``folders.work`` is the work folder of the rerankers' training, which is only read: what it published is
     taken. ``weights`` is the folder of the BERT encoder that they started from (None: the base encoder's).
@@ -109,61 +99,6 @@ def _ship(metadata: EncoderMetadata, exported: Path, staged: Path) -> EncoderMet
     shipped = replace(metadata, files=digests, parity=parity)
     write_card(staged, shipped)
     return shipped
-
-
-def train_large(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = LARGE_RECIPE
-) -> EncoderMetadata:
-    """Train the large encoder, measure it on dev, and publish its difference from the base with a card.
-
-    ``sources`` are files of graded pairs, the corpus of their papers, and papers to leave out. The mean of
-    the seeds is published; nothing is selected. Raises FileFormatError for pairs and CorpusError for papers
-    that cannot be read, and for pairs that are too few to train on or that no correlation can be computed
-    with, ModelError where the base cannot be downloaded or a check fails, OutputError where nothing can be
-    written.
-    """
-    base = model_folder(MPNET)
-    readers, digest = Readers.open(run.threads), sha256(base / WEIGHTS)
-    provenance = begin(sources, folders, run, recipe, base=digest, **readers.identities)
-    data = read_data(sources, readers, base / TOKENIZER, recipe, folders.work)
-    network = Network(base, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(run.device)
-    scorer, untrained = CandidateScorer(network, data.tokenized), copied(network)
-
-    def task(_: int) -> GradedTask:
-        network.load_state_dict(untrained, strict=False)
-        return GradedTask(scorer, data.splits, recipe)
-
-    trained = list(fit_seeds(task, recipe.schedule(), run.seeds, folders.work).values())[-1]
-    original = load_file(base / WEIGHTS)
-    changed = interpolated_encoder(original, trained, LARGE_SHARE, "mpnet")
-    difference = quantized(
-        {name: part.numpy() for name, part in original.items()},
-        {name: part.numpy() for name, part in changed.items() if not torch.equal(part, original[name])},
-    )
-    lists = data.splits.dev
-    papers = {name: data.papers[name] for name in sorted(papers_of(lists))}
-    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(folders.output) as staged:
-        write_weights(staged / DIFFERENCE, difference)
-        whole = Path(temporary, "whole")
-        make_weights(base, staged / DIFFERENCE, whole)
-        encoders = []
-        for name, model in ((MPNET.name, base), (LARGE_ENCODER, whole)):
-            metadata = export_encoder(model, name, MPNET.source, Path(temporary, f"{name}-onnx"))
-            encoders.append(Encoder.open(str(Path(temporary, f"{name}-onnx")), PRECISION, run.threads))
-        traced = Path(temporary, f"{LARGE_ENCODER}-onnx", model_file("fp32"))  # attention is not fused in it
-        store_graph(traced, whole / WEIGHTS, staged / GRAPH)
-        card = _card(metadata, MPNET.name, _compared(encoders, papers, lists))
-        replace(
-            card,
-            purpose=f"{card.purpose}): {MPNET.name} with its last {recipe.joint} layers trained on "
-            f"{len(data.splits.train):,} graded lists and averaged with the original weights, share "
-            f"{LARGE_SHARE:g}. The folder holds the difference from the base (weights {digest[:12]}), which "
-            f"is downloaded and verified; the weights that come out are {sha256(whole / WEIGHTS)[:12]}.",
-            data=provenance["data"],
-            command="large-encoder",
-            limits=GRADES_LIMITS,
-        ).write(staged)
-    return metadata
 
 
 class Figures(NamedTuple):

@@ -156,10 +156,18 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
     ),
     "large-encoder": (
         "the large facet encoder",
-        "Train the upper layers of all-mpnet-base-v2 on graded pairs of arXiv papers, and write their "
-        f"difference from it with a model card. {_CONTINUES}",
-        "facet_encoder:train_large",
-        (_pairs("data/graded-pairs/train-3.tsv"), _DEV, _CORPUS, _LEAVE_OUT, *_run("0"), _DEVICE),
+        "Train all layers of all-mpnet-base-v2, and projections of its vectors, on graded pairs of arXiv "
+        "papers, and write the difference from it and the projections with their cards. Three minutes on a "
+        f"large GPU, days on two processors. {_CONTINUES}",
+        "large.training:train",
+        (
+            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
+            _DEV_FILES,
+            _CORPUS,
+            _LEAVE_OUT,
+            *_run(),
+            _DEVICE,
+        ),
     ),
     "citation": (
         "the citation model",

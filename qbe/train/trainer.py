@@ -88,18 +88,18 @@ class Progress(NamedTuple):
 
 
 def fit_seeds(
-    make: Callable[[int], Task[B]], schedule: Schedule, seeds: Iterable[int], work: Path
+    make: Callable[[int], Task[B]], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
     """Fit one task a seed, and return their weights by name, ``seed 0``, ``seed 1`` and so on; of several
     seeds the last is their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
 
     ``make`` gives a seed's task, whose network has the weights to start from. The checkpoints are
-    ``seed-N.pt`` in the folder ``work``; errors are those of `fit`.
+    ``seed-N.pt`` in the folder ``work``; ``every`` and errors are those of `fit`.
     """
     weights = {}
     for seed in seeds:
         task = make(seed)
-        fit(task, schedule, seed, work / f"seed-{seed}.pt")
+        fit(task, schedule, seed, work / f"seed-{seed}.pt", every)
         weights[f"seed {seed}"] = copied(task.network)
     return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 

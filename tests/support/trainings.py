@@ -323,6 +323,27 @@ def distillation(request: pytest.FixtureRequest) -> Training:
     return Training(train, {"steps": 4}, files, sources, start=start)
 
 
+def large_encoder(request: pytest.FixtureRequest) -> Training:
+    """A tiny MPNet in place of the base."""
+    from qbe.train.large import training
+    from support.published import write_mpnet
+
+    base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
+    papers = request.getfixturevalue("papers")
+    write_mpnet(base, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    sources = reranker(request).sources
+    recipe = training.LargeRecipe(steps=3, queries=1, max_tokens=40, rank=4)
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "model_folder", lambda _: base)
+            training.train(sources, folders, run, recipe=replace(recipe, **changes))
+        return base
+
+    files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
+    return Training(train, {"crossed": 1.0}, files, sources, ("seed-0.pt", "facets.npz"))
+
+
 # The facet projections.
 
 PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
@@ -361,5 +382,15 @@ def projections(request: pytest.FixtureRequest) -> Training:
 
 TRAININGS = {
     each.__name__: each
-    for each in (tagger, citation, citation_pairs, grades, encoder, reranker, distillation, projections)
+    for each in (
+        tagger,
+        citation,
+        citation_pairs,
+        grades,
+        encoder,
+        reranker,
+        distillation,
+        projections,
+        large_encoder,
+    )
 }

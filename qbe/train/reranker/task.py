@@ -46,13 +46,10 @@ class NetworkRecipe:
 class Recipe(NetworkRecipe):
     """How facet cross-encoders are trained on graded pairs.
 
-    In the joint layers candidates attend to the query, unless ``separate``. Of the lists ``sampled`` are
-    drawn at random; None: all. A step has ``queries`` lists; of a list's candidates without a grade of 1 or
-    more, at most ``unrelated`` are used, others in each epoch.
+    In the joint layers candidates attend to the query. A step has ``queries`` lists; of a list's candidates
+    without a grade of 1 or more, at most ``unrelated`` are used, others in each epoch.
     """
 
-    sampled: int | None = None
-    separate: bool = False
     epochs: int = 1
     queries: int = 2
     unrelated: int = 4

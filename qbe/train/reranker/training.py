@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,9 +99,7 @@ def train(
     )
     provenance = begin(sources, folders, run, recipe, **readers.identities, **began)
     data = read_data(sources, readers, readers.encoder.files.tokenizer, recipe, folders.work)
-    network = Network(
-        weights or base_weights(), recipe.joint, matmul_dtype(run.device), separate=recipe.separate
-    ).to(run.device)
+    network = Network(weights or base_weights(), recipe.joint, matmul_dtype(run.device)).to(run.device)
     scorer, untrained = CandidateScorer(network, data.tokenized), copied(network)
 
     def task(seed: int) -> GradedTask:
@@ -131,9 +128,6 @@ def read_data(sources: Sources, readers: Readers, tokenizer: Path, recipe: Recip
     dev = read_graded_pairs(sources.dev[0])
     check_dev(dev, sources.dev[0])
     train = without(joined_lists(sources.train), frozenset(dev))
-    if recipe.sampled is not None:
-        chosen = random.Random(0).sample(sorted(train), min(recipe.sampled, len(train)))
-        train = {query: train[query] for query in chosen}
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     ids = papers_of(train, dev)
     papers = collect_papers(sources.corpus, ids, readers.encoder, readers.tagger, work / "facets.npz")

@@ -1,0 +1,175 @@
+"""The large encoder as a task of the trainer: graded lists in steps, and their loss."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
+
+from qbe.errors import CorpusError
+from qbe.graded_pairs import GradedLists
+from qbe.train.large.network import LargeNetwork, PaperTable
+from qbe.train.reranker.task import sample_unrelated
+from qbe.train.trainer import Schedule
+from qbe.train.weights import trainable
+from qbe.types import Facet
+
+CROSSED = (tuple(Facet).index(Facet.BACKGROUND), tuple(Facet).index(Facet.METHOD))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeRecipe:
+    """How the large encoder learns.
+
+    It takes ``steps``. A step has ``queries`` lists; of a list's candidates without a grade of 1 or more, at
+    most ``unrelated`` are used, and of a paper the first ``max_tokens``. AdamW: the layers learn at
+    ``learning_rate`` with ``weight_decay``, the projections at ``head_rate``, the weights of similarities at
+    ``weight_rate``; rates rise over ``warm_up`` of the steps.
+    Pairs of candidates that background and method order in opposite ways, a grade or more apart in both,
+    count ``crossed`` times in these facets. Papers are encoded in ``chunks`` of similar lengths. What
+    training changed of a matrix is published at a ``rank``.
+    """
+
+    steps: int = 363
+    queries: int = 8
+    unrelated: int = 4
+    max_tokens: int = 384
+    learning_rate: float = 6e-5
+    head_rate: float = 1e-4
+    weight_rate: float = 2e-2
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    warm_up: float = 0.1
+    crossed: float = 3.0
+    chunks: int = 2
+    rank: int = 64
+
+    def schedule(self) -> Schedule:
+        """The trainer's part of the recipe, for which all steps are one epoch."""
+        return Schedule(1, self.clip, warm_up=self.warm_up)
+
+
+class Step(NamedTuple):
+    """A step's lists: ``queries`` (lists,) and ``candidates`` (candidates,) as rows of the table, the list
+    that each candidate belongs to, ``owners`` (candidates,), and its ``grades`` (candidates, facets).
+    """
+
+    queries: Tensor
+    candidates: Tensor
+    owners: Tensor
+    grades: Tensor
+
+    def to(self, device: torch.device | str) -> Step:
+        """The step on a device."""
+        return Step(*(part.to(device, non_blocking=True) for part in self))
+
+
+class Lists:
+    """Graded lists of the papers of a table, given by their rows, in steps."""
+
+    def __init__(self, lists: GradedLists, rows: Mapping[str, int], recipe: LargeRecipe) -> None:
+        self._lists, self._rows, self._recipe = lists, rows, recipe
+        self._queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
+        if len(self._queries) < recipe.queries:
+            raise CorpusError(
+                f"expected at least {recipe.queries} lists of two or more candidates to train on, found "
+                f"{len(self._queries)}; give more pairs"
+            )
+
+    def steps(self, seed: int) -> Iterator[Step]:
+        """The steps, without end; their order and unrelated candidates follow from the seed."""
+        size = self._recipe.queries
+        for epoch in itertools.count():
+            order = random.Random(f"{seed}-{epoch}").sample(self._queries, len(self._queries))
+            for first in range(0, len(order) - size + 1, size):
+                yield self._step(order[first : first + size], f"{seed}-{epoch}")
+
+    def _step(self, queries: Sequence[str], seed: str) -> Step:
+        candidates, owners, grades = [], [], []
+        for number, query in enumerate(queries):
+            rng = random.Random(f"{seed}-{query}")
+            for pair in sample_unrelated(self._lists[query], self._recipe.unrelated, rng):
+                candidates.append(self._rows[pair.paper_id])
+                owners.append(number)
+                grades.append(pair.grades)
+        asked = torch.tensor([self._rows[query] for query in queries])
+        return Step(asked, torch.tensor(candidates), torch.tensor(owners), torch.tensor(grades))
+
+
+def step_loss(network: LargeNetwork, table: PaperTable, step: Step, recipe: LargeRecipe) -> Tensor:
+    """The loss of a step, a scalar; papers that occur twice are encoded once."""
+    rows, places = torch.unique(torch.cat([step.queries, step.candidates]), return_inverse=True)
+    vectors = network.encode(table, rows, recipe.chunks)
+    count = len(step.queries)
+    scores = network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
+    return list_loss(scores, step.owners, step.grades, recipe.crossed)
+
+
+def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
+    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades of each list, weighted by the
+    difference; the mean over lists and facets.
+
+    ``scores`` (lists, candidates, facets), ``owners`` (candidates,) the list of each candidate, ``grades``
+    (candidates, facets) float32. See `LargeRecipe` for ``crossed``.
+
+    >>> grades = torch.tensor([[3.0, 0, 0], [1.0, 0, 0]])
+    >>> list_loss(torch.zeros(1, 2, 3), torch.tensor([0, 0]), grades) * 3  # log(1 + exp(0)), one facet of 3
+    tensor(0.6931)
+    """
+    count = len(scores)
+    own = owners == torch.arange(count, device=owners.device)[:, None]
+    apart = grades[:, None] - grades[None, :]
+    weight = apart.clamp(min=0)
+    if crossed != 1:
+        background, method = (apart[..., facet] for facet in CROSSED)
+        opposite = (background * method < 0) & (torch.minimum(background.abs(), method.abs()) >= 1)
+        factor = 1 + (crossed - 1) * opposite.float()
+        weight = torch.stack(
+            [part * factor if facet in CROSSED else part for facet, part in enumerate(weight.unbind(-1))], -1
+        )
+    weights = weight * (own[:, :, None] & own[:, None])[..., None]
+    losses = F.softplus(-(scores[:, :, None] - scores[:, None])) * weights
+    return (losses.sum((1, 2)) / weights.sum((1, 2)).clamp(min=1e-9)).mean()
+
+
+def optimizer(network: nn.Module, recipe: LargeRecipe) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) with a learning rate for each kind of parameters."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
+    for name, part in trainable(network).items():
+        decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
+        groups.setdefault((heads.get(name, recipe.learning_rate), decay), []).append(part)
+    return torch.optim.AdamW(
+        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
+        betas=(0.9, 0.98),
+    )
+
+
+class LargeTask:
+    """A network that is fitted to graded lists, for `qbe.train.trainer.fit`."""
+
+    def __init__(self, network: LargeNetwork, table: PaperTable, lists: Lists, recipe: LargeRecipe) -> None:
+        self.network: LargeNetwork = network
+        self._table, self._lists, self._recipe = table, lists, recipe
+        self.steps_per_epoch = recipe.steps
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """See `optimizer`."""
+        return optimizer(self.network, self._recipe)
+
+    def batches(self, seed: int) -> Iterator[Step]:
+        """More steps than are trained."""
+        return self._lists.steps(seed)
+
+    def losses(self, batch: Step) -> Iterable[Tensor]:
+        """The loss of a step."""
+        yield step_loss(self.network, self._table, batch.to(self._table.ids.device), self._recipe)
+
+    def score(self) -> None:
+        """The weights of the last step are kept."""

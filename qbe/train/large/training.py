@@ -1,0 +1,231 @@
+"""Training of the large encoder and of the facet projections of its vectors, from graded pairs and seeds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file
+
+from qbe.corpus.titles import TitleIndex
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.export.encoder import export_encoder
+from qbe.export.graph import store_graph
+from qbe.export.staging import staged_folder
+from qbe.files import sha256
+from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.models.encoder_files import EncoderMetadata
+from qbe.models.exports import model_file
+from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
+from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
+from qbe.models.registry import LARGE_ENCODER
+from qbe.rerank.projections import ProjectionModel, write_model
+from qbe.train.artifacts import Folders, RunOptions, Sources, begin
+from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table
+from qbe.train.correlation import check_dev, facet_correlations
+from qbe.train.large.network import FACETS, LargeNetwork, PaperTable, table_of
+from qbe.train.large.task import LargeRecipe, LargeTask, Lists
+from qbe.train.pairs import joined_lists, papers_of, without
+from qbe.train.projections import projections_of
+from qbe.train.reranker.base import interpolated_encoder
+from qbe.train.reranker.papers import collect_papers
+from qbe.train.reranker.training import Readers
+from qbe.train.trainer import fit_seeds, matmul_dtype
+from qbe.train.weights import Weights, copied, with_weights
+from qbe.types import Facet, Paper
+
+log = logging.getLogger(__name__)
+DEFAULT_RECIPE = LargeRecipe()
+WEIGHTS, PROJECTIONS = "model.safetensors", "projections"
+PRECISION = "int8"
+"""The precision of the vectors that indexes store."""
+SAVE_EVERY = 150
+"""Steps between checkpoints, of 1.4 GB each."""
+
+FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
+Figures = Mapping[str, Sequence[float]]
+"""Spearman's correlations by facet, by name of the file of pairs."""
+
+
+class _Data(NamedTuple):
+    """The papers of graded lists as a table, their ``rows`` by id, and lists to train on and of each dev."""
+
+    table: PaperTable
+    rows: Mapping[str, int]
+    train: GradedLists
+    dev: Mapping[str, GradedLists]
+
+
+def train(
+    sources: Sources, folders: Folders, run: RunOptions, *, recipe: LargeRecipe = DEFAULT_RECIPE
+) -> EncoderMetadata:
+    """Train the large encoder and its projections, measure them on each file of dev, and publish them: the
+    encoder's difference from the base with a card, and in the folder ``projections`` inside the projections.
+
+    ``sources`` are files of graded pairs, the corpus of their papers, and papers to leave out; queries of dev
+    are not trained on. The mean of the seeds is published; nothing is selected. Raises FileFormatError for
+    pairs and CorpusError for papers that cannot be read, and for pairs that are too few to train on or that
+    no correlation can be computed with, ModelError where the base cannot be downloaded or a check fails,
+    OutputError where nothing can be written, UsageError for a GPU that does not exist.
+    """
+    dtype = matmul_dtype(run.device)
+    base = model_folder(MPNET)
+    readers, digest = Readers.open(run.threads), sha256(base / WEIGHTS)
+    provenance = begin(sources, folders, run, recipe, base=digest, **readers.identities)
+    data = _read(sources, readers, base / TOKENIZER, recipe, folders.work)
+    table = data.table.to(run.device)
+    network = LargeNetwork(base, dtype).to(run.device)
+    untrained = copied(network)
+
+    def task(_: int) -> LargeTask:
+        network.load_state_dict(untrained, strict=False)
+        return LargeTask(network, table, Lists(data.train, data.rows, recipe), recipe)
+
+    trained = fit_seeds(task, recipe.schedule(), run.seeds, folders.work, SAVE_EVERY)
+    compared: dict[str, Weights] = {MPNET.name: untrained, **trained}
+    *_, published = compared
+    original = load_file(base / WEIGHTS)
+    weights = {name: part.cpu() for name, part in compared[published].items()}
+    changed = interpolated_encoder(original, weights, 1.0, "mpnet")
+    difference = low_rank(
+        {name: part.numpy() for name, part in original.items()},
+        {name: part.numpy() for name, part in changed.items() if not torch.equal(part, original[name])},
+        recipe.rank,
+    )
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(folders.output) as staged:
+        write_weights(staged / DIFFERENCE, difference)
+        whole, exported = Path(temporary, "whole"), Path(temporary, "exported")
+        make_weights(base, staged / DIFFERENCE, whole)
+        metadata = export_encoder(whole, LARGE_ENCODER, MPNET.source, exported)
+        store_graph(exported / model_file("fp32"), whole / WEIGHTS, staged / GRAPH)
+        heads = {name: weights[name] for name in ("weights", "projections")}
+        shipped = f"{published}, rank {recipe.rank}"
+        compared[shipped] = copied(LargeNetwork(whole, dtype)) | heads
+        figures = {
+            name: with_weights(network, each, lambda: _measure(network, table, data))
+            for name, each in compared.items()
+            if name != published
+        }
+        training = {
+            **json.loads(json.dumps({part: provenance[part] for part in ("recipe", "data")})),
+            "seeds": list(run.seeds),
+            "pairs": sum(map(len, data.train.values())),
+        }
+        model = ProjectionModel(
+            projections_of({"matrices": heads["projections"], "weights": heads["weights"]}),
+            {"name": LARGE_ENCODER, "precision": PRECISION, "weights_sha256": metadata.weights_sha256},
+            training,
+        )
+        (staged / PROJECTIONS).mkdir()
+        write_model(staged / PROJECTIONS, model)
+        _projections_card(model, figures).write(staged / PROJECTIONS)
+        _card(metadata, digest, recipe, model, len(data.train), figures).write(staged)
+    return metadata
+
+
+def _read(sources: Sources, readers: Readers, tokenizer: Path, recipe: LargeRecipe, work: Path) -> _Data:
+    dev = {f"{file.parent.name}/{file.name}": read_graded_pairs(file) for file in sources.dev}
+    for file, lists in zip(sources.dev, dev.values(), strict=True):
+        check_dev(lists, file)
+    train = without(
+        joined_lists(sources.train), frozenset(query for lists in dev.values() for query in lists)
+    )
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
+    ids = papers_of(train, *dev.values())
+    papers = collect_papers(sources.corpus, ids, readers.encoder, readers.tagger, work / "facets.npz")
+    train = without(train, frozenset(name for name, paper in papers.items() if evaluated.holds(paper.title)))
+    table = read_table(list(papers.values()), PaperTokenizer(tokenizer), recipe.max_tokens)
+    log.info("training on %d lists; %d papers", len(train), len(papers))
+    return _Data(table, {name: row for row, name in enumerate(papers)}, train, dev)
+
+
+def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: int) -> PaperTable:
+    """Labelled papers, in their order, with their first ``max_tokens``."""
+    windows = [tokenizer.first_window(paper, max_tokens) for paper in papers]
+    marked = []
+    for paper, window in zip(papers, windows, strict=True):
+        of_facet = torch.zeros(len(window.spans), FACETS, dtype=torch.bool)
+        for place, facet in enumerate(Facet):
+            inside = [position for position in paper.facet_positions(facet)[0] if position < len(of_facet)]
+            of_facet[inside or slice(None), place] = True
+        marked.append(of_facet)
+    return table_of([window.ids for window in windows], [window.spans for window in windows], marked)
+
+
+class _Measured(NamedTuple):
+    """Figures by mean-max of the vectors as they are, and of the projections' scores."""
+
+    vectors: Figures
+    projections: Figures
+
+
+@torch.no_grad()
+def _measure(network: LargeNetwork, table: PaperTable, data: _Data) -> _Measured:
+    figures: tuple[dict[str, Sequence[float]], ...] = ({}, {})
+    for name, lists in data.dev.items():
+        scored: tuple[list[tuple[object, object]], ...] = ([], [])
+        for query, pairs in lists.items():
+            rows = [data.rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
+            vectors = network.encode(table, torch.tensor(rows, device=table.ids.device), 4)
+            one, others = vectors.rows(torch.tensor([0])), vectors.rows(torch.arange(1, len(rows)))
+            grades = [pair.grades for pair in pairs]
+            by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
+            for part, scores in zip(scored, (by_sentences, network.scores(one, others)[0]), strict=True):
+                part.append((scores.float().cpu().numpy(), grades))
+        for by_file, part in zip(figures, scored, strict=True):
+            by_file[name] = facet_correlations(part)  # type: ignore[arg-type]
+    return _Measured(*figures)
+
+
+def _table(figures: Mapping[str, Figures]) -> str:
+    files = next(iter(figures.values()))
+    rows: list[list[str | float]] = [
+        [file, name, *by_file[file]] for file in files for name, by_file in figures.items()
+    ]
+    return facet_table(["pairs", "weights"], rows)
+
+
+def _card(
+    metadata: EncoderMetadata,
+    base: str,
+    recipe: LargeRecipe,
+    model: ProjectionModel,
+    lists: int,
+    figures: Mapping[str, _Measured],
+) -> Card:
+    return Card(
+        name=LARGE_ENCODER,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers): "
+        f"{MPNET.name} with all layers trained on {lists:,} graded lists ({model.training['pairs']:,} "
+        f"pairs), {recipe.steps} steps of {recipe.queries} lists a seed. The folder holds the difference "
+        f"from the base (weights {base[:12]}), of rank {recipe.rank}, which is added to it when it was "
+        f"downloaded and verified; the weights that come out are {metadata.weights_sha256[:12]}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"{FIGURES} By mean-max of sentences.",
+        table=_table({name: each.vectors for name, each in figures.items()}),
+        data=model.training["data"],
+        command="large-encoder",
+        limits=GRADES_LIMITS,
+        licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
+    )
+
+
+def _projections_card(model: ProjectionModel, figures: Mapping[str, _Measured]) -> Card:
+    return Card(
+        name=f"facet-projections{LARGE_ENCODER.removeprefix('facet-encoder')}",
+        purpose=f"Reranks candidates by stored vectors of {LARGE_ENCODER} alone: a linear projection for "
+        "each facet and late interaction of the projected vectors, learned together with the encoder from "
+        f"{model.training['pairs']:,} graded pairs.",
+        input=f"the vectors that an index stores of {LARGE_ENCODER} "
+        f"(weights {model.encoder['weights_sha256'][:12]})",
+        figures=FIGURES,
+        table=_table({name: each.projections for name, each in figures.items()}),
+        data=model.training["data"],
+        command="large-encoder",
+        limits=GRADES_LIMITS,
+    )
