@@ -203,7 +203,7 @@ def test_an_encoder_without_fp32_says_what_serves_on_a_gpu():
     from qbe.errors import ModelError
     from qbe.models.encoder_files import resolve_encoder
 
-    advice = r"give `precision` int8 \(on the CPU\), or another `encoder`, such as all-MiniLM-L6-v2$"
+    advice = r"give `precision` fp16, or int8 on the CPU, or another `encoder`, such as all-MiniLM-L6-v2$"
     with pytest.raises(ModelError, match=advice):
         resolve_encoder("facet-encoder", "fp32")
 

@@ -66,9 +66,9 @@ def test_it_builds_an_index_and_searches_by_two_facets(first, folder):
     lines = first.stdout.splitlines()
     assert lines[0] == f"The sample, 128 papers, is indexed in {folder}"
     found = re.findall(r"^ +(\d) .*?\[(s\d+)\]$", first.stdout, re.MULTILINE | re.DOTALL)
-    by_method = [("1", "s051"), ("2", "s124"), ("3", "s007")]
-    by_background = [("1", "s059"), ("2", "s031"), ("3", "s099")]
-    assert found == by_method + by_background
+    # The first stand apart; others are nearly level, in an order of the processor's (int8 without VNNI).
+    assert [rank for rank, _ in found] == ["1", "2", "3"] * 2
+    assert (found[0][1], found[3][1]) == ("s051", "s059")
     sentences = " ".join(first.stdout.split())
     assert (
         "Of these 3 papers 3 share the query's kind of method (contrastive-learning), 0 its kind of problem "

@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.processors import exact_int8
 
 from qbe._cli import HIDDEN
 from scripts import site, tour
@@ -149,6 +150,7 @@ def test_searches_print_what_is_shown(path, with_index, environment):
 
 
 @pytest.mark.slow
+@exact_int8
 def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
     """`scripts/tour.py` writes what its cells print."""
     monkeypatch.chdir(tmp_path)

@@ -216,7 +216,7 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
     assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.fp32.onnx"]
     assert "no int8 model of tiny: expected a cosine of 1.5 or more" in caplog.text
     assert resolve_encoder(str(tmp_path / "out"), "fp32").model.exists()
-    with pytest.raises(ModelError, match="in int8, found it only in fp32; give `precision` fp32"):
+    with pytest.raises(ModelError, match="in int8, found it only in fp32; give `precision` fp16, or fp32"):
         resolve_encoder(str(tmp_path / "out"))
 
 

@@ -100,7 +100,7 @@ def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
     vectors = Encoder.open(str(output)).encode_paper(papers[0]).sentences
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
     assert metadata == resolve_encoder(str(output)).metadata
-    with pytest.raises(ModelError, match="in fp32, found it only in int8; give `precision` int8"):
+    with pytest.raises(ModelError, match="in fp32, found it only in int8; give `precision` fp16, or int8"):
         resolve_encoder(str(output), "fp32")
 
 

@@ -101,7 +101,9 @@ def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
 
 
 def test_a_folder_that_is_no_index(tmp_path, copy):
-    for folder in (tmp_path, tmp_path / "absent", copy / "papers.jsonl"):
+    with pytest.raises(IndexFormatError, match="expected the folder of an index, found a file; of a pack"):
+        Index(copy / "papers.jsonl")
+    for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(
             IndexFormatError, match=r"expected an index with .* check `folder`, or build one with: qbe index"
         ):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from support.processors import exact_int8
 from support.rerankers import over_index, score
 from support.searching import first_stage
 
@@ -170,6 +171,7 @@ def test_mean_max_is_that_of_the_first_stage(index, papers):
     assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
 
 
+@exact_int8
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_a_paper_is_most_like_itself(index, papers, name):
     reranker = over_index(name, index)

@@ -117,10 +117,12 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _quantized(model: Any, fp32: Path, folder: Path) -> dict[str, dict[str, float]]:
-    """Write the int8 model, feed-forward products in fp32 where outliers ask for that; the parity of both."""
-    for outputs in (None, True, False):
-        kept = [] if outputs is None else feed_forward_products(fp32, outputs=outputs)
-        to_int8(fp32, folder / model_file("int8"), kept)
+    """Write the int8 model, feed-forward products in fp32 where outliers ask for that and weights in 7 bits
+    where the processor does; the parity of both.
+    """
+    outputs, products = (feed_forward_products(fp32, outputs=only) for only in (True, False))
+    for reduced, kept in itertools.product((False, True), ([], outputs, products)):
+        to_int8(fp32, folder / model_file("int8"), kept, reduced=reduced)
         parity = pair_parity(
             lambda batch: _original_scores(model, batch), folder, positions(model.base_model)
         )

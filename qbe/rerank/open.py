@@ -32,7 +32,7 @@ def open_reranker(
     does not have; ModelError when it cannot be found, verified or loaded; MissingDependencyError for a device
     that cannot be used.
     """
-    kind = resolve_reranker(name).metadata.kind
+    kind = resolve_reranker(name, precision or usual_precision(CPU)).metadata.kind
     if kind != "pair" and device == AUTO:
         device = CPU
     device = chosen_device(device)
