@@ -105,7 +105,7 @@ def test_a_file_that_the_card_does_not_know_is_refused(facets):
 def test_names_that_are_no_reranker_are_refused(cache):
     with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check `rer"):
         resolve_reranker("nosuch")
-    with pytest.raises(UsageError, match="expected a precision of int8, fp32, found 'int4'"):
+    with pytest.raises(UsageError, match="expected a precision of int8, fp32, fp16, found 'int4'"):
         resolve_reranker("nosuch", "int4")
     assert not cache.exists()
 

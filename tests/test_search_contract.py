@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from support.processors import exact_int8
 from support.rerankers import Overlap
 from support.searching import paper_of
 
@@ -167,6 +168,7 @@ def test_one_bad_query_among_many_is_refused(searcher, queries):
         searcher.batch_search(queries[:2], 5, [None, ["nowhere"]])
 
 
+@exact_int8
 def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
     paper = index.paper("s024")
     found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)

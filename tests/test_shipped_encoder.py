@@ -1,6 +1,7 @@
 """The facet encoder that the package carries: whole, small, read as the one that it began as."""
 
 import numpy as np
+from support.processors import exact_int8
 
 from qbe.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
@@ -29,6 +30,7 @@ def test_the_tagger_reads_it_and_what_it_began_as():
     assert all(tagger.supports(Encoder.open(name)) for name in (DEFAULT_ENCODER, BASE_ENCODER))
 
 
+@exact_int8
 def test_what_shares_an_aspect_is_nearer():
     """Of two papers the one with the same problem is nearer in its first sentence, the one with the same
     method in its second.

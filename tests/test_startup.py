@@ -230,12 +230,12 @@ def test_choices_of_an_index_are_those_of_its_modules():
 def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.evaluate.report import PROTOCOLS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
-    from qbe.models.session import DEVICES
+    from qbe.models.session import AUTO, DEVICES
     from qbe.tag.tagger import LABEL_SOURCES
 
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     assert choices("tag")["facets"] == LABEL_SOURCES
-    assert choices("train", "reranker")["device"] == DEVICES
+    assert (*choices("train", "reranker")["device"], AUTO) == DEVICES
     offered = choices("export", "encoder")
     assert offered["layout"] == LAYOUTS
     assert offered["pooling"] == POOLINGS

@@ -91,8 +91,7 @@ def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
     if k == 1 and source.sentences.nearest_scored(many[0], 1) is not None:
-        (few,) = source.nearest(many[:1], k, None, match)
-        assert len(few) < len(reader)
+        assert any(len(few) < len(reader) for few in source.nearest(many, k, None, match))
 
 
 def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):

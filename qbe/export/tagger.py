@@ -58,11 +58,23 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> dict[st
     with tempfile.TemporaryDirectory() as folder:
         fp32 = Path(folder) / "head.fp32.onnx"
         to_onnx(model, inputs, ["scores"], axes, fp32)
-        to_int8(fp32, path)
-        return _check(model, open_session(fp32), open_session(path), checks)
+        for reduced in (False, True):  # 7 bits where the processor's sums of products of 8 overflow
+            to_int8(fp32, path, reduced=reduced)
+            parity = _parity(model, open_session(fp32), open_session(path), checks)
+            if parity["int8_same_label"] >= 1 - INT8_MAX_DISAGREEMENT:
+                break
+    if (
+        parity["fp32_max_abs_difference"] > FP32_MAX_DIFFERENCE
+        or parity["int8_same_label"] < 1 - INT8_MAX_DISAGREEMENT
+    ):
+        raise ModelError(
+            f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} and int8 with at most "
+            f"{INT8_MAX_DISAGREEMENT:.0%} other labels, found {parity}"
+        )
+    return parity
 
 
-def _check(model: Any, fp32: Any, int8: Any, checks: list[HeadInputs]) -> dict[str, float]:
+def _parity(model: Any, fp32: Any, int8: Any, checks: list[HeadInputs]) -> dict[str, float]:
     import torch
 
     exact, rounded, agreed = [0.0], [0.0], []
@@ -74,14 +86,8 @@ def _check(model: Any, fp32: Any, int8: Any, checks: list[HeadInputs]) -> dict[s
         exact.append(float(np.abs(single - original).max()))
         rounded.append(float(np.abs(quantized - original).max()))
         agreed.extend((quantized.argmax(-1) == original.argmax(-1))[0].tolist())
-    parity = {
+    return {
         "fp32_max_abs_difference": max(exact),
         "int8_max_abs_difference": max(rounded),
         "int8_same_label": sum(agreed) / len(agreed),
     }
-    if max(exact) > FP32_MAX_DIFFERENCE or parity["int8_same_label"] < 1 - INT8_MAX_DISAGREEMENT:
-        raise ModelError(
-            f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} and int8 with at most "
-            f"{INT8_MAX_DISAGREEMENT:.0%} other labels, found {parity}"
-        )
-    return parity
