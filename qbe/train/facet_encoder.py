@@ -78,15 +78,8 @@ def make(
         save_file(mixed, model / WEIGHTS, metadata={"format": "pt"})
         metadata = _ship(export_encoder(model, DEFAULT_ENCODER, SOURCE, exported), exported, staged)
         encoder = Encoder.open(str(staged), PRECISION, run.threads)
-        card = _card(metadata, BASE_ENCODER, _compared([readers.encoder, encoder], papers, lists))
-        replace(
-            card,
-            purpose=f"{card.purpose}, {PRECISION}): {SHARE:g} of the weights of the trained facet rerankers "
-            f"and {1 - SHARE:g} of those of {BASE_ENCODER}.",
-            data=sources.digests() | all_data(read_provenance(folders.work)),
-            command="facet-encoder --rerankers DIR",
-            options="--output DIR",
-        ).write(staged)
+        data = sources.digests() | all_data(read_provenance(folders.work))
+        _card(metadata, _compared([readers.encoder, encoder], papers, lists), data).write(staged)
     return metadata
 
 
@@ -154,23 +147,25 @@ def _compared(encoders: Sequence[Encoder], papers: Mapping[str, Paper], lists: G
     return _Comparison(base, made, randomization_test(differences))
 
 
-def _card(metadata: EncoderMetadata, base: str, compared: _Comparison) -> Card:
-    """What both cards share; the purpose begins with a sentence that is not finished."""
+def _card(metadata: EncoderMetadata, compared: _Comparison, data: Mapping[str, str]) -> Card:
     rows: list[list[str | float]] = [
         [matching, name, *figures.means[matching]]
         for matching in sorted(MATCHINGS)
-        for name, figures in ((base, compared.base), (metadata.name, compared.made))
+        for name, figures in ((BASE_ENCODER, compared.base), (metadata.name, compared.made))
     ]
     return Card(
         name=metadata.name,
-        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers",
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, "
+        f"{PRECISION}): {SHARE:g} of the weights of the trained facet rerankers and {1 - SHARE:g} of those "
+        f"of {BASE_ENCODER}.",
         input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
         figures=f"Spearman's correlation with the grades of dev, mean over {len(compared.made.queries)} "
         f"queries, by matching of sentences; {PRECISION} (smallest cosine with PyTorch "
-        f"{metadata.parity[PRECISION]['min_cosine']:.3f}). Difference to {base} by {FIRST_STAGE}: two-sided "
-        f"p of the paired randomization test {compared.p:.2g}.",
+        f"{metadata.parity[PRECISION]['min_cosine']:.3f}). Difference to {BASE_ENCODER} by {FIRST_STAGE}: "
+        f"two-sided p of the paired randomization test {compared.p:.2g}.",
         table=facet_table(["matching", "weights"], rows),
-        data={},
-        command="",
-        licence=f"{APACHE}; derived from {base} (same licence)",
+        data=data,
+        command="facet-encoder --rerankers DIR",
+        options="--output DIR",
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
     )

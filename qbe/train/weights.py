@@ -45,6 +45,19 @@ def adamw(network: nn.Module, rate: float, weight_decay: float) -> torch.optim.O
     return torch.optim.AdamW(groups, lr=rate)
 
 
+def adamw_by_name(
+    network: nn.Module, settings: Callable[[str, nn.Parameter], tuple[float, float]]
+) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters; ``settings`` gives the learning rate and the decay of each."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, part in trainable(network).items():
+        groups.setdefault(settings(name, part), []).append(part)
+    return torch.optim.AdamW(
+        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
+        betas=(0.9, 0.98),
+    )
+
+
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
     """The mean of several sets of weights."""
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}

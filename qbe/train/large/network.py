@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.train.reranker.base import position_bias, read_base
-from qbe.train.reranker.network import Layer
+from qbe.train.reranker.base import read_base
+from qbe.train.reranker.network import EmbeddedTokens, Layer
 from qbe.types import Facet
 
 FACETS = len(Facet)
@@ -62,7 +62,7 @@ class SentenceVectors(NamedTuple):
         return SentenceVectors(*(part[rows] for part in self))
 
 
-class LargeNetwork(nn.Module):
+class LargeNetwork(EmbeddedTokens):
     """An encoder of the kind BERT or MPNet whose layers are all trained; its embeddings are not.
 
     Matrix products run in ``dtype``. Beside the encoder it has, for each facet, a projection of its vectors
@@ -71,21 +71,9 @@ class LargeNetwork(nn.Module):
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
-        super().__init__()
-        shape, weights, self.first_position, distances = read_base(folder)
-        self.shape, self.dtype = shape, dtype
-
-        def fixed(name: str) -> nn.Parameter:
-            return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
-
-        self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
-        types = weights.get("embeddings.token_type_embeddings.weight", torch.zeros(1, shape.dimension))
-        self.types = nn.Parameter(types.float(), requires_grad=False)
-        self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
-        longest = len(self.places) - self.first_position
-        bias = None if distances is None else position_bias(distances, longest)
-        self.position_bias: Tensor | None
-        self.register_buffer("position_bias", bias, persistent=False)
+        base = read_base(folder)
+        super().__init__(base, dtype)
+        shape, weights = base.shape, base.weights
         self.upper = nn.ModuleList(Layer(shape, weights, i, joint=True) for i in range(shape.layers))
         for layer in self.upper:
             assert isinstance(layer, Layer)
@@ -96,17 +84,13 @@ class LargeNetwork(nn.Module):
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""
         papers, length = ids.shape
-        places = self.places[self.first_position : self.first_position + length]
-        summed = self.words[ids] + places + self.types[0]
-        size = (self.shape.dimension,)
-        states = F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
-        inside = torch.arange(length, device=ids.device) < lengths[:, None]
+        places = torch.arange(length, device=ids.device)
+        states = self.embed(ids, places)
+        inside = places < lengths[:, None]
         mask = torch.zeros(papers, 1, 1, length, dtype=self.dtype, device=ids.device)
         mask = mask.masked_fill(~inside[:, None, None], -10000.0)
-        if self.position_bias is None:
-            mask = mask.expand(-1, -1, length, -1)
-        else:
-            mask = mask + self.position_bias[:, :length, :length].to(self.dtype)
+        bias = self.bias(length, self.dtype)
+        mask = mask.expand(-1, -1, length, -1) if bias is None else mask + bias
         for layer in self.upper:
             assert isinstance(layer, Layer)
             states = layer.finish(states, self._attended(layer, states.to(self.dtype), mask))

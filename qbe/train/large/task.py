@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
 from qbe.train.large.network import LargeNetwork, PaperTable
-from qbe.train.reranker.task import sample_unrelated
+from qbe.train.reranker.task import in_steps, queries_of, ranknet, sample_unrelated
 from qbe.train.trainer import Schedule
-from qbe.train.weights import trainable
+from qbe.train.weights import adamw_by_name
 from qbe.types import Facet
 
 CROSSED = (tuple(Facet).index(Facet.BACKGROUND), tuple(Facet).index(Facet.METHOD))
@@ -75,20 +73,13 @@ class Lists:
 
     def __init__(self, lists: GradedLists, rows: Mapping[str, int], recipe: LargeRecipe) -> None:
         self._lists, self._rows, self._recipe = lists, rows, recipe
-        self._queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
-        if len(self._queries) < recipe.queries:
-            raise CorpusError(
-                f"expected at least {recipe.queries} lists of two or more candidates to train on, found "
-                f"{len(self._queries)}; give more pairs"
-            )
+        self._queries = queries_of(lists, recipe.queries)
 
     def steps(self, seed: int) -> Iterator[Step]:
         """The steps, without end; their order and unrelated candidates follow from the seed."""
-        size = self._recipe.queries
         for epoch in itertools.count():
-            order = random.Random(f"{seed}-{epoch}").sample(self._queries, len(self._queries))
-            for first in range(0, len(order) - size + 1, size):
-                yield self._step(order[first : first + size], f"{seed}-{epoch}")
+            for queries in in_steps(self._queries, self._recipe.queries, f"{seed}-{epoch}"):
+                yield self._step(queries, f"{seed}-{epoch}")
 
     def _step(self, queries: Sequence[str], seed: str) -> Step:
         candidates, owners, grades = [], [], []
@@ -112,8 +103,7 @@ def step_loss(network: LargeNetwork, table: PaperTable, step: Step, recipe: Larg
 
 
 def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades of each list, weighted by the
-    difference; the mean over lists and facets.
+    """`qbe.train.reranker.task.ranknet` over pairs of different grades of a list, weighted by the difference.
 
     ``scores`` (lists, candidates, facets), ``owners`` (candidates,) the list of each candidate, ``grades``
     (candidates, facets) float32. See `LargeRecipe` for ``crossed``.
@@ -125,30 +115,22 @@ def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1
     count = len(scores)
     own = owners == torch.arange(count, device=owners.device)[:, None]
     apart = grades[:, None] - grades[None, :]
-    weight = apart.clamp(min=0)
-    if crossed != 1:
-        background, method = (apart[..., facet] for facet in CROSSED)
-        opposite = (background * method < 0) & (torch.minimum(background.abs(), method.abs()) >= 1)
-        factor = 1 + (crossed - 1) * opposite.float()
-        weight = torch.stack(
-            [part * factor if facet in CROSSED else part for facet, part in enumerate(weight.unbind(-1))], -1
-        )
-    weights = weight * (own[:, :, None] & own[:, None])[..., None]
-    losses = F.softplus(-(scores[:, :, None] - scores[:, None])) * weights
-    return (losses.sum((1, 2)) / weights.sum((1, 2)).clamp(min=1e-9)).mean()
+    background, method = (apart[..., facet] for facet in CROSSED)
+    opposite = (background * method < 0) & (torch.minimum(background.abs(), method.abs()) >= 1)
+    weights = apart.clamp(min=0) * (own[:, :, None] & own[:, None])[..., None]
+    weights[..., list(CROSSED)] *= (1 + (crossed - 1) * opposite.float())[..., None]
+    return ranknet(scores, weights)
 
 
 def optimizer(network: nn.Module, recipe: LargeRecipe) -> torch.optim.Optimizer:
     """AdamW (Loshchilov and Hutter, 2019) with a learning rate for each kind of parameters."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
-    for name, part in trainable(network).items():
+
+    def settings(name: str, part: nn.Parameter) -> tuple[float, float]:
         decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
-        groups.setdefault((heads.get(name, recipe.learning_rate), decay), []).append(part)
-    return torch.optim.AdamW(
-        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
-        betas=(0.9, 0.98),
-    )
+        return heads.get(name, recipe.learning_rate), decay
+
+    return adamw_by_name(network, settings)
 
 
 class LargeTask:

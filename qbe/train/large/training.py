@@ -166,20 +166,20 @@ class _Measured(NamedTuple):
 
 @torch.no_grad()
 def _measure(network: LargeNetwork, table: PaperTable, data: _Data) -> _Measured:
-    figures: tuple[dict[str, Sequence[float]], ...] = ({}, {})
+    vectors: dict[str, Sequence[float]] = {}
+    projections: dict[str, Sequence[float]] = {}
     for name, lists in data.dev.items():
-        scored: tuple[list[tuple[object, object]], ...] = ([], [])
+        plain, projected = [], []
         for query, pairs in lists.items():
             rows = [data.rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
-            vectors = network.encode(table, torch.tensor(rows, device=table.ids.device), 4)
-            one, others = vectors.rows(torch.tensor([0])), vectors.rows(torch.arange(1, len(rows)))
+            papers = network.encode(table, torch.tensor(rows, device=table.ids.device), 4)
+            one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(rows)))
             grades = [pair.grades for pair in pairs]
             by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
-            for part, scores in zip(scored, (by_sentences, network.scores(one, others)[0]), strict=True):
-                part.append((scores.float().cpu().numpy(), grades))
-        for by_file, part in zip(figures, scored, strict=True):
-            by_file[name] = facet_correlations(part)  # type: ignore[arg-type]
-    return _Measured(*figures)
+            plain.append((by_sentences.float().cpu().numpy(), grades))
+            projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
+        vectors[name], projections[name] = facet_correlations(plain), facet_correlations(projected)
+    return _Measured(vectors, projections)
 
 
 def _table(figures: Mapping[str, Figures]) -> str:

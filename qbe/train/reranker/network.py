@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from qbe.rerank.facet_cross_encoder import FEATURES
 from qbe.train.late_interaction import ProjectedPapers, token_terms, vector_terms
-from qbe.train.reranker.base import Shape, position_bias, read_base
+from qbe.train.reranker.base import Base, Shape, position_bias, read_base
 from qbe.train.reranker.papers import TokenizedPaper, layout_of
 from qbe.types import Facet
 
@@ -133,7 +133,41 @@ class Layer(nn.Module):
         )
 
 
-class Network(nn.Module):
+class EmbeddedTokens(nn.Module):
+    """The embeddings of an encoder of the kind BERT or MPNet, which are not trained, and the bias of MPNet's
+    attention. Matrix products of what is built on them run in ``dtype``.
+    """
+
+    def __init__(self, base: Base, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.shape, self.first_position, self.dtype = base.shape, base.first_position, dtype
+
+        def fixed(name: str) -> nn.Parameter:
+            return nn.Parameter(base.weights[f"embeddings.{name}"].float(), requires_grad=False)
+
+        self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
+        # A paper is one segment: its type is that of the first (BERT; MPNet has none).
+        none = torch.zeros(1, self.shape.dimension)
+        types = base.weights.get("embeddings.token_type_embeddings.weight", none)
+        self.types = nn.Parameter(types.float(), requires_grad=False)
+        self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
+        self.position_bias: Tensor | None
+        longest = len(self.places) - self.first_position
+        bias = None if base.distances is None else position_bias(base.distances, longest)
+        self.register_buffer("position_bias", bias, persistent=False)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings (..., tokens, dimension) of token ids (..., tokens) int64 at ``positions`` (tokens,)."""
+        summed = self.words[ids] + self.places[positions + self.first_position] + self.types[0]
+        size = (self.shape.dimension,)
+        return F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
+
+    def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
+        """The bias (heads, length, length) of a paper's attention to itself; None where there is none."""
+        return None if self.position_bias is None else self.position_bias[:, :length, :length].to(dtype)
+
+
+class Network(EmbeddedTokens):
     """The cross-encoders of all facets: a shared encoder, and for each facet a projection and weights.
 
     The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Where ``separate``,
@@ -150,38 +184,16 @@ class Network(nn.Module):
         separate: bool = False,
     ) -> None:
         """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
-        super().__init__()
-        shape, weights, self.first_position, distances = read_base(folder)
-        self.shape, self.joint, self.dtype, self.separate = shape, joint, dtype, separate
-
-        def fixed(name: str) -> nn.Parameter:
-            return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
-
-        self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
-        # A paper is one segment: its type is that of the first (BERT; MPNet has none).
-        types = weights.get("embeddings.token_type_embeddings.weight", torch.zeros(1, shape.dimension))
-        self.types = nn.Parameter(types.float(), requires_grad=False)
-        self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
-        self.position_bias: Tensor | None
-        longest = len(self.places) - self.first_position
-        bias = None if distances is None else position_bias(distances, longest)
-        self.register_buffer("position_bias", bias, persistent=False)
+        base = read_base(folder)
+        super().__init__(base, dtype)
+        self.joint, self.separate = joint, separate
+        shape, weights = base.shape, base.weights
         first = shape.layers - joint
         self.lower = nn.ModuleList(Layer(shape, weights, i, joint=False) for i in range(first))
         self.upper = nn.ModuleList(Layer(shape, weights, i, joint=True) for i in range(first, shape.layers))
         self.weights = nn.Parameter(torch.full((len(FACETS), len(FEATURES)), START_WEIGHT))
         self.projections = nn.Parameter(torch.eye(shape.dimension).repeat(len(FACETS), 1, 1))
         self.token_weights = nn.Parameter(torch.zeros(len(FACETS), shape.dimension))
-
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings (tokens, dimension) of token ids (tokens,) int64."""
-        summed = self.words[ids] + self.places[positions + self.first_position] + self.types[0]
-        size = (self.shape.dimension,)
-        return F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
-
-    def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
-        """The bias (heads, length, length) of a paper's attention to itself; None where there is none."""
-        return None if self.position_bias is None else self.position_bias[:, :length, :length].to(dtype)
 
     @torch.no_grad()
     def encode_lower(self, papers: Sequence[TokenizedPaper]) -> list[Tensor]:

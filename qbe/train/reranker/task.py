@@ -18,7 +18,7 @@ from qbe.train.correlation import facet_correlations
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper
 from qbe.train.trainer import Schedule
-from qbe.train.weights import trainable
+from qbe.train.weights import adamw_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,7 @@ class GradedTask:
         """Raise CorpusError where there are fewer lists of two or more candidates than a step has."""
         self.network: nn.Module = scorer.network
         self._scorer, self._splits, self._recipe = scorer, splits, recipe
-        self._queries = sorted(query for query, pairs in splits.train.items() if len(pairs) > 1)
-        if len(self._queries) < recipe.queries:
-            raise CorpusError(
-                f"expected at least {recipe.queries} lists of two or more candidates to train on, found "
-                f"{len(self._queries)}; give more pairs"
-            )
+        self._queries = queries_of(splits.train, recipe.queries)
         self.steps_per_epoch = len(self._queries) // recipe.queries
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -135,9 +130,7 @@ class GradedTask:
     def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
         """The lists of each step: pairs by query."""
         for epoch in range(self._recipe.epochs):
-            order = random.Random(f"{seed}-{epoch}").sample(self._queries, len(self._queries))
-            for step in range(self.steps_per_epoch):
-                queries = order[step * self._recipe.queries : (step + 1) * self._recipe.queries]
+            for queries in in_steps(self._queries, self._recipe.queries, f"{seed}-{epoch}"):
                 yield {query: self._sampled(query, f"{seed}-{epoch}-{query}") for query in queries}
 
     def _sampled(self, query: str, seed: str) -> list[GradedPair]:
@@ -156,35 +149,59 @@ class GradedTask:
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference; the
-    mean over the facets.
+    """`ranknet` over pairs of different grades, weighted by the difference.
 
     ``scores`` and ``grades`` (candidates, facets) float32; the loss is a scalar.
 
     >>> logistic(torch.zeros(2, 1), torch.tensor([[3.0], [1.0]]))  # log(1 + exp(0)), weight 2, over 2
     tensor(0.6931)
     """
-    better = (grades[:, None] - grades[None, :]).clamp(min=0)
-    losses = better * F.softplus(-(scores[:, None] - scores[None, :]))
-    return (losses.sum((0, 1)) / better.sum((0, 1)).clamp(min=1e-9)).mean()
+    return ranknet(scores, (grades[:, None] - grades[None, :]).clamp(min=0))
+
+
+def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
+    """RankNet (Burges et al., 2005, eq. 3): the weighted mean over pairs of candidates, and the mean of that
+    over facets, and over lists where there are several.
+
+    ``scores`` (..., candidates, facets); ``weights`` (..., candidates, candidates, facets) of the pairs whose
+    first one should have the higher score. The loss is a scalar.
+    """
+    losses = weights * F.softplus(-(scores[..., :, None, :] - scores[..., None, :, :]))
+    return (losses.sum((-3, -2)) / weights.sum((-3, -2)).clamp(min=1e-9)).mean()
 
 
 def adamw(network: nn.Module, recipe: NetworkRecipe) -> torch.optim.Optimizer:
     """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
-    groups: dict[float, list[nn.Parameter]] = {}
-    for name, part in trainable(network).items():
+
+    def settings(name: str, _: nn.Parameter) -> tuple[float, float]:
         few = name == "weights" or name.endswith("gate")
         head = name in ("projections", "token_weights")
         rate = recipe.weight_rate if few else recipe.head_rate if head else recipe.learning_rate
-        groups.setdefault(rate, []).append(part)
-    decays = {recipe.learning_rate: recipe.weight_decay}
-    return torch.optim.AdamW(
-        [
-            {"params": parts, "lr": rate, "weight_decay": decays.get(rate, 0.0)}
-            for rate, parts in groups.items()
-        ],
-        betas=(0.9, 0.98),
-    )
+        return rate, recipe.weight_decay if rate == recipe.learning_rate else 0.0
+
+    return adamw_by_name(network, settings)
+
+
+def queries_of(lists: GradedLists, count: int) -> list[str]:
+    """The queries of lists of two or more candidates, in order; raises CorpusError below ``count``."""
+    queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
+    if len(queries) < count:
+        raise CorpusError(
+            f"expected at least {count} lists of two or more candidates to train on, found "
+            f"{len(queries)}; give more pairs"
+        )
+    return queries
+
+
+def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:
+    """The queries in the order of a seed, ``size`` a step; the rest is left out.
+
+    >>> [len(step) for step in in_steps("abcde", 2, "0")]
+    [2, 2]
+    """
+    order = random.Random(seed).sample(queries, len(queries))
+    for first in range(0, len(order) - size + 1, size):
+        yield order[first : first + size]
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
