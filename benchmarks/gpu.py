@@ -29,7 +29,8 @@ from benchmarks.common import machine, positive, spread, table
 from benchmarks.gpu_models import drawn_large, drawn_pairs
 from qbe import _cli
 from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import Encoder, PaperVectors
+from qbe.encode.encoder import Encoder
+from qbe.encode.pooling import PaperVectors
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 from qbe.models.session import CPU, CUDA, try_device

@@ -83,7 +83,7 @@ def drawn_pairs(folder: Path, papers: Sequence[Paper]) -> tuple[RerankerFiles, R
         if precision == "fp32":
             dequantize(graph)
         _score(graph, column, masked=precision == "fp32")
-        graph.write(folder / model_file(precision))
+        (folder / model_file(precision)).write_bytes(graph.serialized())
     files = {name: sha256(folder / name) for name in (TOKENIZER, model_file("int8"), model_file("fp32"))}
     card = CrossEncoderMetadata(
         name="drawn-pairs",

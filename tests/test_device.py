@@ -85,7 +85,7 @@ def test_an_index_in_half_precision_is_searched_without_a_gpu(
     def missing(*_, **__):
         raise MissingDependencyError("expected the package onnx, found none")
 
-    monkeypatch.setattr("qbe.encode.encoder.BatchModel", missing)
+    monkeypatch.setattr("qbe.encode.batches.BatchModel", missing)
     with qbe.Index(tmp_path / "index") as index:  # by the weights that fp16 was made of
         assert index.encoder.files.precision == "fp32"
         alike = index.encoder.encode_paper(papers[0]).whole @ stored.whole

@@ -5,20 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from qbe.encode.batches import BatchModel
 from qbe.encode.pooling import Floats, PaperVectors, WholeVector, pooled, stored
 from qbe.encode.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
-from qbe.errors import ModelError, UsageError
-from qbe.models.encoder_files import HALF, EncoderFiles, resolve_encoder, state_output, usual_precision
+from qbe.errors import ModelError
+from qbe.models.encoder_files import (
+    HALF,
+    EncoderFiles,
+    check_precision,
+    resolve_encoder,
+    state_output,
+    usual_precision,
+)
 from qbe.models.encoder_format import CLS, SENTENCES
 from qbe.models.registry import DEFAULT_ENCODER
-from qbe.models.session import CPU, CUDA, chosen_device, open_session
+from qbe.models.session import CPU, chosen_device, open_session
 from qbe.parallel import ordered_map
 from qbe.types import Paper
+
+if TYPE_CHECKING:
+    from qbe.encode.batches import BatchModel
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,16 +76,15 @@ class Encoder:
         for fp16 without onnx; UsageError for int8 on a GPU, which ONNX Runtime does not support.
         """
         self.device = chosen_device(device)
-        if self.device == CUDA and files.precision == "int8":
-            raise UsageError(
-                "`device` cuda runs models in fp16 or fp32, found `precision` int8; give `precision` fp16"
-            )
+        check_precision(files.precision, self.device)
         files.verify()
         self.files = files
         self.threads = threads
         self._batches: BatchModel | None = None
         self._session: Any = None
         if files.precision == HALF:
+            from qbe.encode.batches import BatchModel  # what other precisions do without
+
             self._batches = BatchModel(files, self.device, half=half, tokens=batch_tokens)
         else:
             self._session = open_session(files.model, device=self.device)

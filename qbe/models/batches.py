@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from qbe.files import cache_folder, make_once, sha256
+from qbe.files import atomic_file, cache_folder, make_once, sha256
 from qbe.models.encoder_files import EncoderFiles, state_output
 from qbe.models.graphs import (
     FLOAT,
@@ -23,7 +21,7 @@ from qbe.models.graphs import (
     pool,
     to_single,
 )
-from qbe.models.reranker_files import SCORE
+from qbe.models.reranker_files import SCORE, RerankerFiles
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +59,15 @@ def encoder_batches(
         graph.set_outputs(outputs | states)
         return graph
 
-    parts = [files.model, *([head] if head is not None else [])]
-    return _made(files.metadata.name, parts, rewrite, half=half)
+    digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
+    return _made(files.metadata.name, digests, rewrite, half=half)
 
 
-def pair_batches(name: str, model: Path) -> Path:
+def pair_batches(files: RerankerFiles) -> Path:
     """The ONNX file of a pair cross-encoder with products in half precision: inputs and output are those of
-    ``model``; errors are those of `encoder_batches`.
+    its model; errors are those of `encoder_batches`.
     """
+    model = files.model()
 
     def rewrite() -> Graph:
         graph = Graph(model)
@@ -76,27 +75,20 @@ def pair_batches(name: str, model: Path) -> Path:
         to_single(graph, SCORE)
         return graph
 
-    return _made(name, [model], rewrite, half=True)
+    return _made(files.metadata.name, [files.metadata.files[model.name]], rewrite, half=True)
 
 
-def _made(name: str, parts: Sequence[Path], rewrite: Callable[[], Graph], *, half: bool) -> Path:
-    """The file in the cache that ``rewrite`` makes of ``parts``, made if it is not there."""
-    digests = "-".join(sha256(part)[:12] for part in parts)
-    target = cache_folder() / "batches" / f"{name}-{digests}-{'half' if half else 'single'}-{_FORMAT}.onnx"
+def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
+    """The file in the cache that ``rewrite`` makes of files with these digests, made if it is not there."""
+    parts = "-".join(digest[:12] for digest in digests)
+    target = cache_folder() / "batches" / f"{name}-{parts}-{'half' if half else 'single'}-{_FORMAT}.onnx"
 
     def make() -> None:
         log.info("making %s for batches, once, in %s ...", name, target)
         graph = rewrite()
-        descriptor, temporary = tempfile.mkstemp(prefix=".making-", dir=target.parent)
-        os.close(descriptor)
-        try:
-            graph.write(Path(temporary))
-            Path(temporary).replace(target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with atomic_file(target) as stream:
+            stream.write(graph.serialized())
 
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
     make_once(
         target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
     )

@@ -117,6 +117,18 @@ def usual_precision(device: str) -> str:
     return "int8" if device == CPU else HALF
 
 
+def check_precision(precision: str, device: str) -> None:
+    """Raise UsageError for int8 on a GPU, which ONNX Runtime does not support.
+
+    >>> check_precision("int8", "cpu")
+    """
+    if device != CPU and precision == "int8":
+        raise UsageError(
+            f"`device` {device} runs models in {HALF} or fp32, found `precision` int8; give `precision` "
+            f"{HALF}"
+        )
+
+
 def state_output(layer: int, last: int) -> str:
     """Name of the output with the token states after a layer; 0 means the embeddings.
 

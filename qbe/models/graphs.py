@@ -106,8 +106,8 @@ class Graph:
 
         self.outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in outputs.items()]
 
-    def write(self, path: Path) -> None:
-        """Write the graph, what no output needs left out, as an ONNX file."""
+    def serialized(self) -> bytes:
+        """The content of an ONNX file of the graph, what no output needs left out."""
         import onnx
 
         needed, kept = {each.name for each in self.outputs}, []
@@ -124,7 +124,8 @@ class Graph:
         )
         model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
         model.ir_version = self._model.ir_version
-        onnx.save(model, str(path))
+        content: bytes = model.SerializeToString()
+        return content
 
 
 def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:

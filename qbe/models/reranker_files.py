@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import ModelError, UsageError
+from qbe.models.encoder_files import HALF
 from qbe.models.exports import exported, model_file
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
@@ -19,7 +20,6 @@ RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp32")
 """The precisions of an export. A pair cross-encoder has fp16, too: `qbe.models.batches` makes it of fp32."""
-HALF = "fp16"
 TRUNK = "trunk.bin"
 """The weights that the models of the facets share, as ONNX external data."""
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")

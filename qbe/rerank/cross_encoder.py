@@ -11,10 +11,10 @@ import numpy as np
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.batches import batches, padded
 from qbe.encode.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.errors import ModelError, UsageError
+from qbe.errors import ModelError
 from qbe.models.batches import pair_batches
+from qbe.models.encoder_files import HALF, check_precision
 from qbe.models.reranker_files import (
-    HALF,
     PAIR_INPUTS,
     SCORE,
     CrossEncoderMetadata,
@@ -65,11 +65,7 @@ class CrossEncoder:
                 f"{files.folder}: expected a pair cross-encoder, found {metadata.kind} rerankers"
             )
         device, self._batched = chosen_device(device), files.precision == HALF
-        if device != CPU and files.precision == "int8":
-            raise UsageError(
-                f"`device` {device} runs models in fp16 or fp32, found `precision` int8; give `precision` "
-                f"{HALF}"
-            )
+        check_precision(files.precision, device)
         files.verify()
         self.name = metadata.name
         self._workers = workers or Workers()
@@ -77,7 +73,7 @@ class CrossEncoder:
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
-        model = pair_batches(self.name, files.model()) if self._batched else files.model()
+        model = pair_batches(files) if self._batched else files.model()
         self._session = open_reranker_session(model, self._inputs, [SCORE], device)
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
