@@ -241,6 +241,19 @@ class TechniqueWords:
         _, numbers, shares = self._of_all([paper])
         return PaperTerms(numbers, shares)
 
+    def lean_of(self, text: str) -> float:
+        """The mean lean of a text's terms to techniques, weighted by how rare they are; 0 where it has none.
+
+        >>> words = TechniqueWords(["kernel", "traffic"], np.array([3.0, 1.0]), np.array([2.0, -2.0]))
+        >>> words.lean_of("traffic kernels")
+        1.0
+        """
+        words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
+        numbers = np.concatenate([self._alone[words], self._numbers_of_pairs(words[:-1], words[1:])])
+        known = numbers[numbers >= 0]
+        weight = float(self.idf[known].sum())
+        return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
+
     def _of_all(self, papers: Sequence[Paper]) -> tuple[Ints, Ints, Doubles]:
         """The terms of papers, in order: to which paper each belongs, its number, its shares (4, terms)."""
         words: list[int] = []

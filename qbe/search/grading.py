@@ -93,7 +93,7 @@ class ExploreStage:
         similarity = None
         if diversity:
             best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
-            compared = np.unique(best)
+            compared = distinct(best.ravel())
             similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
         relevance = np.array([scaled(each) for each in chances[:, compared]])
         places = [

@@ -127,8 +127,8 @@ def penalize_background(
     >>> with index.reading() as reader:
     ...     rows = np.array([reader.papers.row("s031"), reader.papers.row("s051")])
     ...     scores, background = penalize_background(reader, query, rows, np.array([0.5, 0.75]), 0.25)
-    >>> background.round(1).tolist()
-    [0.5, 0.3]
+    >>> np.allclose(background, [0.52, 0.27], atol=0.015)  # by the int8 of the processor
+    True
     >>> scores.tolist()
     [-1.25, 1.25]
     """

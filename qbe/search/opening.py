@@ -132,7 +132,7 @@ def open_cross_encoder(
 def _cross_encoder(stage: CrossEncoder, open_named: Callable[..., Reranker]) -> Reranker:
     model = stage.model
     if model is None or isinstance(model, str | Path):
-        return open_named(model) if stage.device is None else open_named(model, device=stage.device)
+        return open_named(model, device=stage.device)
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.grade.words import shipped_words, terms_of
 from qbe.text.papers import paper_from_text
 from qbe.types import Facet, Paper, Sentence
 
@@ -154,8 +152,8 @@ def question_of(text: str) -> Question | None:
     if not 0 < len(words) <= MOST_WORDS or len(text) > MOST_CHARACTERS or _STATEMENT.search(text):
         return None
     text = _REQUEST.sub("", text.rstrip("? "), count=1) or text
-    for form in _compiled():
-        if match := form.fullmatch(text):
+    for form in _FORMS:
+        if match := re.fullmatch(form, text, re.IGNORECASE):
             found = {
                 name: _ARTICLE.sub("", value or "", count=1) for name, value in match.groupdict().items()
             }
@@ -166,14 +164,12 @@ def question_of(text: str) -> Question | None:
 def _read_on(question: Question) -> Question:
     """A question whose topic is read by its form, or by the lean of its words."""
     method, problem, topic = question
-    if method and not problem and (slots := _slots(method)) and slots.method:
-        return slots
-    if problem and not method and (slots := _slots(problem)) and slots.method:
+    if method and problem:
+        return question
+    if slots := _slots(method or problem or topic):
         return slots
     if not topic:
         return question
-    if slots := _slots(topic):
-        return slots
     lean = _lean(topic)
     if abs(lean) < CLEAR_LEAN:
         return question
@@ -182,8 +178,8 @@ def _read_on(question: Question) -> Question:
 
 def _slots(text: str) -> Question | None:
     """The technique and the problem that a text names by a title's form."""
-    for form, more, least in _compiled_slots():
-        if match := form.fullmatch(text):
+    for form, more, least in _SLOTS:
+        if match := re.fullmatch(form, text, re.IGNORECASE):
             method, problem = (_ARTICLE.sub("", match[name], count=1) for name in ("method", "problem"))
             lean = _lean(method)
             if lean >= least and lean - _lean(problem) >= more:
@@ -191,24 +187,7 @@ def _slots(text: str) -> Question | None:
     return None
 
 
-@cache
-def _compiled() -> list[re.Pattern[str]]:
-    return [re.compile(form, re.IGNORECASE) for form in _FORMS]
-
-
-@cache
-def _compiled_slots() -> list[tuple[re.Pattern[str], float, float]]:
-    return [(re.compile(form, re.IGNORECASE), more, least) for form, more, least in _SLOTS]
-
-
 def _lean(text: str) -> float:
-    """The mean lean of a text's terms to techniques, weighted by how rare they are; 0 where none is known."""
-    words = shipped_words()
-    known = [number for term in terms_of(text) if (number := _numbers().get(term)) is not None]
-    weight = float(words.idf[known].sum())
-    return float((words.lean[known] * words.idf[known]).sum()) / weight if weight else 0.0
+    from qbe.grade.words import shipped_words  # read where a text may be a question alone
 
-
-@cache
-def _numbers() -> dict[str, int]:
-    return {term: number for number, term in enumerate(shipped_words().terms)}
+    return shipped_words().lean_of(text)

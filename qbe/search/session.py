@@ -391,6 +391,7 @@ class SearchSession(Closing):
 
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = _in_groups(tasks, lambda task: (id(task.opened), task.request.matches), matched)
+        counted = [tuple(_counts(task)) for task in tasks]
         return [
             Ranking(
                 stage,
@@ -398,16 +399,16 @@ class SearchSession(Closing):
                 _graded(task, query_hits) if task.request.grades else query_hits,
                 task.selected,
                 True,
-                tuple(self._notes(task, stage, rerank=rerank)),
-                tuple(_counts(task)),
+                tuple(self._notes(task, stage, counts, rerank=rerank)),
+                counts,
             )
-            for task, stage, query_hits in zip(tasks, stages, hits, strict=True)
+            for task, stage, query_hits, counts in zip(tasks, stages, hits, counted, strict=True)
         ]
 
-    def _notes(self, task: Task, stage: str, *, rerank: bool) -> Iterator[str]:
+    def _notes(self, task: Task, stage: str, counts: Sequence[str], *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
             yield note
-        yield from _counts(task)
+        yield from counts
         if rerank and self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
         if stage == RERANKED and isinstance(self.stages.reranker, LanguageModel):
