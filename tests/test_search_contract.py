@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.processors import exact_int8
+from support.processors import INT8_IS_EXACT
 from support.rerankers import Overlap
 from support.searching import paper_of
 
@@ -168,8 +168,9 @@ def test_one_bad_query_among_many_is_refused(searcher, queries):
         searcher.batch_search(queries[:2], 5, [None, ["nowhere"]])
 
 
-@exact_int8
-def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
+def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, stage, index):
+    if not INT8_IS_EXACT and any(isinstance(part, Matching) for part in stage):
+        pytest.skip("by matchings another paper is nearly level")
     paper = index.paper("s024")
     found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
     assert found[0].paper_id == "s024"
