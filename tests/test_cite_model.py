@@ -6,6 +6,7 @@ from support.citing import model_of
 
 from qbe.cite.model import CARD, WEIGHTS, default_model, read_model, write_model
 from qbe.cite.scoring import FEATURE_SETS
+from qbe.grade.head import MODELS
 
 ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
 
@@ -45,5 +46,6 @@ def test_features_that_were_never_known_survive(tmp_path):
     np.testing.assert_allclose(head.scores(np.ones((1, len(head.mean)))), [expected])
 
 
-def test_the_model_that_ships_stands_beside_the_others():
-    assert default_model().parent.name == "models"
+def test_each_model_that_ships_reads_one_encoder():
+    for folder in MODELS.glob("citation*"):
+        assert default_model(read_model(folder).encoder) == folder

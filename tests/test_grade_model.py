@@ -10,20 +10,22 @@ import pytest
 
 from qbe.errors import ModelError
 from qbe.files import sha256
-from qbe.grade.head import Head, mean_head
+from qbe.grade.head import MODELS, Head, mean_head
 from qbe.grade.model import (
     CARD,
     OUTPUTS,
     WEIGHTS,
     GradeModel,
-    default_model,
     on_scale,
     read_model,
+    shipped_model,
     write_model,
 )
 from qbe.models.encoder_files import resolve_encoder
 from qbe.rerank.graded import FEATURES
 
+SMALL = MODELS / "grades"
+SHIPPED = sorted(MODELS.glob("grades*"))
 ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
 NAMES = ("first", "second")
 
@@ -111,13 +113,15 @@ def test_weights_that_lack_a_part(folder):
 
 
 def test_the_model_that_ships_reads_the_encoder_that_ships():
-    model = read_model(default_model(), FEATURES)
-    assert model.encoder == resolve_encoder("facet-encoder", "int8").identity
+    encoder = resolve_encoder("facet-encoder", "int8").identity
+    assert shipped_model(encoder) == SMALL
+    assert read_model(SMALL, FEATURES).encoder == encoder
 
 
-def test_of_the_model_that_ships_more_likeness_is_a_higher_grade():
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_of_a_model_that_ships_more_likeness_is_a_higher_grade(folder):
     """A candidate all of whose cosines are better is graded higher in every facet."""
-    model = read_model(default_model(), FEATURES)
+    model = read_model(folder, FEATURES)
     cosines = np.array(["sentences of" not in name and "of candidate" not in name for name in FEATURES])
     mean, scale = model.head.mean, model.head.scale * cosines
     low, middle, high = model.estimates(np.array([mean - scale, mean, mean + scale])).grades
@@ -140,7 +144,7 @@ def test_several_threads_read_models_at_a_time():
     def read(_: int) -> GradeModel:
         for _ in range(5):
             Garbage()
-        return read_model(default_model(), FEATURES)
+        return read_model(SMALL, FEATURES)
 
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.set_threshold(20)

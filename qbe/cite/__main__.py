@@ -168,7 +168,9 @@ def _inputs(
     from qbe.search.output import BLOCK
 
     assert isinstance(topics, Path)
-    model = default_model() if config.model is None else Path(config.model)
+    dense = index.manifest.dense
+    assert dense is not None  # a recommender was opened
+    model = default_model(dense["encoder"]) if config.model is None else Path(config.model)
     reranker = config.rerank
     return {
         "index": index.manifest.digest,

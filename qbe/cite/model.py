@@ -39,13 +39,14 @@ class CitationModel:
         return bool(encoder["weights_sha256"] == self.encoder["weights_sha256"])
 
 
-def default_model() -> Path:
-    """The folder of the model that ships.
+def default_model(encoder: Mapping[str, Any]) -> Path:
+    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
+    it; where there is none, that for the default encoder.
 
-    >>> default_model().name
+    >>> default_model({"weights_sha256": "0" * 64}).name
     'citation'
     """
-    return _STORAGE.shipped
+    return _STORAGE.shipped_for(encoder) or _STORAGE.shipped
 
 
 def write_model(folder: Path, model: CitationModel) -> None:

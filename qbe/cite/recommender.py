@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,8 +80,13 @@ class Recommender(Closing):
         check_index(index)
         if not isinstance(config, CiteConfig):
             raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
-        model = read_model(default_model() if config.model is None else Path(config.model))
-        _check_parts(index, model)
+        encoder = _encoder_of(index)
+        model = read_model(default_model(encoder) if config.model is None else Path(config.model))
+        if not model.reads(encoder):
+            raise ModelError(
+                f"expected vectors of {model.encoder['name']}, which the citation model reads, found those "
+                f"of {encoder['name']}; train one for them with qbe train citation and give it as `model`"
+            )
         recommender = cls(index, config, model)
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
@@ -234,9 +239,9 @@ def _check(requests: object) -> None:
                 )
 
 
-def _check_parts(index: Index, model: CitationModel) -> None:
-    """Raise IndexFormatError where the index lacks what a recommendation reads, ModelError where its vectors
-    are those of another encoder than the model reads.
+def _encoder_of(index: Index) -> Mapping[str, Any]:
+    """The encoder of an index, as its manifest names it; raises IndexFormatError where the index lacks what a
+    recommendation reads.
     """
     dense = index.manifest.dense
     lacking = "vectors" if dense is None else "postings" if index.manifest.lucene is None else ""
@@ -245,9 +250,5 @@ def _check_parts(index: Index, model: CitationModel) -> None:
             f"{index.folder}: expected an index with vectors and postings, found one without {lacking}; "
             "build it with both"
         )
-    actual, expected = dense["encoder"], model.encoder
-    if not model.reads(actual):
-        raise ModelError(
-            f"expected vectors of {expected['name']}, which the citation model reads, found those of "
-            f"{actual['name']}; train one for them with qbe train citation and give it as `model`"
-        )
+    encoder: Mapping[str, Any] = dense["encoder"]
+    return encoder

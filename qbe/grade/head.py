@@ -28,7 +28,7 @@ MODELS = Path(__file__).parent.parent / "models"
 
 class Storage(NamedTuple):
     """How a kind of model is stored: what it is called in messages, and the ``stem`` of its files' names,
-    which is also what ``qbe train`` calls it and the name of the folder of the one that ships.
+    which is also what ``qbe train`` calls it, and how the names of the folders of those that ship begin.
 
     >>> Storage("grade", "grades").weights, Storage("grade", "grades").shipped.name
     ('grades.npz', 'grades')
@@ -49,8 +49,21 @@ class Storage(NamedTuple):
 
     @property
     def shipped(self) -> Path:
-        """The folder of the model that ships."""
+        """The folder of the model that ships for the default encoder."""
         return MODELS / self.stem
+
+    def shipped_for(self, encoder: Mapping[str, Any]) -> Path | None:
+        """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index
+        names it; None where there is none.
+
+        >>> Storage("grade", "grades").shipped_for({"weights_sha256": "0" * 64}) is None
+        True
+        """
+        for card in sorted(MODELS.glob(f"{self.stem}*/{self.card}")):
+            read = json.loads(card.read_text(encoding="utf-8"))["encoder"]
+            if read["weights_sha256"] == encoder["weights_sha256"]:
+                return card.parent
+        return None
 
     def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], described: Mapping[str, Any]) -> None:
         """Write arrays and a card into a folder that exists; ``described`` is what the card says beside

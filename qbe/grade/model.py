@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,13 +73,14 @@ def on_scale(grades: Doubles) -> Doubles:
     return np.clip(grades, 0.0, HIGHEST)
 
 
-def default_model() -> Path:
-    """The folder of the model that ships.
+def shipped_model(encoder: Mapping[str, Any]) -> Path | None:
+    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
+    it; None where there is none.
 
-    >>> default_model().name
-    'grades'
+    >>> shipped_model({"weights_sha256": "0" * 64}) is None
+    True
     """
-    return _STORAGE.shipped
+    return _STORAGE.shipped_for(encoder)
 
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
@@ -103,14 +103,3 @@ def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
         return GradeModel(head_of(_HEAD, arrays), card["encoder"], card["training"])
 
     return _STORAGE.read(folder, list(features), model_of)
-
-
-def grades_vectors_of(encoder: Mapping[str, Any]) -> bool:
-    """Whether the model that ships reads the vectors of an ``encoder``, as the manifest of an index names it.
-
-    >>> grades_vectors_of({"weights_sha256": "0" * 64})
-    False
-    """
-    card = json.loads((default_model() / CARD).read_text(encoding="utf-8"))
-    same: bool = card["encoder"]["weights_sha256"] == encoder["weights_sha256"]
-    return same

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.grade.head import MODELS, Arrays, Storage
+from qbe.grade.head import Arrays, Storage
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
@@ -240,9 +240,6 @@ WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 ENCODERS = ("facet-encoder", "facet-encoder-large")
 """The encoders for whose vectors a model ships."""
 
-SHIPPED = ("facet-projections", "facet-projections-large")
-"""The folders of these models."""
-
 
 @dataclass(frozen=True, slots=True)
 class ProjectionModel:
@@ -256,19 +253,14 @@ class ProjectionModel:
     training: Mapping[str, Any]
 
 
-def shipped_model(weights_sha256: str) -> Path | None:
-    """The folder of the model that ships for the vectors of an encoder, None for an encoder that has none.
+def shipped_model(encoder: Mapping[str, Any]) -> Path | None:
+    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
+    it; None for an encoder that has none.
 
-    ``weights_sha256`` is the digest of the encoder's weights, as an index and a model's card record it.
-
-    >>> shipped_model("0" * 64) is None
+    >>> shipped_model({"weights_sha256": "0" * 64}) is None
     True
     """
-    for name in SHIPPED:
-        folder = MODELS / name
-        if read_model(folder).encoder["weights_sha256"] == weights_sha256:
-            return folder
-    return None
+    return _STORAGE.shipped_for(encoder)
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
@@ -277,7 +269,7 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
     Raises UsageError where there is none, or where the one given reads the vectors of another encoder,
     ModelError for one that is absent or damaged.
     """
-    model_folder = shipped_model(encoder["weights_sha256"]) if folder is None else folder
+    model_folder = shipped_model(encoder) if folder is None else folder
     if model_folder is None and encoder["name"] in ENCODERS:
         raise UsageError(
             f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those of "

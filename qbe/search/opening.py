@@ -206,19 +206,20 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].grades.shape
     (1, 3)
     """
-    from qbe.grade.model import default_model, grades_vectors_of, read_model
+    from qbe.grade.model import read_model, shipped_model
     from qbe.grade.words import shipped_words
     from qbe.rerank.graded import FEATURES, Features, Grader
-    from qbe.rerank.projections import find_model
+    from qbe.rerank.projections import ENCODERS, find_model
     from qbe.rerank.projections import read_model as read_projections
 
     dense = index.manifest.dense
-    if dense is None or not grades_vectors_of(dense["encoder"]):
+    folder = None if dense is None else shipped_model(dense["encoder"])
+    if dense is None or folder is None:
         raise UsageError(
-            "expected an index with vectors of the default encoder for grades, found one without; build it "
-            "with the default encoder"
+            f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build "
+            "it with one of these"
         )
-    model, projections = read_model(default_model(), FEATURES), read_projections(find_model(dense["encoder"]))
+    model, projections = read_model(folder, FEATURES), read_projections(find_model(dense["encoder"]))
     return Grader(Features(projections.projections, shipped_words(), stored_vectors(index, reader)), model)
 
 
@@ -233,10 +234,10 @@ def open_explore_stage(
     ...     open_explore_stage(index, reader, stage, Workers()) is None
     False
     """
-    from qbe.grade.model import grades_vectors_of
+    from qbe.grade.model import shipped_model
 
     dense = reader.manifest.dense
-    if dense is None or not grades_vectors_of(dense["encoder"]):
+    if dense is None or shipped_model(dense["encoder"]) is None:
         return None
     from qbe.search.first_stages import BM25Stage, FusedStage
     from qbe.search.grading import ExploreStage

@@ -222,10 +222,11 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
 
 def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
-    from qbe.grade.model import WEIGHTS, default_model
+    from qbe.grade.model import WEIGHTS, shipped_model
 
-    models: dict[str, Any] = {"grades": sha256(default_model() / WEIGHTS)}
-    reranker = stages.reranker
+    dense, reranker = index.manifest.dense, stages.reranker
+    grades = None if dense is None else shipped_model(dense["encoder"])
+    models: dict[str, Any] = {"grades": None if grades is None else sha256(grades / WEIGHTS)}
     if isinstance(reranker, CrossEncoder):
         from qbe.rerank.open import describe_reranker
 
@@ -233,9 +234,9 @@ def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool
     if isinstance(reranker, Projections):
         from qbe.rerank import projections
 
-        assert index.manifest.dense is not None
+        assert dense is not None
         given = None if reranker.model is None else Path(reranker.model)
-        folder = projections.find_model(index.manifest.dense["encoder"], given)
+        folder = projections.find_model(dense["encoder"], given)
         models["projections"] = sha256(folder / projections.WEIGHTS)
     if tagger is not None or predicted:
         from qbe.tag.tagger import Tagger

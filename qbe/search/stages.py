@@ -472,14 +472,13 @@ def default_stages(index: Index) -> Stages:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.grade.model import grades_vectors_of
-    from qbe.rerank.projections import shipped_model
+    from qbe.grade.model import shipped_model
+    from qbe.rerank.projections import shipped_model as shipped_projections
 
     first = Dense() if lucene is None else Fused()
-    if grades_vectors_of(dense["encoder"]):
+    if shipped_model(dense["encoder"]):
         return first >> Grades()
-    shipped = shipped_model(dense["encoder"]["weights_sha256"])
-    return first >> (CrossEncoder() if shipped is None else Projections())
+    return first >> (Projections() if shipped_projections(dense["encoder"]) else CrossEncoder())
 
 
 def _has(value: object, method: str) -> bool:

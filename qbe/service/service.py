@@ -381,10 +381,10 @@ class SearchService(Closing):
         """What the index would need for recommendations, '' where it has it; no commit changes that."""
         if not self._has_postings:
             return "postings"
-        model = read_model(default_model())
         with self.index.reading() as reader:
             dense = reader.manifest.dense
         assert dense is not None  # an index without vectors is refused at the beginning
+        model = read_model(default_model(dense["encoder"]))
         return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
 
     def _search_record(self, body: SearchBody, page: HitPage) -> Record:
