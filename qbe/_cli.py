@@ -236,7 +236,8 @@ def add_filters(group: argparse._ActionsContainer) -> None:
         nargs="+",
         metavar="KEY=VALUE",
         help="papers whose metadata has all these values (of a list, as one of its elements), such as "
-        "tags=nlp or collections=thesis",
+        "tags=nlp or collections=thesis; technique=NAME: papers that name the technique in their title or "
+        "where they say how, such as 'technique=conditional random field'",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -182,6 +182,16 @@ class SegmentPapers:
         with self._files.stream(RECORDS, int(self._offsets[row])) as stream:
             for place, line in enumerate(stream, row):
                 yield self._paper(place, line)
+
+    def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
+        """All papers, in order; None for one of plain ASCII that lacks some of the parts, which are ASCII in
+        lower case.
+        """
+        with self._files.stream(RECORDS) as stream:
+            for row, line in enumerate(stream):
+                lower = line.lower()
+                lacks = line.isascii() and not all(part in lower for part in parts)
+                yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
         """The metadata of all papers, in order, quicker than the papers."""

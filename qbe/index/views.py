@@ -104,6 +104,11 @@ class PaperStore:
                 papers = enumerate(segment.read_from(first), first)
                 yield from (paper for place, paper in papers if place not in skipped)
 
+    def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
+        """All papers by row, deleted ones included; for None see `SegmentPapers.read_containing`."""
+        for segment in self.segments:
+            yield from segment.read_containing(parts)
+
     def read_metadata(self) -> Iterator[Metadata]:
         """The metadata of all papers by row, deleted ones included."""
         for segment in self.segments:

@@ -18,7 +18,7 @@ from qbe.index.papers import Metadata
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Mask, Selection
 from qbe.query import Query
-from qbe.search.filters import OF_QUERY, PaperFilter, year_of
+from qbe.search.filters import OF_QUERY, TECHNIQUE, PaperFilter, year_of
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class FilterCache:
     """The papers of one commit of an index that pass filters.
 
     Metadata is read from the index's records when the first filter comes, and again for a filter that asks
-    for other categories, authors or values; years are kept, in two bytes a paper, and of each of the last
-    KEPT filters a byte a paper. Several threads may use it.
+    for other categories, authors or values; all papers for one that asks for a technique. Years are kept, in
+    two bytes a paper, and of each of the last KEPT filters a byte a paper. Several threads may use it.
 
     >>> with index.reading() as reader:
     ...     passing = FilterCache(reader).of(PaperFilter(years=(2020, None)))
@@ -69,7 +69,8 @@ class FilterCache:
 
     def of(self, paper_filter: PaperFilter) -> FilterResult:
         """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`). Raises UsageError for
-        a filter by the year of a query, and for a key of ``where`` that no paper has.
+        a filter by the year of a query, for a key of ``where`` that no paper has, and for a technique without
+        a name.
         """
         if paper_filter.before == OF_QUERY:
             raise UsageError("expected `years` without query, since there is no query, found it; give a year")
@@ -98,17 +99,28 @@ class FilterCache:
         mask = np.fromiter(map(keeps, self._metadata(years)), np.bool_, rows)
         if years is not None:
             self._years = np.array(years, np.int16)
+        if TECHNIQUE in paper_filter.where:
+            mask &= self._naming(paper_filter.where[TECHNIQUE])
         if self._papers.has_deleted:
             mask &= self._papers.live_mask
         if paper_filter.where and not mask.any():
             self._check_keys(paper_filter.where)
         return mask
 
+    def _naming(self, name: str) -> Mask:
+        """Which papers (papers,) name a technique."""
+        from qbe.search.technique import Technique
+
+        technique = Technique(name)
+        candidates = self._papers.read_containing(technique.parts)
+        named = (paper is not None and technique.is_named_by(paper) for paper in candidates)
+        return np.fromiter(named, np.bool_, len(self._papers.ids))
+
     def _check_keys(self, where: Iterable[str]) -> None:
         """Raise UsageError for a key that no paper's metadata has."""
         known = sorted(set().union(*self._papers.read_metadata()))
         for key in where:
-            if key not in known:
+            if key != TECHNIQUE and key not in known:
                 raise UsageError(
                     f"no paper of the index has {key!r}, a key of `where`; they have "
                     f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"

@@ -22,6 +22,9 @@ LAST_YEAR = 9999
 OF_LIBRARIES = ("tags", "collections")
 """Keys of metadata that people fill in, whose values are compared without regard to upper and lower case."""
 
+TECHNIQUE = "technique"
+"""The key of ``where`` that asks for what a paper says, not for its metadata (`qbe.search.technique`)."""
+
 Years = tuple[int | None, int | None]
 """The first and the last year; None: whatever is before or after."""
 
@@ -47,7 +50,8 @@ class PaperFilter:
     are patterns as of `qbe.corpus.reading.Reading` (``cs.*``), or what stands before a dot (``cs``).
     ``authors``: the name of one of the paper's authors has all words of one of these, in any order, upper
     and lower case and accents apart. ``where``: the metadata has each key with the value, which is compared
-    as text, that of OF_LIBRARIES without regard to case; of a list one element is enough.
+    as text, that of OF_LIBRARIES without regard to case; of a list one element is enough. The key
+    ``technique`` asks for papers that name the technique in their title or where they say how.
 
     Raises TypeError for values of another type, UsageError for those that are not possible.
 
@@ -117,7 +121,7 @@ class PaperFilter:
         return (first is None or first <= year) and all(year <= limit for limit in limits)
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a paper of this metadata passes, its year apart."""
+        """Whether a paper of this metadata passes, its year and what it says apart."""
         return self.test()(metadata)
 
     def test(self) -> Callable[[Mapping[str, Any]], bool]:
@@ -127,8 +131,7 @@ class PaperFilter:
             tests.append(_in_categories(self.categories))
         if self.authors:
             tests.append(_by_authors(self.authors))
-        for key, value in self.where.items():
-            tests.append(_has_value(key, value))
+        tests += [_has_value(key, value) for key, value in self.where.items() if key != TECHNIQUE]
         if len(tests) == 1:
             return tests[0]
         return lambda metadata: all(test(metadata) for test in tests)

@@ -188,7 +188,9 @@ class Page(Body):
         default=[], max_length=MOST_PAPERS, description="any of these, by all words of a name"
     )
     where: list[PaperId] = Field(
-        default=[], max_length=MOST_PAPERS, description="metadata, such as venue=SIGIR"
+        default=[],
+        max_length=MOST_PAPERS,
+        description="metadata, such as venue=SIGIR; technique=NAME: what papers say they use",
     )
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ import { find, findMore } from "./search.js";
 import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
 import * as watching from "./watches.js";
 
+const FILTERS = ["from", "to", "categories", "technique"];
 const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
 
 let state = EMPTY;
@@ -217,7 +218,7 @@ function take({ record, papers: own }) {
 
 function inFilter({ passing, papers: all }) {
   if (!(passing < all)) return "";
-  return `${passing.toLocaleString("en")} of ${all.toLocaleString("en")} papers are in these years and categories.`;
+  return `${passing.toLocaleString("en")} of ${all.toLocaleString("en")} papers pass the filters.`;
 }
 
 /** Adds the next papers to the list. */
@@ -251,18 +252,18 @@ async function more() {
 // Controls
 
 function showFilters() {
-  for (const name of ["from", "to", "categories"]) if (byId(name).value !== state[name]) byId(name).value = state[name];
-  const many = ["from", "to", "categories"].filter((name) => state[name]).length;
+  for (const name of FILTERS) if (byId(name).value !== state[name]) byId(name).value = state[name];
+  const many = FILTERS.filter((name) => state[name]).length;
   byId("filter-count").textContent = many ? `(${many} set)` : "";
   byId("unfilter").hidden = !many;
 }
 
 function connectFilters() {
-  for (const name of ["from", "to", "categories"]) {
+  for (const name of FILTERS) {
     byId(name).addEventListener("change", () => go({ [name]: byId(name).value.trim() }));
   }
   byId("unfilter").addEventListener("click", () => {
-    go({ from: "", to: "", categories: "" });
+    go(Object.fromEntries(FILTERS.map((name) => [name, ""])));
     byId("from").focus();
   });
 }

@@ -52,7 +52,7 @@ const seconds = (begin) => `${((performance.now() - begin) / 1000).toFixed(1)} s
 
 function counted(record) {
   const { length } = record.hits;
-  if (!length) return "No paper was found; try wider years or fewer categories";
+  if (!length) return "No paper was found; try wider years, fewer categories or another technique";
   if (record.has_more) return `The first ${length} papers`;
   return length === 1 ? "1 paper" : `${length} papers`;
 }

@@ -18,6 +18,7 @@ export const EMPTY = Object.freeze({
   from: "",
   to: "",
   categories: "",
+  technique: "",
   since: "",
   sort: "rank",
   not: [],
@@ -28,7 +29,8 @@ export const EMPTY = Object.freeze({
 const PAGE = 20;
 const MOST_SEEN = 1000; // papers that a request can leave out
 const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
-const TEXTS = ["text", "title", "from", "to", "categories", "since"];
+const TECHNIQUE = "technique="; // how a filter by what a paper says begins
+const TEXTS = ["text", "title", "from", "to", "categories", "technique", "since"];
 const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
 
 /** The state that an address's fragment describes; what it does not describe, or wrongly, is as in EMPTY. */
@@ -105,6 +107,7 @@ export function requestOf(state) {
     ...(state.from && { year_from: year(state.from) }),
     ...(state.to && { year_to: year(state.to) }),
     ...(state.categories && { categories: state.categories.split(/[\s,;]+/).filter(Boolean) }),
+    ...(state.technique && { where: [TECHNIQUE + state.technique] }),
   };
   if (state.view === "cite") {
     return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: leftOut(state) };
@@ -145,6 +148,7 @@ export function stateOf(search) {
     from: String(search.year_from ?? ""),
     to: String(search.year_to ?? ""),
     categories: (search.categories ?? []).join(" "),
+    technique: (search.where ?? []).find((each) => each.startsWith(TECHNIQUE))?.slice(TECHNIQUE.length) ?? "",
     not: search.not_paper_ids ?? [],
   };
 }
