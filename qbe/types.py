@@ -90,6 +90,11 @@ TEXT_NOT_INCLUDED = "(text not included)"
 """
 
 
+AIM = "aim"
+"""What people read of a sentence that is an objective, one of the labels that are folded into background."""
+_OF_AIM = FacetProbabilities(background=0.0, objective=0.6, method=0.4, result=0.0, other=0.0)
+
+
 class Sentence(NamedTuple):
     """One sentence of an abstract and its facet (None: no label, or labelled ``other``).
 
@@ -102,6 +107,29 @@ class Sentence(NamedTuple):
     text: str
     facet: Facet | None = None
     probabilities: FacetProbabilities | None = None
+
+    @property
+    def label(self) -> str:
+        """What people read: the facet, ``aim`` in its place where the sentence is predicted an objective ("we
+        propose X for Y", which says what and how), ``other`` where it has none.
+
+        >>> Sentence("We aim at it.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.7, 0.1, 0, 0)).label
+        'aim'
+        """
+        if self.probabilities is not None and self.probabilities.label == "objective":
+            return AIM
+        return str(self.facet or "other")
+
+    def labelled(self, label: str) -> Sentence:
+        """The sentence with another `label`; an aim belongs to background, and in part to method. Raises
+        ValueError for what is none.
+
+        >>> Sentence("We propose X for Y.", Facet.METHOD).labelled("aim").facet
+        <Facet.BACKGROUND: 'background'>
+        """
+        if label == AIM:
+            return Sentence(self.text, Facet.BACKGROUND, _OF_AIM)
+        return Sentence(self.text, None if label == "other" else Facet(label))
 
 
 @dataclass(frozen=True, slots=True)

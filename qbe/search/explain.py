@@ -85,7 +85,8 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     """A sentence's label, with its probability or as given: ``method 0.93``, ``method given``, ``no label``;
-    where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
+    where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``. An
+    ``aim`` is an objective (`qbe.types.Sentence.label`), which counts as background.
 
     >>> from qbe.types import FacetProbabilities
     >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
@@ -96,11 +97,10 @@ def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     if not paper.labelled:
         return "no label"
     sentence = paper.sentences[position]
-    name = str(sentence.facet or "other")
     probability = facet_probability(sentence)
     if probability is None:
-        return f"{name} given"
-    described = f"{name} {probability:.2f}"
+        return f"{sentence.label} given"
+    described = f"{sentence.label} {probability:.2f}"
     if facet is not None and sentence.probabilities and _stands_in(paper, position, facet):
         described += f", best guess for {facet} {sentence.probabilities.of(facet):.2f}"
     return described
@@ -151,18 +151,18 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
     """What is said of a sentence that is shown for a facet: the facet, with a question mark where the
     sentence is a best guess, and in parentheses what it is labelled where that is not the facet.
 
-    Where none is searched for it is the sentence's own facet, '' if it has none.
+    Where none is searched for it is the sentence's own label, '' if it has none.
 
     >>> paper = index.paper("s036")
     >>> [label_of(paper, position, Facet.METHOD) for position in (1, 2)], label_of(paper, 1, None)
     (['(labelled background)', 'method'], 'background')
     """
-    sentence_facet = paper.sentences[position].facet
-    if facet is None or sentence_facet is facet:
-        return str(sentence_facet or "")
+    sentence = paper.sentences[position]
+    if facet is None or sentence.facet is facet:
+        return sentence.label if sentence.facet else ""
     if _stands_in(paper, position, facet):
         return f"{facet}?"
-    return f"(labelled {sentence_facet or 'other'})" if paper.labelled else "(not labelled)"
+    return f"(labelled {sentence.label})" if paper.labelled else "(not labelled)"
 
 
 def _stands_in(paper: Paper, position: int, facet: Facet) -> bool:

@@ -36,7 +36,8 @@ def paper_record(paper: Paper, *, inside: bool, selected: Collection[int] = ()) 
 
 
 def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Record]:
-    """The sentences of a paper, with their facets and how probable these are (None: given, not predicted).
+    """The sentences of a paper, with their facets and how probable these are (None: given, not predicted);
+    for ``label`` see `qbe.types.Sentence.label`.
 
     >>> sentence_records(index.paper("s036"), [2])[2]["facet"]
     'method'
@@ -46,6 +47,7 @@ def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Recor
             "position": position,
             "text": sentence.text,
             "facet": sentence.facet.value if sentence.facet else None,
+            "label": sentence.label,
             "probability": facet_probability(sentence),
             "selected": position in selected,
         }

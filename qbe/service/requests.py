@@ -26,7 +26,7 @@ from qbe.shapes import (
     Wish,
     parse_wish,
 )
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import AIM, Facet, Paper
 
 MOST_PAPERS, MOST_SEEN = 50, 1000
 """Papers that a request may name in one field, and those that it may leave out."""
@@ -34,8 +34,8 @@ MOST_PAPERS, MOST_SEEN = 50, 1000
 MOST_TEXT, MOST_TITLE = 20_000, 1_000
 """Characters of a pasted abstract, and of its title."""
 
-OTHER = "other"
-"""What a sentence is about that has none of the facets."""
+LABELS = ("background", AIM, "method", "result", "other")
+"""What a sentence may be (`qbe.types.Sentence.label`)."""
 
 MOST_NAME = 60
 """Characters of the name of an unknown field that a message has."""
@@ -244,7 +244,7 @@ class SearchBody(Source, Page):
     labels: list[PaperId] = Field(
         default=[],
         max_length=200,
-        description="corrected facets of sentences, by position from 0, such as 2:method or 0:other",
+        description="corrected labels of sentences, by position from 0, such as 2:method, 0:aim or 3:other",
     )
     like: list[PaperId] = Field(
         default=[],
@@ -289,20 +289,19 @@ class SearchBody(Source, Page):
             if value and len(self.paper_ids) > 1:
                 raise ValueError(f"expected one paper for {name}, found {len(self.paper_ids)}")
         try:
-            _ = self.aspects, self.corrected_facets
+            _ = self.aspects, self.corrected_labels
         except UsageError as error:
             raise ValueError(str(error)) from None
         return self
 
     @property
-    def corrected_facets(self) -> dict[int, Facet | None]:
-        """The right facets of sentences by position, None for other; raises UsageError."""
+    def corrected_labels(self) -> dict[int, str]:
+        """The right labels of sentences by position; raises UsageError."""
         pairs = [label.partition(":") for label in self.labels]
-        try:
-            return {int(position): None if name == OTHER else Facet(name) for position, _, name in pairs}
-        except ValueError:
-            expected = "`labels` such as 2:method, 0:background, 1:result or 3:other"
-            raise UsageError(f"expected {expected}, found {self.labels[0]!r}") from None
+        if not all(position.isdecimal() and name in LABELS for position, _, name in pairs):
+            expected = f"`labels` such as 2:method, of {', '.join(LABELS)}"
+            raise UsageError(f"expected {expected}, found {self.labels[0]!r}")
+        return {int(position): name for position, _, name in pairs}
 
     @property
     def aspects(self) -> AspectSpec:
@@ -337,7 +336,7 @@ class SearchBody(Source, Page):
         unlike = distinct_papers(index, self.not_paper_ids)
         papers = self.papers(index)
         if self.labels:
-            papers = [_relabelled(index.label_facets(paper), self.corrected_facets) for paper in papers]
+            papers = [_relabelled(index.label_facets(paper), self.corrected_labels) for paper in papers]
         return SearchRequest(
             query_by(papers, unlike, self.aspects),
             k=self.start + self.k + len(set(self.exclude)) + 1,
@@ -347,13 +346,13 @@ class SearchBody(Source, Page):
         )
 
 
-def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
-    """A paper with the right facets of some sentences; raises UsageError for positions that it lacks."""
-    if not all(0 <= position < len(paper.sentences) for position in facets):
+def _relabelled(paper: Paper, labels: Mapping[int, str]) -> Paper:
+    """A paper with the right labels of some sentences; raises UsageError for positions that it lacks."""
+    if not all(position < len(paper.sentences) for position in labels):
         last = len(paper.sentences) - 1
-        raise UsageError(f"expected positions from 0 to {last} in `labels`, found {max(facets)}")
+        raise UsageError(f"expected positions from 0 to {last} in `labels`, found {max(labels)}")
     sentences = [
-        Sentence(sentence.text, facets[position]) if position in facets else sentence
+        sentence.labelled(labels[position]) if position in labels else sentence
         for position, sentence in enumerate(paper.sentences)
     ]
     return replace(paper, sentences=tuple(sentences), labelled=True)

@@ -32,9 +32,13 @@ export const FACETS = [
   { name: "method", shown: "Method", style: "method" },
   { name: "result", shown: "Findings", style: "result" },
 ];
-const OTHER = { name: null, shown: "Other", style: "other" };
+const OTHER = { name: "other", shown: "Other", style: "other" };
+const [PROBLEM, ...REST] = FACETS;
 
-export const facetOf = (name) => FACETS.find((facet) => facet.name === name) ?? OTHER;
+/** What a sentence may be; an aim says what is done and how. */
+export const LABELS = [PROBLEM, { name: "aim", shown: "Aim", style: "problem" }, ...REST, OTHER];
+
+export const facetOf = (name) => LABELS.find((label) => label.name === name) ?? OTHER;
 
 /** A facet as a small coloured word. */
 export function tag(name) {

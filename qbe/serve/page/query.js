@@ -1,6 +1,6 @@
 // The query: its sentences, which can be picked, and what of it should be the same.
 
-import { byId, FACETS, facetOf, make } from "./dom.js";
+import { byId, facetOf, LABELS, make } from "./dom.js";
 import { asksForSomething, isWhole } from "./state.js";
 
 /** Choices of one click; all are positions of the two sliders, but for the result and the mix. */
@@ -120,18 +120,18 @@ function sentencesOf(paper, state, onPick, onLabel) {
   return make(
     "div",
     { class: "sentences", role: "group", "aria-label": "Sentences: pick those that count" },
-    paper.sentences.map(({ position, text, facet, selected }) => {
+    paper.sentences.map(({ position, text, label, selected }) => {
       const pressed = state.sentences.includes(position);
       const others = state.sentences.filter((each) => each !== position);
       return make(
         "div",
         { class: "line" },
-        labelOf(position, facet, onLabel),
+        labelOf(position, label, onLabel),
         make(
           "button",
           {
             type: "button",
-            class: `sentence ${facetOf(facet).style}${selected || pressed ? " counts" : ""}`,
+            class: `sentence ${facetOf(label).style}${selected || pressed ? " counts" : ""}`,
             "aria-pressed": String(pressed),
             "data-focus": `sentence ${position}`,
             onclick: () => onPick(pressed ? others : [...others, position].sort((one, two) => one - two)),
@@ -146,19 +146,18 @@ function sentencesOf(paper, state, onPick, onLabel) {
   );
 }
 
-/** The facet of a sentence, to be corrected where it is wrong. */
-function labelOf(position, facet, onLabel) {
-  const kinds = [...FACETS, facetOf(null)];
+/** The label of a sentence, to be corrected where it is wrong. */
+function labelOf(position, label, onLabel) {
   const select = make(
     "select",
     {
-      class: `tag ${facetOf(facet).style}`,
+      class: `tag ${facetOf(label).style}`,
       "aria-label": `What sentence ${position + 1} is about`,
       title: "Wrong? Choose another",
       "data-focus": `label ${position}`,
       onchange: () => onLabel(position, select.value),
     },
-    kinds.map(({ name, shown }) => make("option", { value: name ?? "other", selected: name === facet }, shown)),
+    LABELS.map(({ name, shown }) => make("option", { value: name, selected: name === label }, shown)),
   );
   return select;
 }

@@ -71,7 +71,7 @@ export function write(state) {
 
 /** Corrections of labels, one a sentence: the last one counts. */
 export function labelled(text) {
-  const pairs = text.split(",").map((part) => /^(\d{1,4}):(background|method|result|other)$/.exec(part)).filter(Boolean);
+  const pairs = text.split(",").map((part) => /^(\d{1,4}):(background|aim|method|result|other)$/.exec(part)).filter(Boolean);
   return [...new Map(pairs.map(([, position, facet]) => [position, facet]))].map((pair) => pair.join(":")).join(",");
 }
 
