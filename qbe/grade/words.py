@@ -120,11 +120,16 @@ def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
     >>> facet_shares(Sentence("We route.", Facet.METHOD))
     (0.0, 1.0, 0.0)
     """
-    if sentence.probabilities is not None:
-        background, method, result = (sentence.probabilities.of(facet) for facet in Facet)
-    else:
-        background, method, result = (float(sentence.facet is facet) for facet in Facet)
-    return background, method, result
+    shares = sentence.probabilities
+    if shares is not None:  # written out: it is asked of every sentence of every candidate
+        return shares.background + shares.objective, shares.method, shares.result
+    return _GIVEN[sentence.facet]
+
+
+_GIVEN = {None: (0.0, 0.0, 0.0)} | {
+    facet: (float(facet is Facet.BACKGROUND), float(facet is Facet.METHOD), float(facet is Facet.RESULT))
+    for facet in Facet
+}
 
 
 class PaperTerms(NamedTuple):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbe.models.registry import DEFAULT_ENCODER
 from qbe.types import Facet
 
 README = "README.md"
@@ -18,6 +19,15 @@ GRADES_LIMITS = (
     LIMITS + " The grades are those of large language models that followed CSFCube's published definitions."
 )
 _DIGITS = 12
+
+
+def reader_name(kind: str, encoder: str) -> str:
+    """The name of a model of a kind that reads the vectors of an encoder.
+
+    >>> reader_name("grades", "facet-encoder"), reader_name("grades", "facet-encoder-large")
+    ('grades', 'grades-large')
+    """
+    return kind + encoder.removeprefix(DEFAULT_ENCODER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from qbe.rerank.graded import FEATURES, Features, GradedQuery
 from qbe.rerank.projections import WEIGHTS, find_model, read_model
 from qbe.search.opening import stored_vectors
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
-from qbe.train.card import GRADES_LIMITS, Card, facet_table
+from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head
 from qbe.train.pairs import held_by, papers_of, within, without_evaluated
 
@@ -126,12 +126,12 @@ def train(
 
 def _card(model: GradeModel, errors: Mapping[str, Sequence[float]]) -> Card:
     return Card(
-        name="grades",
+        name=reader_name("grades", model.encoder["name"]),
         purpose="Says how similar a candidate is to a paper in background, method and result, from 0 "
         f"(unrelated) to 3 (near identical); learned from {model.training['pairs']:,} graded pairs.",
         input=f"{len(FEATURES)} comparisons of a paper and a candidate: stored vectors of "
         f"{model.encoder['name']} (weights {model.encoder['weights_sha256'][:12]}), plain and by "
-        "facet-projections, and technique-words",
+        f"{reader_name('facet-projections', model.encoder['name'])}, and technique-words",
         figures="Root mean squared errors, in grades. Chances are calibrated on "
         f"{model.training['calibrated']}.",
         table=facet_table(["pairs"], ([name, *each] for name, each in errors.items()), places=2),

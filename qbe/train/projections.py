@@ -19,7 +19,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import GRADES_LIMITS, Card, facet_table
+from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.correlation import check_dev, facet_correlations
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import held_by, joined_lists, papers_of, within, without, without_evaluated
@@ -218,7 +218,7 @@ def _card(model: ProjectionModel, figures: Figures) -> Card:
         [name, weights, *each] for weights, by_file in figures.items() for name, each in by_file.items()
     )
     return Card(
-        name="facet-projections" + model.encoder["name"].removeprefix("facet-encoder"),
+        name=reader_name("facet-projections", model.encoder["name"]),
         purpose=f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection "
         f"for each facet and late interaction of the projected vectors, learned from "
         f"{model.training['pairs']:,} graded pairs.",

@@ -29,7 +29,7 @@ from qbe.parallel import Workers
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import Card, table
+from qbe.train.card import Card, reader_name, table
 from qbe.train.citation.data import (
     NO_ROWS,
     CitationFigures,
@@ -114,7 +114,7 @@ def train(
 def _card(model: CitationModel, figures: Mapping[str, CitationFigures]) -> Card:
     alone = list(model.training["projections"].values())[-1]
     return Card(
-        name="citation",
+        name=reader_name("citation", model.encoder["name"]),
         purpose="Recommends papers to cite: a projection of stored vectors, and small networks that rank "
         "candidates by texts, years and, where known, citations and a part of the bibliography.",
         input=f"an index with vectors of {model.encoder['name']} (weights "

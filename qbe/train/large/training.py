@@ -26,7 +26,7 @@ from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_
 from qbe.models.registry import LARGE_ENCODER
 from qbe.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table
+from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.correlation import check_dev, facet_correlations
 from qbe.train.large.network import FACETS, LargeNetwork, PaperTable, table_of
 from qbe.train.large.task import LargeRecipe, LargeTask, Lists
@@ -217,7 +217,7 @@ def _card(
 
 def _projections_card(model: ProjectionModel, figures: Mapping[str, _Measured]) -> Card:
     return Card(
-        name=f"facet-projections{LARGE_ENCODER.removeprefix('facet-encoder')}",
+        name=reader_name("facet-projections", LARGE_ENCODER),
         purpose=f"Reranks candidates by stored vectors of {LARGE_ENCODER} alone: a linear projection for "
         "each facet and late interaction of the projected vectors, learned together with the encoder from "
         f"{model.training['pairs']:,} graded pairs.",
