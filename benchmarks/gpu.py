@@ -141,9 +141,9 @@ def large(bench: Benchmark) -> None:
 @contextmanager
 def _large() -> Iterator[tuple[EncoderFiles, EncoderFiles, str]]:
     """The large encoder for the CPU and for the device, and where its weights come from."""
-    from qbe.models.exports import cached_export
     from qbe.models.kinds import ENCODER
     from qbe.models.large import LARGE as ENTRY
+    from qbe.models.sources import cached_export
 
     if (cached_export(ENCODER, LARGE, ENTRY.sha256) / ENCODER.metadata_file).is_file():
         yield resolve_encoder(LARGE), resolve_encoder(LARGE, "fp16"), "its own"

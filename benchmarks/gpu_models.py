@@ -13,7 +13,6 @@ from qbe.encode.encoder import Encoder
 from qbe.files import sha256
 from qbe.models.encoder_files import EncoderMetadata, resolve_encoder, write_card
 from qbe.models.encoder_format import DEFAULT_FORMAT
-from qbe.models.exports import model_file
 from qbe.models.graphs import FLOAT, IDS, LENGTHS, Graph, dequantize, mask_padding
 from qbe.models.kinds import ENCODER, GRAPH, TOKENIZER
 from qbe.models.large import LARGE
@@ -24,6 +23,7 @@ from qbe.models.reranker_files import (
     RerankerFiles,
     write_reranker_card,
 )
+from qbe.models.sources import model_file
 from qbe.types import Paper
 
 

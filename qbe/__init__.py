@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         default_stages as default_stages,
     )
     from qbe.shapes import SHAPES as SHAPES, Variety as Variety
-    from qbe.text.papers import paper_from_text as paper_from_text
+    from qbe.text.split import paper_from_text as paper_from_text
     from qbe.topics import read_topics as read_topics
     from qbe.trec import read_qrels as read_qrels
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
@@ -89,7 +89,7 @@ _NAMES = {
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
     "qbe.shapes": "SHAPES Variety",
-    "qbe.text.papers": "paper_from_text",
+    "qbe.text.split": "paper_from_text",
     "qbe.topics": "read_topics",
     "qbe.trec": "read_qrels",
     "qbe.types": "Facet Hit Match Paper Sentence",

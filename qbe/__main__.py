@@ -77,15 +77,10 @@ def _unknown(name: str) -> str:
 
 
 def parser(command_parser: Callable[[str], argparse.ArgumentParser] | None = None) -> argparse.ArgumentParser:
-    """The parser of ``qbe`` with all its commands.
-
-    ``command_parser`` gives the parser of a command by its name. Without it the parser serves for the help
-    only, which needs no more than the commands' names.
-    """
-    root = _cli.parser("qbe", "Find papers like this one, for its problem, its method or its findings.")
-    root.epilog = "qbe COMMAND --help shows the options of a command."
+    """The parser of ``qbe`` with all its commands; see `qbe._cli.commands_parser`."""
+    about = "Find papers like this one, for its problem, its method or its findings."
+    root = _cli.commands_parser("qbe", about, COMMANDS, command_parser)
     root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
-    _cli.add_commands(root, COMMANDS, command_parser)
     return root
 
 

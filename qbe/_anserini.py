@@ -96,7 +96,7 @@ def _fetch(jar: Path) -> None:
     """Download the source distribution beside the jar, take the jar out of it, and remove it."""
     import tarfile  # which searching does not need, nor HTTP
 
-    from qbe.downloads import download
+    from qbe.web import download
 
     name = f"pyserini-{PYSERINI.version}"
     archive = jar.with_name(f"{name}.tar.gz")

@@ -130,6 +130,13 @@ class _Parser(argparse.ArgumentParser):
         formatter.add_text(f"{self.prog} --help-all shows {others} more options.")
         return formatter.format_help()
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As argparse does, which would say nothing of help that standard output does not take."""
+        if file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, which would report options that are required before one that is misspelt."""
         self.given = set()
@@ -251,27 +258,31 @@ def add_paper_formats(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_commands(
-    parser: argparse.ArgumentParser,
+def commands_parser(
+    program: str,
+    description: str,
     commands: Mapping[str, str],
     command_parser: Callable[[str], argparse.ArgumentParser] | None = None,
-) -> None:
-    """Add commands, each with a line on what it does.
+) -> argparse.ArgumentParser:
+    """A parser with commands, each with a line on what it does.
 
     ``command_parser`` gives the parser of a command by its name. Without it the parser serves for the help
     only, which needs no more than the names.
     """
+    whole = parser(program, description)
+    whole.epilog = f"{program} COMMAND --help shows the options of a command."
 
     def make(prog: str, **_: object) -> argparse.ArgumentParser:
-        return command_parser(prog.split()[-1]) if command_parser else parser
+        return command_parser(prog.split()[-1]) if command_parser else whole
 
     # Typed as a class, but argparse only calls it.
     parser_class: type[argparse.ArgumentParser] = make  # type: ignore[assignment]
-    added = parser.add_subparsers(
+    added = whole.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", parser_class=parser_class, required=True
     )
     for name, line in commands.items():
         added.add_parser(name, help=line)
+    return whole
 
 
 def run(

@@ -39,6 +39,8 @@ _POLL_SECONDS = 0.5
 
 _CHANGE_SECONDS = 60.0
 """How long others may take to change a file."""
+HUB = "hf:"
+"""What addresses of repositories of Hugging Face begin with."""
 
 
 def is_address(source: StrPath) -> bool:
@@ -48,6 +50,15 @@ def is_address(source: StrPath) -> bool:
     (True, False)
     """
     return _PROTOCOL.match(str(source)) is not None
+
+
+def is_remote(index: StrPath) -> bool:
+    """Whether a text is the address of a pack of an index (`qbe.index.packs`), and not a path.
+
+    >>> is_remote("hf:someone/arxiv-cs"), is_remote("https://example.org/a.tar.zst"), is_remote("a.tar.zst")
+    (True, True, False)
+    """
+    return str(index).startswith(HUB) or is_address(index)
 
 
 def sha256(path: StrPath) -> str:

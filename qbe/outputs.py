@@ -1,8 +1,9 @@
 """Files that a user names for results: one that exists is replaced only if it is a result of the same kind.
 
-What a file is, its content says, whatever its name. Results that people edit, bibliographies in BibTeX and
-Markdown, end with a comment that names the command and has the SHA-256 of all above: a changed one is not
-replaced.
+What a file is, its content says, whatever its name. In formats for programs results of a search and of
+citation recommendation look alike: one replaces the other, as it does a run of any program. Results that
+people edit, bibliographies in BibTeX and Markdown, end with a comment that names the command and has the
+SHA-256 of all above: a changed one is not replaced.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
 _HEADINGS = (b"Papers like \xe2\x80\x9c", b"Papers not like ")
-_SEARCH_BEGINS = (
-    b'{"query_id": ',
-    b"query_id,rank,paper_id,title,",
-    *_HEADINGS,
+_COLUMNS = frozenset(
+    b"query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence,background,method,result".split(
+        b","
+    )
 )
-"""How results of a search begin that are neither sealed nor a run nor RIS."""
+"""Names of CSV's columns; a table with others is one that somebody added to."""
 
 _SEALED_BEGINS = (b"%% qbe search: ", *(b"## " + heading for heading in _HEADINGS))
 """How results begin that end with a seal."""
@@ -124,13 +125,17 @@ def sealed_by(data: bytes) -> str | None:
 
 def _is_search_result(head: bytes) -> bool:
     is_ris = head.startswith(b"TY  - ") and head.split(b"\n", 2)[1:2] == [b"DP  - qbe"]
-    return is_ris or _is_run(head) or head.startswith(_SEARCH_BEGINS)
+    line = head.partition(b"\n")[0].rstrip()
+    is_json = line.startswith(b'{"query_id": ') and b', "hits": [' in line  # quotes in texts are escaped
+    columns = line.split(b",")
+    is_csv = columns[:4] == [b"query_id", b"rank", b"paper_id", b"title"] and _COLUMNS.issuperset(columns)
+    return is_ris or is_json or is_csv or _is_run(head) or head.startswith(_HEADINGS)
 
 
 def _is_run(head: bytes) -> bool:
     """Whether the first line has the six fields of a TREC run."""
     fields = head.lstrip().partition(b"\n")[0].split()
-    if len(fields) != 6:
+    if len(fields) != 6 or fields[1] != b"Q0":
         return False
     try:
         int(fields[3]), float(fields[4])

@@ -10,7 +10,7 @@ from qbe.errors import PaperNotFoundError, UsageError, package_error
 from qbe.query import Aspect, Query
 from qbe.rerank.reranker import paper_text, query_text
 from qbe.run import COLUMNS, Run
-from qbe.text.papers import paper_from_text
+from qbe.text.split import paper_from_text
 from qbe.types import Facet, Hit, Paper, Pools
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ class FacetProbabilities(NamedTuple):
 
 TEXT_NOT_INCLUDED = "(text not included)"
 """What stands for each sentence of a paper whose abstract an index may not pass on (see
-`qbe.index.packs.abstracts`).
+`qbe.index.packs.packing.write_without_abstracts`).
 """
 
 

@@ -20,7 +20,7 @@ from qbe.errors import RunError
 from qbe.index.index import Index
 from qbe.search import output as outputs
 from qbe.search.stages import CrossEncoder
-from qbe.text.papers import paper_from_text
+from qbe.text.split import paper_from_text
 from qbe.trec import read_run
 
 QUERY = "s031"

@@ -37,7 +37,7 @@ from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.search.stages import CrossEncoder
-from qbe.text.papers import paper_from_text
+from qbe.text.split import paper_from_text
 from qbe.types import Paper
 
 QUERY, SEEDS, EXCLUDED = "s031", ("s003", "s020"), ("s012",)

@@ -110,14 +110,14 @@ def test_parameters_of_stages_are_not_named_as_options():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}])
-@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--version"], ["--help"], ["list", "--help"]])
 def test_a_full_standard_output_is_one_line(arguments, environment):
     command = [sys.executable, "-m", "qbe", *arguments]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | environment
         )
-    name = "qbe completion" if "bash" in arguments else "qbe"
+    name = " ".join(["qbe", *arguments[:-1]])
     assert (done.returncode, done.stderr) == (
         1,
         f"{name}: cannot write standard output: No space left on device; free some space or choose another "

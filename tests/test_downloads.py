@@ -11,21 +11,21 @@ from typing import ClassVar
 import pytest
 from support.http_files import Server, served
 
-from qbe import downloads
-from qbe.downloads import matches
+from qbe import web
 from qbe.errors import DatasetError
+from qbe.web import matches
 
 DATA = bytes(range(256)) * 4000
 SHA256 = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
-download = partial(downloads.download, error=DatasetError, remedy="check the network")
+download = partial(web.download, error=DatasetError, remedy="check the network")
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "ranges"])
 def server(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server of the file ``x``, which continues where it is asked to, or does not."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(downloads.time, "sleep", lambda _: None)
+    monkeypatch.setattr(web.time, "sleep", lambda _: None)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "x").write_bytes(DATA)
     with served(tmp_path / "files", ranges=request.param) as running:
@@ -52,7 +52,7 @@ def test_a_length_that_is_no_number_is_none(tmp_path: Path, monkeypatch: pytest.
     class Response(io.BytesIO):
         headers: ClassVar[dict[str, str]] = {"Content-Length": "\N{SUPERSCRIPT TWO}"}
 
-    monkeypatch.setattr(downloads.urllib.request, "urlopen", lambda *_, **__: Response(DATA))
+    monkeypatch.setattr(web.urllib.request, "urlopen", lambda *_, **__: Response(DATA))
     assert download("https://example.org/x", tmp_path / "x", SHA256)
 
 
@@ -88,7 +88,7 @@ def test_downloads_that_fail(server, tmp_path, failures, reason, requests):
 def test_a_broken_connection_is_continued_and_no_byte_comes_twice(server: Server, tmp_path: Path) -> None:
     server.failures["x"] = ["short"] * 5
     if not server.ranges:
-        with pytest.raises(DatasetError, match="the response was incomplete"):
+        with pytest.raises(DatasetError, match="the connection broke"):
             download(server.url + "x", tmp_path / "x", SHA256)
         assert files(tmp_path) == ["files"]
         return
@@ -123,20 +123,20 @@ def test_files_are_addresses_too(tmp_path: Path) -> None:
 
 
 def test_more_than_any_file_should_have_is_refused(server, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(downloads, "MAX_BYTES", len(DATA) - 1)
+    monkeypatch.setattr(web, "MAX_BYTES", len(DATA) - 1)
     with pytest.raises(DatasetError, match=r"cannot download .*more than 0 MiB"):
         download(server.url + "x", tmp_path / "x", SHA256)
     assert (files(tmp_path), server.requests["x"]) == (["files"], 1)
 
 
 def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads.time, "sleep", lambda _: None)
+    monkeypatch.setattr(web.time, "sleep", lambda _: None)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
         with pytest.raises(DatasetError, match="Connection refused; check the network"):
             download(f"http://127.0.0.1:{port}/x", tmp_path / "x", SHA256)
         silent.listen()
-        monkeypatch.setattr(downloads, "TIMEOUT_S", 0.05)
-        with pytest.raises(DatasetError, match=r"no response within 0.05 seconds|timed out"):
+        monkeypatch.setattr(web, "TIMEOUT_S", 0.05)
+        with pytest.raises(DatasetError, match=r"no answer within 0.05 seconds|timed out"):
             download(f"http://127.0.0.1:{port}/x", tmp_path / "x", SHA256)

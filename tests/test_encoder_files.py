@@ -14,12 +14,12 @@ from qbe import files
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.models import exports, sources
+from qbe.models import sources
 from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
-from qbe.models.exports import cached_export
 from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
+from qbe.models.sources import cached_export
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(exports.processes, "run", run)
+    monkeypatch.setattr(sources.processes, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
@@ -148,6 +148,6 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(exports.processes, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(sources.processes, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -24,7 +24,7 @@ from qbe.export.adapter import apply_adapter
 from qbe.export.encoder import export_encoder
 from qbe.export.options import parser
 from qbe.export.pytorch import load_model
-from qbe.models import exports, sources
+from qbe.models import sources
 from qbe.models.encoder_files import CARD, EncoderFiles, resolve_encoder
 from qbe.models.encoder_format import (
     CLS,
@@ -91,7 +91,7 @@ def in_process(cache: Path):
         return SimpleNamespace(returncode=0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exports.processes, "run", run)
+        patch.setattr(sources.processes, "run", run)
         patch.setenv("QBE_CACHE", str(cache))
         yield patch
 
@@ -456,15 +456,15 @@ def test_options_override_what_a_folder_declares(tmp_path):
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
-    monkeypatch.setattr(exports.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(sources.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names
-    folders = [exports.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
-    folders += [exports.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
+    folders = [sources.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
+    folders += [sources.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
     write_adapter(tmp_path, adapter_tensors())
     plain = next(iter(ENCODERS.values()))
-    folders += [exports.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
+    folders += [sources.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
     assert folders[0].name == f"x-{digest[:12]}-{ENCODER.format}"
     assert len(set(folders)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
 
@@ -478,7 +478,7 @@ def test_places_in_the_cache_stay(cache):
     for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
         source = find_encoder(name)
         assert not isinstance(source, Path)
-        assert exports._variant(source) == suffix
+        assert sources._variant(source) == suffix
 
 
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):

@@ -18,7 +18,7 @@ from qbe.errors import CorpusError, QbeError
 from qbe.harvest import harvest as harvesting
 from qbe.harvest.__main__ import main
 from qbe.harvest.harvest import PART, STATE, Asked, beside, harvest, harvest_lock, read_state
-from qbe.harvest.repository import ATTEMPTS, Repository
+from qbe.harvest.repository import RETRIES, Repository
 from qbe.harvest.update import update_index
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
@@ -114,7 +114,7 @@ def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
 
 def test_a_server_that_never_answers_is_given_up_and_asked_again_another_time(output):
     papers = [paper(number) for number in range(30)]
-    with repository(papers, page=10, faults=["", *["503 0"] * ATTEMPTS]) as served:
+    with repository(papers, page=10, faults=["", *["503 0"] * RETRIES.attempts]) as served:
         with pytest.raises(CorpusError, match=r"HTTP status 503.*is kept"):
             fetched(served, output)
         assert not output.exists()

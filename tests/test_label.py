@@ -23,6 +23,8 @@ from qbe.graded_pairs import read_graded_pairs
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.packs.packing import write_without_abstracts
+from qbe.index.snapshot import open_snapshot
 from qbe.label.__main__ import main
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
@@ -146,6 +148,20 @@ def test_an_estimate_asks_nothing(label):
     assert tokens == price
     assert not server.requests
     assert sorted(path.name for path in Path().iterdir()) == ["queries.txt"]
+
+
+def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.tsv").write_text("query_id\tpaper_id\ns001\ts002\ns001\ts003\n")
+    line = ["--pairs", "pairs.tsv", "--output", "graded.tsv", "--dry-run"]
+    line += ["--model", "tiny", "--endpoint", "http://127.0.0.1:1"]
+    main(["--index", str(tiny_index), *line])
+    assert "abstract" not in capsys.readouterr().err
+    snapshot = open_snapshot(tiny_index)
+    write_without_abstracts(snapshot, tmp_path / "titles")
+    snapshot.close()
+    main(["--index", "titles", *line])
+    assert "3 of 3 papers have no abstract" in capsys.readouterr().err
 
 
 def test_a_budget_ends_and_a_larger_one_goes_on(label, capsys):

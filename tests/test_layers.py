@@ -121,3 +121,15 @@ def test_libraries_do_not_print(file):
         node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
     )
     assert not [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+
+
+def test_a_search_reaches_few_modules():
+    """Imports within functions and for type checking count, packages by themselves do not."""
+    files = {name(file): file for file in FILES}
+    reached, left = set(), ["qbe.search.__main__"]
+    while left:
+        module = left.pop()
+        if module in files and module not in reached:
+            reached.add(module)
+            left += imports(files[module])
+    assert len(reached) <= 130

@@ -2,6 +2,8 @@
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades
 
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.llm.answers import Answer, Answers
-from qbe.llm.endpoint import Budget, BudgetSpentError, Client, Endpoint, EndpointError, RequestError
+from qbe.llm.endpoint import RETRIES, Budget, BudgetSpentError, Client, Endpoint, EndpointError, RequestError
 from qbe.llm.grading import ASKED, AnswerError, Grader, PaperPair, parse_answer
 from qbe.types import Paper, Sentence
 
@@ -36,8 +38,10 @@ def in_turn(*sent: Sent, then: Sent | None = None) -> Behaviour:
     return behave
 
 
-def client(url: str, budget: Budget | None = None, timeout: float = 5, **options) -> Client:
-    return Client(Endpoint(url, "tiny", timeout, KEY), budget, pause=0.01, **options)
+@contextmanager
+def client(url: str, budget: Budget | None = None, timeout: float = 5, tries: int = 6) -> Iterator[Client]:
+    retries = RETRIES._replace(attempts=tries, pause=0.01)
+    yield Client(Endpoint(url, "tiny", timeout, KEY), budget, retries=retries)
 
 
 def test_what_fails_for_a_while_is_asked_again():

@@ -46,6 +46,10 @@ def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
         (SEARCH, "This is a note to self\n"),  # six words
         (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
         (SEARCH, "q1 0 p7 1\n"),  # judgements
+        (SEARCH, "salmon river 7 1 2.5 kg\n"),  # six fields with numbers where a run has some
+        (SEARCH, '{"query_id": "q1", "paper_id": "p7", "grades": {"method": 2}}\n'),  # answers of qbe label
+        (SEARCH, '{"query_id": "q1", "text": "no \\"hits\\": [ here"}\n'),
+        (SEARCH, "query_id,rank,paper_id,title,my notes\n"),
         (SEARCH, '{\n "papers": 3}\n'),
         (SEARCH, "TY  - JOUR\nTI  - On fish\nDP  - qbe\nER  - \n"),
         (SEARCH, "TY  - JOUR"),

@@ -10,16 +10,14 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Sequence
-from email.message import Message
 from pathlib import Path
-from urllib.error import HTTPError
 
 import pytest
 import zstandard
 from support.live import files, rankings
 
 from benchmarks.faulty_server import Faults, serving
-from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index
+from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index, web
 from qbe.doctor.index import index_checks
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
 from qbe.files import lock
@@ -43,7 +41,7 @@ def alone(tmp_path, monkeypatch):
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("QBE_REGISTRY", raising=False)
-    monkeypatch.setattr(sources.time, "sleep", lambda _: None)
+    monkeypatch.setattr(web.time, "sleep", lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -150,16 +148,9 @@ def test_a_server_without_ranges_and_statuses(folder, tmp_path):
     assert len(faults.asked) == 4
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [("3", 3.0), ("\u00b2", 0.5), ("soon", 0.5)])
-def test_the_pause_that_a_server_asks_for(asked, seconds):
-    headers = Message()
-    headers["Retry-After"] = asked
-    assert sources._pause(HTTPError("http://localhost", 429, "", headers, None), 0) == seconds
-
-
 def test_a_server_that_is_gone(folder, tmp_path, told):
     messages = []
-    with serving(folder, Faults(statuses=[500] * sources.FIRST_ATTEMPTS)) as address:
+    with serving(folder, Faults(statuses=[500] * sources.FIRST_RETRIES.attempts)) as address:
         for name in ("tiny.tar.zst", "absent.tar.zst"):
             with pytest.raises(PackError) as raised:
                 pull(f"{address}/{name}", tmp_path / "pulled")

@@ -18,7 +18,7 @@ from support.published import SCIBERT, TINY, adapter_tensors, write_adapter, wri
 
 from qbe.encode.encoder import Encoder
 from qbe.export import __main__ as command
-from qbe.models import exports
+from qbe.models import sources
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import SENTENCES
 from qbe.models.registry import PUBLISHED
@@ -84,7 +84,7 @@ def test_a_published_encoder_is_read_as_transformers_reads_it(name, tmp_path, pa
             command.main(arguments[3:])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(exports.processes, "run", run)
+    monkeypatch.setattr(sources.processes, "run", run)
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path / name)
     )

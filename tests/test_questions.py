@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from qbe import Facet, Pipeline, Query, default_stages, open_index, paper_from_question
 from qbe.errors import UsageError
 from qbe.mcp.tools import Search, search_papers
+from qbe.search.__main__ import main as search_main
 from qbe.search.queries import pasted_paper, query_by
 from qbe.search.questions import ASKED, Question, question_of
 from qbe.serve.app import create_app
@@ -105,9 +106,18 @@ def test_front_ends_rank_alike_and_say_what_was_searched_for(service, search, gr
     )
     assert [hit["paper_id"] for hit in answer["hits"]] == expected
     assert said in answer["query"]["heading"]
+    assert not answer["notes"]
     found = search_papers(service, Search(text=ASKING, k=5))
     assert [hit.paper_id for hit in found.hits] == expected
     assert said in found.query.heading
+
+
+def test_a_question_that_is_not_reranked_is_told_only_where_a_reranker_was_asked_for(graded_index, capsys):
+    line = ["--index", str(graded_index), "--text", ASKING, "--hits", "1"]
+    search_main(line)
+    assert "not reranked" not in capsys.readouterr().err
+    search_main([*line, "--rerank", "projections"])
+    assert "1 of 1 queries: not reranked, since projections" in capsys.readouterr().err
 
 
 def test_facets_of_a_question_are_what_it_names():

@@ -11,7 +11,7 @@ from support.damage import truncate
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.models import exports
+from qbe.models import sources
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     RERANKER_CARD,
@@ -143,7 +143,7 @@ def test_a_classifier_is_exported_once_into_the_cache(
         shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(exports.processes, "run", run)
+    monkeypatch.setattr(sources.processes, "run", run)
     first, second = (resolve_reranker(str(tiny_classifier), precision) for precision in ("int8", "fp32"))
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "cross-encoder"]
@@ -168,7 +168,7 @@ def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encod
         shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(exports.processes, "run", run)
+    monkeypatch.setattr(sources.processes, "run", run)
     assert resolve_reranker("owner/model").folder.name.startswith("model-")
     assert requests == [("owner/model", ["config.json", "model.safetensors", "tokenizer.json"])]
 
@@ -177,7 +177,7 @@ def test_a_failed_export_or_download_is_told(tiny_classifier, cache, monkeypatch
     import huggingface_hub
 
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(exports.processes, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(sources.processes, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"exporting the reranker .* failed: qbe export: the reason"):
         resolve_reranker(str(tiny_classifier))
 

@@ -4,7 +4,7 @@ import pytest
 
 from qbe.errors import CorpusError
 from qbe.query import Query
-from qbe.text.papers import paper_from_text
+from qbe.text.split import paper_from_text
 from qbe.types import Paper, Sentence
 
 

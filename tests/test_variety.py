@@ -12,9 +12,9 @@ from qbe.evaluate.__main__ import main as evaluate
 from qbe.evaluate.crossed import read_facet_grades
 from qbe.evaluate.diversity import alpha_ndcg, diversity_protocol
 from qbe.index.index import Index
+from qbe.search.grading import varied
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense, Grades, Stages
-from qbe.search.variety import varied
 from qbe.service.requests import SearchBody
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
 from qbe.types import Facet, Hit

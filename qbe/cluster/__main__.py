@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import Execution
     from qbe.rerank.reranker import Reranker
 
-    CommandParser = Callable[[str], argparse.ArgumentParser]
-
 PROGRAM = "qbe cluster"
 OPTIONS = {"cluster": "--address"}
 
@@ -28,17 +26,10 @@ COMMANDS = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    return outer_parser(command_parser)
-
-
-def outer_parser(command_parser: CommandParser | None = None) -> argparse.ArgumentParser:
-    """The parser with the names of COMMANDS alone, or with their parsers by name."""
-    whole = _cli.parser(PROGRAM, "Index, search or serve on a Ray cluster.")
-    whole.epilog = f"{PROGRAM} COMMAND --help shows the options of a command."
-    _cli.add_commands(whole, COMMANDS, command_parser)
-    return whole
+def parser(only_help: bool = False) -> argparse.ArgumentParser:
+    """The command's options, with ``only_help`` no more than the names of its commands."""
+    about = "Index, search or serve on a Ray cluster."
+    return _cli.commands_parser(PROGRAM, about, COMMANDS, None if only_help else command_parser)
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
@@ -90,7 +81,7 @@ def main(arguments: list[str]) -> None:
     elif name == "serve":
         from qbe.serve.__main__ import OPTIONS as OF_COMMAND
     else:
-        outer_parser().parse_args(arguments)
+        parser(only_help=True).parse_args(arguments)
         return
     command = {"index": _index, "search": _search, "serve": _serve}[name]
     _cli.run(f"{PROGRAM} {name}", command, {**OF_COMMAND, **OPTIONS}, arguments[1:])

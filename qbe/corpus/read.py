@@ -56,23 +56,17 @@ def files_of(source: str) -> list[str]:
     return sorted(map(str, visible))
 
 
-def entries(
-    source: str,
-    reading: Reading = AS_IT_COMES,
-    bytes_read: BytesRead | None = None,
-    rejected: RejectedRecords | None = None,
-) -> Iterator[Entry]:
+def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
     """The records of a source, as a stream, by the reader of its format.
 
     Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
-    of a folder that cannot be read at all is an entry with its error. That the text of a file was not in
-    UTF-8 is noted in ``rejected``.
+    of a folder that cannot be read at all is an entry with its error.
 
     >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
     >>> [entry.where for entry in entries("a.jsonl")]
     ['a.jsonl, line 1']
     """
-    return (entry for _, entry in _records(source, reading, rejected, bytes_read))
+    return (entry for _, entry in _records(source, reading, None, None))
 
 
 def read_corpus(

@@ -20,13 +20,13 @@ from qbe.corpus import read_corpus, read_records
 from qbe.corpus.record import FIELDS, dump_record
 from qbe.datasets.records import raw_record
 from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
-from qbe.downloads import download, matches
 from qbe.errors import DatasetError
 from qbe.files import atomic_file, cache_folder, sha256
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.trec import write_qrels
 from qbe.types import Facet, Paper
+from qbe.web import download, matches
 
 HIGHEST = 3
 """The highest grade."""
@@ -78,7 +78,7 @@ def find_release(
     Args:
         source: the folder, if it is known.
         base_url: address of the files.
-        digests: digests by file name (see `qbe.downloads.matches`).
+        digests: digests by file name (see `qbe.web.matches`).
         report: called with one line for each download.
 
     Raises DatasetError for a folder where a file is missing, and for a download that fails.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qbe.doctor.check import Check, State, checked, in_bytes
 from qbe.index.checking import check_index, save_papers
-from qbe.index.packs.packing import pulled_as
+from qbe.index.packs.layout import pulled_as
 from qbe.index.snapshot import COMMIT, DELETED
 from qbe.plain import plain
 

@@ -50,7 +50,7 @@ class Encoder:
     In fp16 papers of similar length pass side by side (`qbe.encode.batches`), which a GPU is for: their
     vectors depend on each other by rounding alone, a cosine of 0.9999 or more.
 
-    >>> from qbe.text.papers import paper_from_text
+    >>> from qbe.text.split import paper_from_text
     >>> encoder = Encoder.open()
     >>> vectors = encoder.encode_paper(paper_from_text("A title", "One sentence. Another one."))
     >>> vectors.sentences.shape, vectors.whole.shape

@@ -15,7 +15,6 @@ from qbe.export.encoder import positions
 from qbe.export.pytorch import TEXTS, feed_forward_products, load_model, load_tokenizer, to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.exports import model_file
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER
 from qbe.models.reranker_files import (
     PAIR_INPUTS,
@@ -25,7 +24,7 @@ from qbe.models.reranker_files import (
     write_reranker_card,
 )
 from qbe.models.session import open_session
-from qbe.models.sources import check_required
+from qbe.models.sources import check_required, model_file
 
 FP32_MAX_DIFFERENCE = 1e-3
 """Largest absolute difference of a score that fp32 may show: rounding, no more."""

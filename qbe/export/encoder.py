@@ -30,10 +30,9 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.encoder_files import EXPORTED, EncoderMetadata, state_output, write_card
 from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
-from qbe.models.exports import model_file
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.session import open_session
-from qbe.models.sources import adapter_weights, check_required, weights_file
+from qbe.models.sources import adapter_weights, check_required, model_file, weights_file
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from qbe.errors import EncoderMismatchError, MissingDependencyError, UsageError
+from qbe.files import is_remote
 from qbe.index.manifest import Manifest
-from qbe.index.packs.addresses import is_remote
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore

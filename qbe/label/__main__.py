@@ -130,6 +130,12 @@ def _label(
     from qbe.label.labelling import label
 
     papers = papers_of(index, pairs)
+    if bare := sum(not paper.abstract for paper in papers.values()):
+        print(
+            f"{PROGRAM}: {bare:,} of {len(papers):,} papers have no abstract in this index; the model is "
+            "shown their titles alone",
+            file=sys.stderr,
+        )
     prices = prices_of(options.price)
 
     def approve(estimate: Estimate) -> bool:

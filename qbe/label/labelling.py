@@ -78,12 +78,12 @@ def label(
             )
         budget = Budget(config.budget_requests, config.budget_tokens)
         budget.add(answers.requests, answers.tokens)
-        with Client(config.endpoint, budget) as client:
-            grader = Grader(client, answers, config.guideline, parallel=config.parallel)
-            asked = [PaperPair(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
-            if not approve(grader.estimate(asked)):
-                return None
-            outcome = grader.grade(asked, progress)
+        client = Client(config.endpoint, budget)
+        grader = Grader(client, answers, config.guideline, parallel=config.parallel)
+        asked = [PaperPair(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
+        if not approve(grader.estimate(asked)):
+            return None
+        outcome = grader.grade(asked, progress)
     found = {
         pair: [merged(grade, config.merges) for grade in answer.grades]
         for pair, answer in zip(order, outcome.answers, strict=True)

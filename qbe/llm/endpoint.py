@@ -1,34 +1,28 @@
-"""Requests to an OpenAI-compatible endpoint: retries with back-off, within a budget."""
+"""Requests to an OpenAI-compatible endpoint, within a budget."""
 
 from __future__ import annotations
 
-import email.utils
+import http.client
 import ipaddress
 import json
 import logging
 import os
-import random
 import threading
-import time
-from collections.abc import Callable, Mapping
+import urllib.error
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from qbe import web
 from qbe.errors import ModelError, QbeError, UsageError, check_positive
-from qbe.parallel import Closing
 from qbe.plain import one_line
 
 log = logging.getLogger("qbe.llm")
 
 KEY_VARIABLE, ENDPOINT_VARIABLE = "QBE_LLM_KEY", "QBE_LLM_ENDPOINT"
 TIMEOUT_SECONDS = 120.0
-TRIES = 6
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before the second try, doubled with each further one; an endpoint may ask for more, up to
-MOST_PAUSE.
-"""
-MOST_PAUSE = 300.0
+RETRIES = web.Retries(spread=0.25)
 MOST_BYTES = 1 << 20
 """Of an answer."""
 ANSWER_TOKENS, MOST_ANSWER_TOKENS = 150, 2048
@@ -42,7 +36,6 @@ _OTHER_WORDS = {"json_schema": "response_format", "context length": "max_tokens"
 _LIMIT = "maxLength"
 """A keyword of schemas that some endpoints refuse; without it small models may write on and on."""
 
-_TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _REFUSED = {
     401: f"the key; check ${KEY_VARIABLE}",
     402: "payment; check the account",
@@ -63,14 +56,6 @@ class EndpointError(ModelError):
 
 class BudgetSpentError(QbeError):
     """The next request would exceed the budget."""
-
-
-class _TemporaryError(Exception):
-    """A try that failed; the next may not. ``pause`` is what the endpoint asks to wait, in seconds."""
-
-    def __init__(self, reason: str, pause: float | None = None) -> None:
-        super().__init__(reason)
-        self.pause = pause
 
 
 class Reply(NamedTuple):
@@ -181,33 +166,22 @@ class Budget:
             self.tokens_spent += tokens
 
 
-class Client(Closing):
+class Client:
     """Asks a model. Threads may share it.
 
-    Requests that are refused for a while (429, 5xx), time out or break off are sent again, up to ``tries``
-    times in all, after pauses that double from ``pause`` seconds on, or after what ``Retry-After`` says.
+    Requests that are refused for a while (429, 5xx), time out or break off are sent again, see `qbe.web`.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        budget: Budget | None = None,
-        *,
-        tries: int = TRIES,
-        pause: float = FIRST_PAUSE,
+        self, endpoint: Endpoint, budget: Budget | None = None, *, retries: web.Retries = RETRIES
     ) -> None:
-        import httpx2
-
         self.endpoint, self.budget = endpoint, budget or Budget()
-        self._tries, self._pause = tries, pause
-        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-        self._http = httpx2.Client(timeout=endpoint.timeout, headers=headers)
+        self._retries = retries
+        self._headers = {"Content-Type": "application/json"}
+        if endpoint.key:
+            self._headers["Authorization"] = f"Bearer {endpoint.key}"
         self._was_answered = False
         self._unknown: set[str] = set()
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
 
     def ask(self, prompt: str, schema: Mapping[str, Any], stop: threading.Event | None = None) -> Reply:
         """The answer to a prompt, which the endpoint is asked to give as JSON of a schema; after ``stop`` it
@@ -216,30 +190,30 @@ class Client(Closing):
         Raises BudgetSpentError, RequestError where this request is given up, EndpointError where no other
         will be answered either.
         """
-        estimate, stop = estimated_tokens(prompt) + ANSWER_TOKENS, stop or threading.Event()
-        for number in range(1, self._tries + 1):
-            spent = 0
-            self.budget.reserve(estimate)
-            try:
-                reply = self._taken(prompt, schema)
-                spent = reply.prompt_tokens + reply.completion_tokens
-                self._was_answered = True
-                return reply
-            except _TemporaryError as error:
-                reason, asked = self._plain(str(error)), error.pause
-            finally:
-                self.budget.settle(estimate, spent)
-            if asked is not None and asked > MOST_PAUSE:
+        sleep = None if stop is None else stop.wait
+        try:
+            return self._retries.run(lambda: self._tried(prompt, schema), sleep=sleep)
+        except web.TemporaryError as error:
+            reason, wait = self._plain(str(error)), error.wait or 0.0
+            if wait > self._retries.longest_wait:
                 raise EndpointError(
-                    f"{self.endpoint.url} asks to wait {asked:,.0f} s ({reason}); try again then"
-                )
-            if number < self._tries:
-                doubled = min(self._pause * 2 ** (number - 1), LONGEST_PAUSE) * random.uniform(1, 1.25)
-                if stop.wait(doubled if asked is None else asked):
-                    break
-        raise RequestError(
-            f"expected an answer of {self.endpoint.url}, found none in {number} tries: {reason}"
-        )
+                    f"{self.endpoint.url} asks to wait {wait:,.0f} s ({reason}); try again then"
+                ) from None
+            raise RequestError(
+                f"expected an answer of {self.endpoint.url}, found none in {error.attempts} tries: {reason}"
+            ) from None
+
+    def _tried(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
+        """The answer of one try, within the budget."""
+        estimate, spent = estimated_tokens(prompt) + ANSWER_TOKENS, 0
+        self.budget.reserve(estimate)
+        try:
+            reply = self._taken(prompt, schema)
+            spent = reply.prompt_tokens + reply.completion_tokens
+            self._was_answered = True
+            return reply
+        finally:
+            self.budget.settle(estimate, spent)
 
     def _taken(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
         """The answer of one try, without parameters that the endpoint does not know: what it has named as
@@ -258,49 +232,50 @@ class Client(Closing):
             }
             known = {name: value for name, value in optional.items() if name not in self._unknown}
             message = {"role": "user", "content": prompt}
-            status, headers, data = self._sent({"model": self.endpoint.model, "messages": [message], **known})
-            if status == 200:
-                return self._reply(prompt, data)
-            words = _message(data)
-            reason = f"{status}: {self._plain(words) or 'no reason given'}"
+            answer = self._sent({"model": self.endpoint.model, "messages": [message], **known})
+            if answer.status == 200:
+                return self._reply(prompt, answer.body)
+            words = _message(answer.body)
+            reason = f"{answer.status}: {self._plain(words) or 'no reason given'}"
             for other, name in _OTHER_WORDS.items():
                 words = words.replace(other, name)
             named = {name for name in known if name in words}
             if _LIMIT in words and has_limits:  # whatever another thread has learnt since
                 named = {_LIMIT}
-            if status not in (400, 422):
+            if answer.status not in (400, 422):
                 named.clear()
             if not named:
-                raise self._error(status, reason, headers)
+                raise self._error(answer, reason)
             log.info("%s is left out of requests: the endpoint answered %s", ", ".join(sorted(named)), reason)
             self._unknown |= named
 
-    def _sent(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer to a request."""
-        import httpx2
-
-        until = time.monotonic() + self.endpoint.timeout
-        data = bytearray()
+    def _sent(self, body: Mapping[str, Any]) -> web.Answer:
+        """The answer to a request."""
+        url, timeout = self.endpoint.url, self.endpoint.timeout
         try:
-            with self._http.stream("POST", f"{self.endpoint.url}/chat/completions", json=body) as response:
-                for part in response.iter_bytes():
-                    data += part
-                    if len(data) > MOST_BYTES:
-                        raise _TemporaryError(f"an answer of more than {MOST_BYTES:,} bytes")
-                    if time.monotonic() > until:
-                        raise _TemporaryError(f"no whole answer within {self.endpoint.timeout:g} s")
-                return response.status_code, response.headers, bytes(data)
-        except httpx2.ConnectError as error:
-            if self._was_answered:
-                raise _TemporaryError(f"no connection ({error})") from None
-            raise EndpointError(
-                f"expected a server at {self.endpoint.url}, found none ({error}); start it, or check "
-                "`endpoint`"
-            ) from None
-        except httpx2.TimeoutException:
-            raise _TemporaryError(f"no answer within {self.endpoint.timeout:g} s") from None
-        except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            raise _TemporaryError(f"{type(error).__name__}: {error}") from None
+            return web.ask(
+                f"{url}/chat/completions",
+                data=json.dumps(body).encode(),
+                headers=self._headers,
+                timeout=timeout,
+                within=timeout,
+                most=MOST_BYTES,
+                redirected=False,
+            )
+        except web.TooLargeError as error:
+            raise web.TemporaryError(f"an answer of {error}") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise web.TemporaryError(f"no answer within {timeout:g} s") from None
+            is_absent = isinstance(error, urllib.error.URLError)
+            if is_absent and not isinstance(reason, ConnectionResetError | BrokenPipeError):
+                if not self._was_answered:
+                    raise EndpointError(
+                        f"expected a server at {url}, found none ({reason}); start it, or check `endpoint`"
+                    ) from None
+                raise web.TemporaryError(f"no connection ({reason})") from None
+            raise web.TemporaryError(f"{type(reason).__name__}: {reason}") from None
 
     def _reply(self, prompt: str, data: bytes) -> Reply:
         try:
@@ -312,14 +287,15 @@ class Client(Closing):
                 raise TypeError
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             found = self._plain(data[:80].decode(errors="replace"))
-            raise _TemporaryError(f"expected an answer with choices, found {found!r}") from None
+            raise web.TemporaryError(f"expected an answer with choices, found {found!r}") from None
         estimates = estimated_tokens(prompt), estimated_tokens(text)
         used = (n if isinstance(n, int) else guess for n, guess in zip(counts, estimates, strict=True))
         return Reply(text, *used)
 
-    def _error(self, status: int, reason: str, headers: Mapping[str, str]) -> Exception:
-        if status in _TEMPORARY:
-            return _TemporaryError(reason, seconds_of(headers.get("retry-after", "")))
+    def _error(self, answer: web.Answer, reason: str) -> Exception:
+        status = answer.status
+        if web.is_temporary_status(status):
+            return web.TemporaryError(reason, web.retry_after(answer.headers))
         if status in _REFUSED:
             return EndpointError(f"{self.endpoint.url} refuses {_REFUSED[status]} ({reason})")
         if 300 <= status < 400:
@@ -341,24 +317,6 @@ def estimated_tokens(text: str) -> int:
     6
     """
     return -(-len(text) // CHARACTERS_A_TOKEN)
-
-
-def seconds_of(value: str, now: Callable[[], float] = time.time) -> float | None:
-    """The seconds that a ``Retry-After`` says, as a number or as a date; None for anything else.
-
-    >>> seconds_of("1.5"), seconds_of("soon")
-    (1.5, None)
-    >>> seconds_of("Thu, 01 Jan 1970 00:01:00 GMT", lambda: 50.0)
-    10.0
-    """
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now()
-        except ValueError:
-            return None
-    return max(seconds, 0.0) if seconds < float("inf") else None
 
 
 def _without_limits(schema: Mapping[str, Any]) -> dict[str, Any]:

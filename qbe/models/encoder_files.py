@@ -10,11 +10,10 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
-from qbe.models.exports import exported, model_file
 from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.session import CPU
-from qbe.models.sources import find_encoder
+from qbe.models.sources import exported, find_encoder, model_file
 
 CARD = ENCODER.metadata_file
 HALF = "fp16"
@@ -141,7 +140,7 @@ def state_output(layer: int, last: int) -> str:
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
     """The files of an encoder: a registry name, an exported or Hugging Face folder, or a hub name.
 
-    Weights that were never exported are exported once, see `qbe.models.exports.exported`. Raises UsageError
+    Weights that were never exported are exported once, see `qbe.models.sources.exported`. Raises UsageError
     for an unknown precision, and ModelError when nothing has that name, or it cannot be read, verified or
     exported.
 

@@ -8,7 +8,7 @@ PyTorch, by the package onnx.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +81,11 @@ class Graph:
         """Put what ``exchange`` gives in the place of each node."""
         self.nodes = [new for node in self.nodes for new in exchange(node)]
 
-    def rename(self, prefix: str, kept: Iterable[str] = ()) -> None:
-        """Put a prefix before all names but those ``kept``."""
-        keep = {"", *kept}
+    def rename(self, prefix: str) -> None:
+        """Put a prefix before all names."""
 
         def renamed(name: str) -> str:
-            return name if name in keep else prefix + name
+            return name and prefix + name
 
         for node in self.nodes:
             node.name = prefix + node.name

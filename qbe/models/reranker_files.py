@@ -10,11 +10,10 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import HALF
-from qbe.models.exports import exported, model_file
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import CPU, open_session
-from qbe.models.sources import find_reranker
+from qbe.models.sources import exported, find_reranker, model_file
 
 RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
@@ -135,7 +134,7 @@ class RerankerFiles:
 def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> RerankerFiles:
     """The files of a reranker: a registry name, an exported or Hugging Face folder, or a hub name.
 
-    Weights that were never exported are exported once, see `qbe.models.exports.exported`. Raises UsageError
+    Weights that were never exported are exported once, see `qbe.models.sources.exported`. Raises UsageError
     for a precision that is unknown or that facet rerankers do not have, and ModelError when nothing has that
     name, or it cannot be read or exported.
 

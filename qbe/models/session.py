@@ -82,7 +82,7 @@ def try_device(device: str) -> None:
 
     >>> try_device("cpu")
     """
-    _session(_IDENTITY, 1, device)
+    _session(_IDENTITY, device)
 
 
 @cache
@@ -102,25 +102,24 @@ def _load_libraries() -> None:
             log.debug("%s", text)
 
 
-def open_session(model: Path, threads: int = 1, device: str = CPU) -> Any:
-    """An ``onnxruntime.InferenceSession`` that uses ``threads`` threads inside one call on the CPU.
+def open_session(model: Path, device: str = CPU) -> Any:
+    """An ``onnxruntime.InferenceSession`` that uses one thread inside one call on the CPU.
 
-    With the default of one thread a call's result does not depend on the machine; calls from several
-    Python threads run side by side, since ONNX Runtime releases the interpreter's lock.
+    So a call's result does not depend on the machine; calls from several Python threads run side by side,
+    since ONNX Runtime releases the interpreter's lock.
     Raises ModelError when the file is no ONNX model, MissingDependencyError where there is no such device or
     no ONNX Runtime.
     """
-    return _session(str(model), threads, device)
+    return _session(str(model), device)
 
 
-def _session(model: str | bytes, threads: int, device: str) -> Any:
+def _session(model: str | bytes, device: str) -> Any:
     check_package("onnxruntime")
     import onnxruntime
 
     preferred = providers(device, onnxruntime.get_available_providers())
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     slow: dict[str, Any] = {"disabled_optimizers": _SLOW}
     if device == CUDA:

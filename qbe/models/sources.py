@@ -1,16 +1,22 @@
-"""Where the files of a model are: the package, a folder, an installed package, or the Hugging Face hub."""
+"""Where the files of a model are: the package, a folder, an installed package, the Hugging Face hub, or the
+cache, where weights are exported to once.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import logging
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from qbe import processes
 from qbe.errors import ModelError, did_you_mean, requirement
-from qbe.files import sha256
+from qbe.files import cache_folder, make_once, sha256
 from qbe.models.encoder_format import DECLARING_FILES, DEFAULT_FORMAT, EncoderFormat, declared_format
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, GRAPH, TAGGER, ModelKind, verify_digest
 from qbe.models.large import LARGE, weights_folder
@@ -29,6 +35,9 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
 
 _PACKAGE = Path(__file__).parent
+
+
+log = logging.getLogger(__name__)
 
 
 class Weights(NamedTuple):
@@ -267,3 +276,73 @@ def _download_encoder(name: str) -> Path:
 def _short(name: str) -> str:
     """A hub name without its owner."""
     return name.partition("/")[2]
+
+
+def exported(kind: ModelKind, source: Path | Weights) -> Path:
+    """The folder of a model's finished files; weights that were never exported are exported now.
+
+    That happens once, in a process of its own (it may need torch, this one does not), into
+    ``qbe.files.cache_folder()``. While another process makes the same export, this one waits.
+    Raises ModelError where weights cannot be verified or exported.
+    """
+    if isinstance(source, Path):
+        return source
+    destination = cached_export(kind, source.name, source.sha256, _variant(source))
+    command, what = _command(kind, source, destination), f"the {kind.noun} {source.name}"
+
+    def export() -> None:
+        log.info("exporting %s to ONNX, once, into %s ...", what, destination)
+        process = processes.run(command)
+        if process.returncode != 0:
+            reason = process.stderr.strip().splitlines() or ["no message"]
+            raise ModelError(f"exporting {what} failed: {reason[-1]}")
+
+    make_once(
+        destination,
+        (destination / kind.metadata_file).is_file,
+        export,
+        lambda: log.info("another process is exporting %s: waiting for it ...", what),
+    )
+    return destination
+
+
+def cached_export(kind: ModelKind, name: str, weights_sha256: str, variant: str = "") -> Path:
+    """Where in the cache the export of these weights is, or will be; ``variant`` distinguishes exports of
+    the same weights.
+
+    >>> from qbe.models.kinds import ENCODER
+    >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
+    'my-encoder-0123456789ab-4'
+    """
+    return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
+
+
+def model_file(precision: str) -> str:
+    """Name of the ONNX file of a precision inside an export.
+
+    >>> model_file("int8")
+    'model.int8.onnx'
+    """
+    return f"model.{precision}.onnx"
+
+
+def _variant(source: Weights) -> str:
+    """A suffix that distinguishes exports of the same weights in other formats or with other adapters."""
+    encoder_format, adapter = source.encoder_format or DEFAULT_FORMAT, source.adapter
+    if encoder_format == DEFAULT_FORMAT and adapter is None:
+        return ""
+    digest = "" if adapter is None else sha256(adapter_weights(adapter))
+    text = " ".join([*encoder_format.options(), digest])
+    return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
+    command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(source.locate())]
+    command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
+    if source.encoder_format is not None:
+        command += source.encoder_format.options()
+    if source.graph is not None:
+        command += ["--graph", str(source.graph)]
+    if source.adapter is not None:
+        command += ["--adapter", str(source.adapter)]
+    return command

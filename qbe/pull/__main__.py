@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     import os
     from pathlib import Path
 
-    from qbe.index.packs.addresses import is_remote
+    from qbe.files import is_remote
     from qbe.index.packs.pulling import pull
     from qbe.plain import plain
 

@@ -31,10 +31,6 @@ class LanguageModelReranker:
         self._grader = grader
         self.name = grader.client.endpoint.model
 
-    def close(self) -> None:
-        """Close the connections to the model."""
-        self._grader.client.close()
-
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qbe.index.index import Index
+    from qbe.query import Query
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
     from qbe.search.opening import RerankerOpener
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
+    from qbe.shapes import Wish
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -50,7 +52,7 @@ def run(
     another place than this process; their parameters are those of `qbe.index.index.Index` and
     `qbe.rerank.open.open_reranker`.
     """
-    from qbe.search.options import check, check_labels, filter_of, form_of, stages_of
+    from qbe.search.options import check, check_labels, filter_of, form_of, stages_of, wish_of
     from qbe.search.stages import Fused, Stages, default_stages
 
     form, width = form_of(options)
@@ -58,7 +60,7 @@ def run(
     if not options.topics and options.facet is None and options.like is None:
         check_labels(options, has_facet=False)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
-    paper_filter = filter_of(options)
+    paper_filter, wish = filter_of(options), wish_of(options)
     if options.output:
         from qbe.outputs import SEARCH, check_output
 
@@ -77,11 +79,12 @@ def run(
     pools = read_pools(Path(options.pool)) if options.pool else None
     opener = open_index or Index
     with opener(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
-        source = _source(options, index)
+        source = _source(options, index, wish)
         _check_source(options, source, pools)
         stages = stages_of(options, default_stages(index))
-        inputs = _run_inputs(options, paper_filter, stages, form, width)
-        with SearchSession(index, stages, open_reranker=open_reranker) as session:
+        inputs = _run_inputs(options, wish, paper_filter, stages, form, width)
+        chosen = options.rerank is not None
+        with SearchSession(index, stages, open_reranker=open_reranker, chosen=chosen) as session:
             _write(options, session, source, pools, inputs)
 
 
@@ -105,16 +108,21 @@ def _say(note: str | None) -> None:
 
 
 def _run_inputs(
-    options: argparse.Namespace, paper_filter: PaperFilter | None, stages: Stages, form: str, width: int
+    options: argparse.Namespace,
+    wish: Wish | None,
+    paper_filter: PaperFilter | None,
+    stages: Stages,
+    form: str,
+    width: int,
 ) -> RunInputs:
     """What a run depends on besides index and stages."""
     from pathlib import Path
 
-    from qbe.search.options import hits_of, wish_of
+    from qbe.search.options import hits_of
     from qbe.search.output import RunInputs
     from qbe.shapes import PLAIN
 
-    wish, facets = wish_of(options), options.facet
+    facets = options.facet
     if wish is not None:
         facets = {facet.value: weight for facet, weight in wish.weights.items()}
     return RunInputs(
@@ -123,7 +131,7 @@ def _run_inputs(
         facet=facets,
         filter=paper_filter,
         labels=options.facets,
-        k=hits_of(options, form),
+        k=hits_of(options, form, wish),
         run_tag=options.run_tag or stages.run_tag,
         format=form,
         width=width,
@@ -154,17 +162,15 @@ def _write(
     )
 
 
-def _source(options: argparse.Namespace, index: Index) -> QuerySource:
+def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> QuerySource:
     """The queries that the options state."""
     from pathlib import Path
 
-    from qbe.search.options import wish_of
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
     from qbe.shapes import parse_positions
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
-    wish = wish_of(options)
     weights = None if wish is None else wish.weights
     if options.topics:
         predicted = options.facets == "predicted"
@@ -254,6 +260,9 @@ class _Search:
             for query_id, query in zip(self._source.ids[block], self._source.load(block), strict=True)
         ]
 
+    def _query(self, place: int) -> Query:
+        return self._source.load(slice(place, place + 1))[0]
+
     def _selected(self, blocks: Sequence[slice]) -> list[FilterResult]:
         """What passes the filter for each query, none where there is no filter; invalid filters raise before
         the search starts.
@@ -271,6 +280,8 @@ class _Search:
         """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the
         reranker does not take are counted on standard error.
         """
+        from functools import partial
+
         from qbe.search.session import not_reranked
 
         session, source, pools = self._session, self._source, self._pools
@@ -278,7 +289,9 @@ class _Search:
         if selected:
             sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
         if session.stages.reranker is not None:
-            left = sum(not session.takes(source.aspects[place]) for place in places)
+            loads = (partial(self._query, place) for place in places)
+            aspects = (source.aspects[place] for place in places)
+            left = sum(map(session.leaves_out, aspects, loads))
             if left:
                 _say(f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
         pairs = zip(places, sizes, strict=True)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.scoring import best_per_paper, mean_max
-from qbe.index.dense.vectors import Compared, VectorStore
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.parallel import Workers
@@ -19,29 +18,6 @@ from qbe.search.fusion import penalized
 from qbe.types import Facet, Hit, Match
 
 Floats = NDArray[np.float32]
-
-
-def compare_aspects(
-    store: VectorStore, aspects: Sequence[EncodedAspect], rows: Rows, whole: Floats | None = None
-) -> tuple[Compared, list[Floats]]:
-    """Compare the sentences of at least one aspect, and a ``whole`` paper (dimension,), with the papers at
-    ``rows``, which are in ascending order: all together, and the rows of these similarities that each aspect
-    has, (sentences of the aspect, sentences).
-
-    >>> from qbe import Facet
-    >>> from qbe.query import Aspect
-    >>> paper = index.paper("s036")
-    >>> aspects = [EncodedAspect.of(Aspect(paper, facet), index.vectors(paper)) for facet in Facet]
-    >>> with index.reading() as reader:
-    ...     rows = np.array([reader.papers.row("s051")])
-    ...     _, by_aspect = compare_aspects(reader.vector_store, aspects, rows)
-    >>> [len(similarities) for similarities in by_aspect] == [len(a.positions) for a in aspects]
-    True
-    """
-    vectors = [aspect.sentence_vectors for aspect in aspects]
-    together = store.compare(np.concatenate(vectors), rows, whole)
-    ends = np.cumsum([len(each) for each in vectors])[:-1]
-    return together, np.split(together.similarities, ends)
 
 
 def add_matches(
@@ -67,7 +43,9 @@ def add_matches(
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
-        compared, by_aspect = compare_aspects(reader.vector_store, queries[number], rows)
+        vectors = [aspect.sentence_vectors for aspect in queries[number]]
+        compared = reader.vector_store.compare(np.concatenate(vectors), rows, None)
+        by_aspect = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
         aspects = list(zip(queries[number], by_aspect, strict=True))
         ends = [*compared.starts[1:].tolist(), len(compared.rows)]
         return [

@@ -140,12 +140,14 @@ def _cross_encoder(stage: CrossEncoder, open_named: Callable[..., Reranker]) -> 
 
 
 def _language_model(stage: LanguageModel) -> Reranker:
-    from qbe.llm.endpoint import Client, Endpoint
+    from qbe.llm.endpoint import RETRIES, Client, Endpoint
     from qbe.llm.grading import Grader
     from qbe.rerank.language_model import LanguageModelReranker
 
     assert stage.model is not None
-    client = Client(Endpoint.of(stage.endpoint, stage.model, timeout=60), tries=3)
+    client = Client(
+        Endpoint.of(stage.endpoint, stage.model, timeout=60), retries=RETRIES._replace(attempts=3)
+    )
     return LanguageModelReranker(Grader(client, parallel=stage.parallel))
 
 

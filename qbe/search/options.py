@@ -381,14 +381,13 @@ def wish_of(options: argparse.Namespace) -> Wish | None:
     return parse_wish(options.like, options.unlike or ())
 
 
-def hits_of(options: argparse.Namespace, form: str) -> int:
+def hits_of(options: argparse.Namespace, form: str, wish: Wish | None) -> int:
     """The number of hits a query: the one given, else that of a mixed list, else `default_hits`.
 
-    >>> arguments = ["--index", "i", "--paper", "s036", "--like", "competitors:5"]
-    >>> hits_of(parser().parse_args(arguments), "table")
+    >>> options = parser().parse_args(["--index", "i", "--paper", "s036", "--like", "competitors:5"])
+    >>> hits_of(options, "table", wish_of(options))
     5
     """
-    wish = wish_of(options)
     shares = sum(wish.variety.mix.values()) if wish is not None else 0.0
     mixed = round(shares) if any(":" in part for part in options.like or ()) else 0
     return options.hits or mixed or default_hits(form)

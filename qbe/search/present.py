@@ -11,7 +11,6 @@ from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.questions import ASKED, in_words
-from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
 INDENT = 14
@@ -23,6 +22,19 @@ QUOTED = 60
 """Characters of a sentence that a heading quotes."""
 
 _TIED = "\N{NO-BREAK SPACE}"
+
+_ENGLISH, _OTHERS = (
+    frozenset(words.split())
+    for words in (
+        "the of and to for we that with are is by this from as our which these be it have",
+        "le la les des et une dans pour est nous sur du au par avec que qui der das und mit von ist ein eine "
+        "wir nicht für auf dem den el los las del y en una con para se il di che per della un nel sono os "
+        "uma da em com não um het een van voor og det som att och til ikke",
+    )
+)
+"""Frequent words of English, `in`, `a`, `an` and `on` left out, which other languages have, too; and those of
+French, German, Spanish, Italian, Portuguese, Dutch and Scandinavian languages.
+"""
 
 Lookup = Callable[[str], Paper]
 """Gives a paper of the index by its id."""
@@ -245,6 +257,23 @@ def heading(query: Query) -> str:
 def _foreign_note(query: Query) -> str:
     foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
     return " (this does not look like English, which the models read: expect little)" if foreign else ""
+
+
+def looks_english(text: str) -> bool:
+    """Whether at least half of the letters of a text are Latin, and frequent words of other languages do not
+    outnumber those of English.
+
+    >>> texts = "鱼在游泳。", "🐟", "Das Schiff fährt mit der Flut.", "The ship sails. Déjà vu du jour."
+    >>> [looks_english(text) for text in texts]
+    [False, False, False, True]
+    """
+    letters = [letter for letter in text if letter.isalpha()]
+    # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
+    if not letters or sum(letter < "\u0250" for letter in letters) < len(letters) / 2:
+        return False
+    words = text.lower().split()
+    others = sum(word in _OTHERS for word in words)
+    return others < 2 or others <= sum(word in _ENGLISH for word in words)
 
 
 def _like(aspect: Aspect) -> str:

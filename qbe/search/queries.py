@@ -13,8 +13,7 @@ from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.search.questions import asked_paper
-from qbe.text.papers import paper_from_text
-from qbe.text.split import split_sentences
+from qbe.text.split import paper_from_text, split_sentences
 from qbe.topics import numbered_topics
 from qbe.types import Facet, Paper
 

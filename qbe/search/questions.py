@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.text.papers import paper_from_text
+from qbe.query import Query
+from qbe.text.split import paper_from_text
 from qbe.types import Facet, Paper, Sentence
 
 MOST_WORDS, MOST_CHARACTERS = 20, 300
@@ -103,7 +104,7 @@ def in_words(question: Mapping[str, str]) -> str:
 def paper_from_question(text: str) -> Paper:
     """What is searched with in place of a paper: the technique and the problem that a question or a short
     text names, as sentences of method and of background. Raises UsageError for a text that is no question
-    (see `question_of`), and what `qbe.text.papers.paper_from_text` does.
+    (see `question_of`), and what `qbe.text.split.paper_from_text` does.
 
     >>> paper = paper_from_question("graph neural networks for traffic forecasting")
     >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
@@ -138,6 +139,15 @@ def asked_paper(paper: Paper) -> Paper | None:
         offsets=None,
         metadata={**paper.metadata, ASKED: {"text": text, **question._asdict()}},
     )
+
+
+def is_question(query: Query) -> bool:
+    """Whether a query is what a question names.
+
+    >>> is_question(Query(paper_from_question("graph kernels for molecules")))
+    True
+    """
+    return all(ASKED in paper.metadata for paper in query.papers)
 
 
 def question_of(text: str) -> Question | None:

@@ -27,6 +27,7 @@ from qbe.search.opening import (
     open_first_stage,
     open_rerank_stage,
 )
+from qbe.search.questions import is_question
 from qbe.search.ranking import RankingRequest, RerankStage, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
@@ -120,9 +121,11 @@ class SearchSession(Closing):
         executor: Executor | None = None,
         *,
         open_reranker: RerankerOpener | None = None,
+        chosen: bool | None = None,
     ) -> None:
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index; ``executor``
-        carries them out, and ``open_reranker`` opens cross-encoders in another place.
+        carries them out, and ``open_reranker`` opens cross-encoders in another place. ``chosen`` says whether
+        a user asked for the reranker (default: whether stages are given).
 
         Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
         IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
@@ -131,6 +134,7 @@ class SearchSession(Closing):
         check_index(index)
         self.index = index
         self.stages = default_stages(index) if stages is None else _checked(stages)
+        self._chosen = stages is not None if chosen is None else chosen
         self._execute = executor
         self._workers = Workers(index.threads)
         self._opening, self._opening_models = threading.Lock(), threading.Lock()
@@ -153,13 +157,8 @@ class SearchSession(Closing):
         self._second = open_rerank_stage(reranker, self.index, self._workers, self._cross_encoder)
 
     def close(self) -> None:
-        """End the threads and the connections to a language model; the index stays open."""
+        """End the threads; the index stays open."""
         self._workers.close()
-        if isinstance(self.stages.reranker, LanguageModel) and self._second is not None:
-            from qbe.rerank.language_model import LanguageModelReranker
-
-            if isinstance(self._second.reranker, LanguageModelReranker):
-                self._second.reranker.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
         """The first stage's ranking, then, where something reranks the query, the reranked one; without
@@ -221,6 +220,12 @@ class SearchSession(Closing):
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
         """Whether there is a reranker that takes one of a query's aspects (see `qbe.rerank.reranker`)."""
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
+
+    def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
+        """Whether users should know that a query of these aspects, which ``load`` gives, is not reranked:
+        that of a question only where they asked for the reranker.
+        """
+        return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
         """How many pairs the reranker will score for a query of these aspects, out of so many papers to rank,
@@ -409,7 +414,8 @@ class SearchSession(Closing):
         if note := describe([task.selected], None):
             yield note
         yield from counts
-        if rerank and self._second is not None and not self.takes(task.request.query.aspects):
+        query = task.request.query
+        if rerank and self._second is not None and self.leaves_out(query.aspects, lambda: query):
             yield not_reranked(self.stages)
         if stage == RERANKED and isinstance(self.stages.reranker, LanguageModel):
             best = task.hits[: self.stages.reranker.depth]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from qbe.errors import UsageError, check_positive, did_you_mean
+from qbe.models.session import DEVICES
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -24,9 +25,6 @@ COMPONENTS = ("bm25", "sentences", "facet", "whole")
 
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 """The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches."""
-
-DEVICES = ("cpu", "cuda", "auto")
-"""Those of `qbe.models.session`."""
 
 NO_RERANKING = "none"
 
@@ -158,7 +156,7 @@ class Grades(_Stage):
 
     Takes queries by facet (`qbe.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
     grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
-    much a paper is put lower that resembles those above it (`qbe.search.variety`). Errors are those of
+    much a paper is put lower that resembles those above it (`qbe.search.grading`). Errors are those of
     `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag

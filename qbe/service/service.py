@@ -125,7 +125,7 @@ class SearchService(Closing):
             reader.require_vectors()
             self._has_postings = reader.manifest.lucene is not None
         self.index, self._limits = index, limits
-        self.stages = default_stages(index) if stages is None else stages
+        self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
         self._open_reranker = open_reranker
         self._titles = TitleSearch(index)
         self._lock, self._reading = threading.Lock(), threading.Lock()
@@ -357,7 +357,13 @@ class SearchService(Closing):
                 if first_stage is not None:
                     stages = replace(stages, first_stage=FIRST_STAGES[first_stage]())
                 executor = self._executor()
-                session = SearchSession(self.index, stages, executor, open_reranker=self._open_reranker)
+                session = SearchSession(
+                    self.index,
+                    stages,
+                    executor,
+                    open_reranker=self._open_reranker,
+                    chosen=self._chosen,
+                )
                 self._sessions[first_stage] = session, executor
             return self._sessions[first_stage][0]
 

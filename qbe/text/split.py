@@ -1,4 +1,4 @@
-"""Sentence splitting of scientific English, with offsets into the text.
+"""Sentence splitting of scientific English, with offsets into the text; papers of plain text.
 
 Rules for the places where a sentence may end, made for abstracts: abbreviations, initials, formulas,
 lists, headings, and full stops without a space after them. A rule only uses the words beside
@@ -7,9 +7,14 @@ such a place, so the time is linear in the length of any text.
 
 from __future__ import annotations
 
+import hashlib
+
 # ruff: noqa: RUF001 (the typographic characters below are meant)
 import re
 from collections.abc import Iterator
+
+from qbe.corpus.record import parse_paper
+from qbe.types import Paper
 
 
 def _words(text: str) -> frozenset[str]:
@@ -266,3 +271,28 @@ def _lacks_space(text: str, window: str, end: int) -> bool:
         return not chunk.isdecimal()
     # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
     return len(following[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()
+
+
+def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:
+    """A paper whose abstract is split into sentences; the title may be empty. Without ``paper_id`` its id is
+    ``sha-`` and 16 hexadecimal digits of the SHA-256 of both texts.
+
+    White space and control characters become single spaces. Raises TypeError for an argument that is not a
+    string, and CorpusError for an empty abstract, a text that no corpus may contain (NUL characters, lone
+    surrogates, over a million characters), or an id with white space.
+
+    >>> paper = paper_from_text("On fish", "Fish swim. We count them, e.g. cod.")
+    >>> [sentence.text for sentence in paper.sentences]
+    ['Fish swim.', 'We count them, e.g. cod.']
+    >>> paper.paper_id
+    'sha-18d06b14ce4412fd'
+    """
+    given = {"title": title, "abstract": abstract} | ({} if paper_id is None else {"paper_id": paper_id})
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TypeError(f"expected `{name}` of type str, found {type(value).__name__}")
+    if paper_id is None:
+        texts = "\n".join(" ".join(text.split()) for text in (title, abstract))
+        paper_id = f"sha-{hashlib.sha256(texts.encode(errors='replace')).hexdigest()[:16]}"
+    record = {"paper_id": paper_id, "title": title, "abstract": abstract}
+    return parse_paper(record, f"paper {paper_id}" if paper_id.isprintable() else "paper", split_sentences)

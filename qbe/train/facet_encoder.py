@@ -27,9 +27,9 @@ from qbe.export.staging import staged_folder
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encoder_files import EncoderMetadata, write_card
 from qbe.models.encoder_format import COSINE
-from qbe.models.exports import model_file
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
+from qbe.models.sources import model_file
 from qbe.rerank.matching import MATCHINGS, VectorMatching
 from qbe.train.artifacts import Folders, RunOptions, Sources, read_provenance
 from qbe.train.card import APACHE, Card, all_data, facet_table

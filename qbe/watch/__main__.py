@@ -8,7 +8,6 @@ from qbe.watch import FORMATS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
 
     from qbe.errors import QbeError
     from qbe.index.index import Index
@@ -37,21 +36,13 @@ FILE = "watches.json"
 FORM_OF_NAME = {".json": "json", ".jsonl": "json", ".md": "markdown", ".xml": "atom", ".atom": "atom"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    return outer_parser(command_parser)
-
-
-def outer_parser(of_command: Any = None) -> argparse.ArgumentParser:
-    """The parser with the names of COMMANDS alone, or with their parsers by name."""
-    whole = _cli.parser(
-        PROGRAM,
+def parser(only_help: bool = False) -> argparse.ArgumentParser:
+    """The command's options, with ``only_help`` no more than the names of its commands."""
+    about = (
         "Keep searches in a file, and report the papers of an index that are new for them, each once: those "
-        "that came into the index after the search was kept.",
+        "that came into the index after the search was kept."
     )
-    whole.epilog = f"{PROGRAM} COMMAND --help shows the options of a command."
-    _cli.add_commands(whole, COMMANDS, of_command)
-    return whole
+    return _cli.commands_parser(PROGRAM, about, COMMANDS, None if only_help else command_parser)
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
@@ -127,7 +118,7 @@ def main(arguments: list[str]) -> None:
     """Carry out one of COMMANDS."""
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
-        outer_parser().parse_args(arguments)
+        parser(only_help=True).parse_args(arguments)
         return
     command = {"add": _add, "list": _list, "remove": _remove, "run": _run}[name]
     _cli.run(f"{PROGRAM} {name}", command, OPTIONS, arguments[1:])

@@ -9,17 +9,21 @@ ones, and reads any file by itself; and ``tar --zstd -xf`` unpacks the whole int
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
 
 import zstandard
 
 from qbe.errors import PackError
-from qbe.index.manifest import PULLED
+from qbe.index.manifest import MANIFEST, PULLED
+from qbe.index.snapshot import COMMIT, ROOT, Snapshot
 
 DESCRIPTION = PULLED
 """The description's name in the archive."""
@@ -47,6 +51,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 class MalformedPackError(PackError):
     """A pack that something else than `qbe.index.packs.packing` wrote: nothing of it is kept."""
+
+
+Progress = Callable[[int, int], object]
+"""Called with bytes that are done, and all bytes."""
 
 
 class Reads(Protocol):
@@ -259,3 +267,48 @@ def read_exactly(stream: Reads, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
+
+
+def pulled_as(folder: Path) -> Pack | None:
+    """The description of the pack that an index was pulled from; None where there is none.
+
+    >>> pulled_as(Path("indexes/sample")) is None
+    True
+    """
+    try:
+        return decode_description((folder / DESCRIPTION).read_bytes(), str(folder / DESCRIPTION))
+    except (OSError, PackError):
+        return None
+
+
+class Member(NamedTuple):
+    """A file of an index: its name, its size in bytes, and a function that opens it."""
+
+    name: str
+    size: int
+    open: Callable[[], IO[bytes]]
+
+
+def files_of(snapshot: Snapshot) -> Iterator[Member]:
+    """All files of a commit; small ones are read at once. Raises OSError.
+
+    >>> from qbe.index.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> [member.name for member in files_of(snapshot)][:3]
+    ['manifest.json', 'facets.npy', 'faiss.index']
+    >>> snapshot.close()
+    """
+    if snapshot.generation:
+        yield _read(snapshot.folder, COMMIT)
+    for opened in snapshot.segments:
+        prefix = "" if opened.segment.name == ROOT else f"{opened.segment.name}/"
+        yield _read(snapshot.folder, prefix + MANIFEST)
+        if opened.segment.deletions is not None:
+            yield _read(snapshot.folder, opened.segment.deletions.file)
+        for name, entry in opened.manifest.files.items():
+            yield Member(prefix + name, entry["bytes"], partial(opened.files.stream, name))
+
+
+def _read(folder: Path, name: str) -> Member:
+    content = (folder / name).read_bytes()
+    return Member(name, len(content), lambda: io.BytesIO(content))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import io
+import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib.metadata import version
@@ -14,41 +15,43 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import numpy as np
 import zstandard
 
-from qbe.errors import OutputError, PackError, file_error
+from qbe.corpus.record import dump_record
+from qbe.errors import OutputError, PackError, UsageError, file_error
 from qbe.files import atomic_file
-from qbe.index.manifest import MANIFEST
-from qbe.index.packs.abstracts import write_without_abstracts
+from qbe.index.manifest import MANIFEST, describe_files, digest, write_manifest
 from qbe.index.packs.layout import (
     DESCRIPTION,
     END,
+    Member,
     Pack,
     PackedFile,
-    decode_description,
+    Progress,
     encode_description,
+    files_of,
     header,
     padding,
+    pulled_as,
     read_header,
     tar_header,
 )
-from qbe.index.snapshot import COMMIT, ROOT, Snapshot, open_snapshot
+from qbe.index.papers import OFFSETS, RECORDS
+from qbe.index.snapshot import (
+    Commit,
+    OpenSegment,
+    Segment,
+    Snapshot,
+    open_snapshot,
+    write_commit,
+)
 from qbe.index.views import combined_manifest
 from qbe.parallel import thread_count
+from qbe.types import TEXT_NOT_INCLUDED
 
 _LEVEL = 3
 _BLOCK = 1 << 20
-
-Progress = Callable[[int, int], object]
-"""Called with bytes that are done, and all bytes."""
-
-
-class Member(NamedTuple):
-    """A file of an index: its name, its size in bytes, and a function that opens it."""
-
-    name: str
-    size: int
-    open: Callable[[], IO[bytes]]
 
 
 class Packed(NamedTuple):
@@ -73,7 +76,7 @@ def pack_index(
     index, to the same digest.
 
     ``license`` and ``source`` are those of the papers; by default those that the index was pulled with.
-    Without ``abstracts`` their texts are left out (see `qbe.index.packs.abstracts`); the digest is another.
+    Without ``abstracts`` their texts are left out (see `write_without_abstracts`); the digest is another.
     The same commit gives the same bytes, whatever the ``threads``. An index that is changed meanwhile is
     packed as it was in the beginning. Needs disk space for the pack twice.
 
@@ -114,18 +117,6 @@ def pack_index(
         raise file_error(error, output) from error
 
 
-def pulled_as(folder: Path) -> Pack | None:
-    """The description of the pack that an index was pulled from; None where there is none.
-
-    >>> pulled_as(Path("indexes/sample")) is None
-    True
-    """
-    try:
-        return decode_description((folder / DESCRIPTION).read_bytes(), str(folder / DESCRIPTION))
-    except (OSError, PackError):
-        return None
-
-
 def _members(folder: Path, stack: ExitStack) -> tuple[Snapshot, list[Member]]:
     """The newest commit of an index, which is closed with the stack, and its files."""
     while True:
@@ -135,30 +126,6 @@ def _members(folder: Path, stack: ExitStack) -> tuple[Snapshot, list[Member]]:
             with closing(open_snapshot(folder)) as newest:
                 if snapshot.is_same(newest):  # so that what was read by its name is of this commit
                     return snapshot, members
-
-
-def files_of(snapshot: Snapshot) -> Iterator[Member]:
-    """All files of a commit; small ones are read at once. Raises OSError.
-
-    >>> snapshot = open_snapshot(index.folder)
-    >>> [member.name for member in files_of(snapshot)][:3]
-    ['manifest.json', 'facets.npy', 'faiss.index']
-    >>> snapshot.close()
-    """
-    if snapshot.generation:
-        yield _read(snapshot.folder, COMMIT)
-    for opened in snapshot.segments:
-        prefix = "" if opened.segment.name == ROOT else f"{opened.segment.name}/"
-        yield _read(snapshot.folder, prefix + MANIFEST)
-        if opened.segment.deletions is not None:
-            yield _read(snapshot.folder, opened.segment.deletions.file)
-        for name, entry in opened.manifest.files.items():
-            yield Member(prefix + name, entry["bytes"], partial(opened.files.stream, name))
-
-
-def _read(folder: Path, name: str) -> Member:
-    content = (folder / name).read_bytes()
-    return Member(name, len(content), lambda: io.BytesIO(content))
 
 
 def _check_output(output: Path) -> None:
@@ -211,3 +178,63 @@ def _write(output: Path, pack: Pack, frames: IO[bytes]) -> Packed:
         stream.write(compress(END))
         size = stream.tell()
     return Packed(pack, hashlib.sha256(description).hexdigest(), size)
+
+
+def write_without_abstracts(snapshot: Snapshot, folder: Path) -> None:
+    """Make a folder the index of a commit, with `qbe.types.TEXT_NOT_INCLUDED` for each sentence.
+
+    All files but those of the papers are links to the commit's own; titles and metadata stay. Raises
+    UsageError where postings or term vectors have positions, from which texts could be put together again,
+    IndexFormatError for a damaged index.
+
+    >>> from qbe.index.reader import IndexReader
+    >>> from qbe.index.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> write_without_abstracts(snapshot, Path("indexes/titles"))
+    >>> snapshot.close()
+    >>> IndexReader(Path("indexes/titles")).paper("s036").sentences[0].text
+    '(text not included)'
+    """
+    segments = []
+    for opened in snapshot.segments:
+        lucene = opened.manifest.lucene or {}
+        if stored := next((name for name in ("positions", "docvectors") if lucene.get(name)), None):
+            raise UsageError(
+                "expected an index without positions of words, from which texts can be put together again, "
+                f"found one with; build it without `{stored}`"
+            )
+        segments.append(_write_segment(opened, folder / opened.segment.name))
+        if opened.segment.deletions is not None:
+            _link(snapshot.folder, folder, opened.segment.deletions.file)
+    if snapshot.generation:
+        write_commit(folder, Commit(snapshot.generation, segments))
+
+
+def _write_segment(opened: OpenSegment, folder: Path) -> Segment:
+    folder.mkdir(parents=True, exist_ok=True)
+    opened.files.verify([RECORDS])
+    offsets = [0]
+    with opened.files.stream(RECORDS) as lines, (folder / RECORDS).open("wb") as records:
+        for line in lines:
+            record = json.loads(line)
+            record["abstract"] = [TEXT_NOT_INCLUDED] * len(record["abstract"])
+            offsets.append(offsets[-1] + records.write(dump_record(record)))
+    np.save(folder / OFFSETS, np.array(offsets, np.int64))
+    described = describe_files(folder, leave_out=[MANIFEST])
+    manifest = opened.manifest
+    files = {name: described.get(name, entry) for name, entry in manifest.files.items()}
+    for name in files.keys() - described.keys():
+        _link(opened.files.folder, folder, name)
+    manifest = dataclasses.replace(
+        manifest,
+        corpus={**manifest.corpus, "sha256": files[RECORDS]["sha256"]},
+        files=files,
+        digest=digest(files, manifest.lucene),
+    )
+    write_manifest(folder, manifest)
+    return dataclasses.replace(opened.segment, digest=manifest.digest)
+
+
+def _link(source: Path, folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to((source / name).absolute())

@@ -14,23 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError, InputError, OutputError, PackError, file_error
-from qbe.files import lock, make_once, publish_directory, write_text
+from qbe.files import cache_folder, is_remote, lock, make_once, publish_directory, write_text
 from qbe.index.checking import check_own_files
 from qbe.index.manifest import MANIFEST
 from qbe.index.openfiles import has_digest
-from qbe.index.packs.addresses import cached_folder, is_remote
 from qbe.index.packs.layout import (
     DESCRIPTION,
     MalformedPackError,
     Pack,
     PackedFile,
+    Progress,
     damaged,
     decode_description,
+    files_of,
     malformed,
+    pulled_as,
     read_header,
     unpack,
 )
-from qbe.index.packs.packing import Progress, files_of, pulled_as
 from qbe.index.packs.sources import Source
 from qbe.index.snapshot import COMMIT, open_snapshot
 from qbe.index.views import combined_manifest
@@ -72,6 +73,17 @@ def local_folder(folder: str | Path) -> Path:
         lambda: log.info("waiting for another process that pulls %s ...", address),
     )
     return target
+
+
+def cached_folder(address: str) -> Path:
+    """Where the index of an address is in the cache.
+
+    >>> cached_folder("hf:someone/arxiv-cs").name
+    'arxiv-cs-cc4d6202'
+    """
+    named = address if is_remote(address) else os.path.realpath(address)
+    name = Path(named.rstrip("/")).name.partition(".")[0]
+    return cache_folder() / "indexes" / f"{name}-{hashlib.sha256(named.encode()).hexdigest()[:8]}"
 
 
 def pull(

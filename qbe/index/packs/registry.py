@@ -7,13 +7,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urljoin
 
 from qbe.errors import PackError, UsageError, did_you_mean
-from qbe.files import change_lock, write_text
-from qbe.index.packs.addresses import resolved
+from qbe.files import change_lock, is_remote, write_text
 from qbe.index.packs.packing import Packed
-from qbe.index.packs.sources import read_whole
+from qbe.index.packs.sources import WEB, read_whole
 
 VARIABLE = "QBE_REGISTRY"
 """The environment variable with the address of the registry that is used where none is given."""
@@ -54,7 +53,26 @@ def read_registry(address: str | None = None) -> dict[str, Entry]:
             "that of your group"
         )
     entries = _entries(read_whole(address, _LONGEST), address)
-    return {name: entry._replace(address=resolved(entry.address, address)) for name, entry in entries.items()}
+    return {
+        name: entry._replace(address=_resolved(entry.address, address)) for name, entry in entries.items()
+    }
+
+
+def _resolved(address: str, base: str) -> str:
+    """An address that a registry states, which may be relative to that of the registry, ``base``.
+
+    >>> _resolved("packs/a.tar.zst", "https://example.org/registry.json")
+    'https://example.org/packs/a.tar.zst'
+    >>> _resolved("packs/a.tar.zst", "/data/registry.json"), _resolved("hf:someone/a", "/data/registry.json")
+    ('/data/packs/a.tar.zst', 'hf:someone/a')
+    """
+    if is_remote(address):
+        return address
+    if base.startswith(WEB):
+        return urljoin(base, address)
+    if is_remote(base):
+        return f"{base.rpartition('/')[0]}/{unquote(address)}"
+    return str(Path(base).parent / unquote(address))
 
 
 def find_pack(name: str, address: str | None = None) -> Entry:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import contextlib
 import http.client
 import logging
-import os
 import re
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import quote, urlsplit
 
+from qbe import web
 from qbe.corpus.streams import open_address
 from qbe.errors import MissingDependencyError, PackError
-from qbe.index.packs.addresses import HUB, WEB, is_remote
+from qbe.files import HUB, is_remote
 from qbe.index.packs.layout import read_exactly
 
+WEB = ("http://", "https://")
 HUB_FILE = "index.tar.zst"
 """The file of a repository that is meant where none is named."""
 
-TIMEOUT_S = 30.0
-ATTEMPTS, FIRST_ATTEMPTS = 6, 3
-"""How often a connection is made without a byte that comes of it: later, and in the beginning."""
-_LONGEST_PAUSE_S = 60.0
+RETRIES, FIRST_RETRIES = web.Retries(), web.Retries(attempts=3)
+"""For connections without a byte that comes of them: later, and in the beginning."""
 _NEAR = 1 << 20
 """Bytes that are read and thrown away rather than asking for a later place."""
 _BLOCK = 1 << 20
@@ -87,28 +83,36 @@ class Source:
 
     def read(self, count: int) -> bytes:
         """At most so many bytes, none at the end. Raises PackError where the connection fails for good."""
-        attempts = ATTEMPTS if self._has_read else FIRST_ATTEMPTS
-        for attempt in range(attempts):
-            try:
-                if self._bytes is None:
-                    self._bytes = self._open()
-                part = self._bytes.read(count)
-                if not part and getattr(self._bytes, "length", None):  # http.client says nothing
-                    raise http.client.IncompleteRead(b"", self._bytes.length)  # type: ignore[attr-defined]
-            except MissingDependencyError:
+        retries = RETRIES if self._has_read else FIRST_RETRIES
+        try:
+            part = retries.run(lambda: self._attempt(count), tell=self._tell)
+        except web.TemporaryError as error:
+            raise _failed(self.address, str(error)) from error
+        self.place += len(part)
+        self._has_read = True
+        return part
+
+    def _tell(self, error: Exception, seconds: float) -> None:
+        log.info("%s: %s; trying again in %.0f s", self.address, error, seconds)
+
+    def _attempt(self, count: int) -> bytes:
+        try:
+            if self._bytes is None:
+                self._bytes = self._open()
+            part = self._bytes.read(count)
+            if not part and getattr(self._bytes, "length", None):  # http.client says nothing
+                raise http.client.IncompleteRead(b"", self._bytes.length)  # type: ignore[attr-defined]
+            return part
+        except MissingDependencyError:
+            raise
+        except Exception as error:  # fsspec's file systems raise errors of their own
+            self.close()
+            if isinstance(error, PackError):
                 raise
-            except Exception as error:  # fsspec's file systems raise errors of their own
-                self.close()
-                if attempt + 1 == attempts or not _temporary(error):
-                    raise _failed(self.address, error) from error
-                pause = _pause(error, attempt)
-                log.info("%s: %s; trying again in %.0f s", self.address, _reason(error), pause)
-                time.sleep(pause)
-            else:
-                self.place += len(part)
-                self._has_read = True
-                return part
-        raise AssertionError("the last attempt returns or raises")
+            reason = web.reason_of(error)
+            if web.is_temporary(error):
+                raise web.TemporaryError(reason, web.wait_of(error)) from error
+            raise _failed(self.address, reason) from error
 
     def _open(self) -> _Bytes:
         """A connection that begins at the place."""
@@ -120,11 +124,7 @@ class Source:
             file = open_address(self.address)
             file.seek(self.place)
             return file
-        request = urllib.request.Request(self.url)  # noqa: S310
-        request.add_header("Range", f"bytes={self.place}-")
-        for name, value in self._headers.items():
-            request.add_unredirected_header(name, value)  # not for the servers that the hub points to
-        response = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+        response = web.open_from(self.url, self.place, self._headers)
         if urlsplit(self.url).scheme == "https" != urlsplit(response.geturl()).scheme:
             raise PackError(f"{self.address}: expected an address of https, found one that leads to another")
         self._skips = response.status == http.client.PARTIAL_CONTENT
@@ -163,39 +163,5 @@ def _web_address(address: str) -> tuple[str, dict[str, str]]:
     return f"{ENDPOINT}/datasets/{path}", {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _temporary(error: Exception) -> bool:
-    if isinstance(error, urllib.error.HTTPError):
-        return error.code >= 500 or error.code == 429
-    certificate = isinstance(getattr(error, "reason", None), OSError) and "CERTIFICATE" in str(error)
-    lasting = PackError, FileNotFoundError, IsADirectoryError, PermissionError
-    return isinstance(error, OSError | http.client.HTTPException) and not (
-        certificate or isinstance(error, lasting)
-    )
-
-
-def _pause(error: Exception, attempt: int) -> float:
-    """Seconds until the next attempt: as many as the server asks for, else twice as many as before."""
-    asked = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
-    return min(float(asked) if asked.isdecimal() else 0.5 * 2**attempt, _LONGEST_PAUSE_S)
-
-
-def _failed(address: str, error: Exception) -> PackError:
-    if isinstance(error, PackError):
-        return error
-    return PackError(f"cannot read {address}: {_reason(error)}; check the address and the network")
-
-
-def _reason(error: Exception) -> str:
-    match error:
-        case urllib.error.HTTPError():
-            return f"HTTP status {error.code} {error.reason}"
-        case urllib.error.URLError(reason=Exception() as reason):
-            return _reason(reason)
-        case http.client.IncompleteRead():
-            return "the connection broke"
-        case TimeoutError():
-            return f"no answer within {TIMEOUT_S:g} seconds"
-        case OSError() if error.strerror:
-            return os.strerror(error.errno) if error.errno else error.strerror
-        case _:
-            return " ".join(str(error).split())[:200] or type(error).__name__
+def _failed(address: str, reason: str) -> PackError:
+    return PackError(f"cannot read {address}: {reason}; check the address and the network")

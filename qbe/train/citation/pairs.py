@@ -116,7 +116,7 @@ def bm25_candidates(
     return found
 
 
-def chosen_candidates(candidates: Sequence[Candidates], classes: str, seed: int = 0) -> list[Candidates]:
+def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Candidates]:
     """The candidates to learn from, as ``classes`` says (see CLASSES).
 
     >>> best = [Candidates(9, np.array([1, 2, 3, 4]), np.array([2, 7]))]
@@ -129,7 +129,7 @@ def chosen_candidates(candidates: Sequence[Candidates], classes: str, seed: int 
         return list(candidates)
     if classes == "all-cited":
         return [each._replace(rows=np.union1d(each.rows, each.cited)) for each in candidates]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     balanced = []
     for each in candidates:
         labels = np.array(each.labels, np.bool_)
@@ -174,14 +174,14 @@ class PairNetwork(nn.Module):
     Matrix products run in ``dtype``. Attention has no dropout, without which it is twice as fast on a CPU.
     """
 
-    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         """Load the model in ``folder``; raises ModelError when it cannot be loaded."""
         from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
         super().__init__()
         disable_progress_bar()  # type: ignore[no-untyped-call]
         set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         settings = {"attn_implementation": None, "attention_probs_dropout_prob": 0.0}
         self.model, _ = load_model(
             folder, "AutoModelForSequenceClassification", "a BERT-family model", "`encoder`", **settings

@@ -20,10 +20,10 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encoder_files import EncoderMetadata
-from qbe.models.exports import model_file
 from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
 from qbe.models.registry import LARGE_ENCODER
+from qbe.models.sources import model_file
 from qbe.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table, reader_name
