@@ -237,6 +237,15 @@ def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
 
 
 @pytest.fixture(scope="session")
+def index(tiny_index):
+    """That index, opened, for tests that do not change it."""
+    from qbe.index.index import Index
+
+    with Index(tiny_index) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
 def graded_index(shared, sample) -> Path:
     """The sample, indexed with the default encoder, whose vectors the grade model reads."""
     from qbe.index.building.build import build

@@ -1,11 +1,10 @@
 """Matchings of sentence vectors: worked by hand, and over an index."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from support.processors import exact_int8
+from support.papers import Papers
 from support.rerankers import over_index, score
 from support.searching import first_stage
 
@@ -13,19 +12,11 @@ from qbe.encode.pooling import PaperVectors
 from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.matching import (
-    MATCHINGS,
-    VectorMatching,
-    attention,
-    marginals,
-    mean_max,
-    single_match,
-    transport,
-)
+from qbe.rerank.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
 from qbe.rerank.reranker import RerankScore
-from qbe.types import Facet, Match, Paper, Sentence
+from qbe.search.present import to_record, to_table
+from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 # Two pairs of papers: two sentences against three, and one against two; padding is no number.
 NAN = math.nan
@@ -40,20 +31,14 @@ def shares(*logits: float) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
-def test_single_match_by_hand():
+def test_single_match_attention_and_mean_max_by_hand():
     assert single_match(DISTANCES, *SIDES).tolist() == [-0.25, -1]
-
-
-def test_attention_by_hand():
     first, second = (0.5, 1, 2, 1.5, 0.25, 1), (1, 3)
     expected = [
         -sum(d * share for d, share in zip(row, shares(*(-d for d in row)), strict=True))
         for row in (first, second)
     ]
     assert attention(DISTANCES, *SIDES).tolist() == pytest.approx(expected, rel=1e-14)
-
-
-def test_mean_max_by_hand():
     assert mean_max(DISTANCES, *SIDES).tolist() == [(2 + 1.5) / 2, 3]
 
 
@@ -136,12 +121,6 @@ def test_the_temperature_follows_the_query():
 # Over an index.
 
 
-@pytest.fixture(scope="module")
-def index(tiny_index) -> Iterator[Index]:
-    with Index(tiny_index) as index:
-        yield index
-
-
 def test_an_index_gives_vectors_of_any_paper(index):
     paper = index.paper("s024")
     stored = index.vectors(paper)
@@ -150,15 +129,6 @@ def test_an_index_gives_vectors_of_any_paper(index):
     other = Paper("s024", paper.title, paper.sentences[:2])  # the same id, another text
     assert (index.vectors(other).sentences == index.encoder.encode_paper(other).sentences).all()
     assert len(index.vectors(other).sentences) == 2
-
-
-def test_an_index_without_vectors_has_none_to_match(sample, tmp_path):
-    build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
-    with (
-        Index(tmp_path / "bm25") as index,
-        pytest.raises(IndexFormatError, match="expected an index with vec"),
-    ):
-        over_index("transport", index)
 
 
 def test_mean_max_is_that_of_the_first_stage(index, papers):
@@ -171,19 +141,48 @@ def test_mean_max_is_that_of_the_first_stage(index, papers):
     assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
 
 
-LEVEL = ("transport", "attention")
-"""Matchings by which another paper comes near to the paper itself."""
+# The command.
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=exact_int8 if name in LEVEL else ()) for name in MATCHINGS],
-)
-def test_a_paper_is_most_like_itself(index, papers, name):
-    reranker = over_index(name, index)
-    for query in (Query(index.paper("s024")), Query(index.paper("s024"), Facet.METHOD)):
-        scores = {
-            paper.paper_id: one.score
-            for paper, one in zip(papers, score(reranker, query, papers, vectors=index.vectors), strict=True)
-        }
-        assert max(scores, key=lambda paper_id: scores[paper_id]) == "s024"
+def test_temperature_and_regularization_count(search):
+    arguments = ("--paper", "s024", "--first-stage", "dense", "--hits", 50)
+    found = {
+        search(*arguments, "--rerank", f"matching:depth=100{parameter}")
+        for parameter in ("", ",temperature=0.01", ",regularization=1", ",temperature=5000")
+    }
+    assert len(found) == 3  # 5000 is the default for a whole abstract
+
+
+QUESTION = Paper("asked", "A question", (Sentence("We ask."), Sentence("We know.")))
+ANSWERING = Paper("answer", "An answer", (Sentence("They tell."), Sentence("They do.")))
+PLAN = (TransportEntry(1, 0, 0.75), TransportEntry(0, 1, 0.2456789), TransportEntry(0, 0, 0.004))
+HIT = Hit("answer", 1.5, (), {"bm25": 12.5, "first_stage": 0.75, "reranker": -2.0}, Match(1, 0, 0.25), PLAN)
+
+
+def test_the_plan_is_shown():
+    table = to_table(Papers(ANSWERING).paper, Query(QUESTION), [HIT], 100, explain=True)
+    assert table.splitlines()[4:] == [
+        "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity. >3",
+        "is the pair of sentences that contributed most to the reranker's score. 3→0 0.20 is the mass that",
+        "went from sentence 3 to the paper's sentence 0.",
+        "",
+        "   1   1.5000 An answer  [answer]",
+        "              bm25 12.5000, first stage 0.7500, reranker -2.0000",
+        "              transport 1→0 0.75, 0→1 0.25",
+        "  >1   0.2500 no label: They tell.",
+    ]
+    (hit,) = to_record(Papers(ANSWERING).paper, "q", Query(QUESTION), [HIT], explain=True)["hits"]
+    assert hit["plan"] == [
+        {"query_position": 1, "position": 0, "mass": 0.75},
+        {"query_position": 0, "position": 1, "mass": 0.245679},
+        {"query_position": 0, "position": 0, "mass": 0.004},
+    ]
+
+
+def test_an_index_without_vectors_is_refused(search, sample, tmp_path):
+    build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
+    arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "matching")
+    with pytest.raises(
+        IndexFormatError, match=r"expected an index with vectors, .* another `first_stage` or"
+    ):
+        search(*arguments, folder=tmp_path / "bm25")

@@ -17,11 +17,10 @@ from qbe.rerank.graded import FEATURES
 
 
 class Kind(NamedTuple):
-    """A kind of model: how its files are named, how it is read, and fields of its card."""
+    """A kind of model: how its files are named, and how it is read."""
 
     storage: Storage
     read: Callable[[Path], Any]
-    fields: tuple[str, ...] = ("files", "encoder", "training")
 
     @property
     def expected(self) -> str:
@@ -83,34 +82,23 @@ def test_damaged_weights(kind, folder):
     assert "No such file" in refused(kind, folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 1}', "{", "\udcff"])
-def test_a_damaged_card(kind, folder, text):
-    (folder / kind.storage.card).write_bytes(text.encode(errors="surrogateescape"))
-    assert refused(kind, folder).startswith(f"{folder}: {kind.expected}, found: ")
+def test_a_damaged_card(kind, folder):
+    for data in (b"", b"[]", b"7", b"{}", b'{"format": 1}', b"{", b"\xff"):
+        (folder / kind.storage.card).write_bytes(data)
+        assert refused(kind, folder).startswith(f"{folder}: {kind.expected}, found: ")
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"format": 2},
-        {"features": ["tokens"]},
-        {"features": {"text": ["bm25"]}},
-        {"features": {"vectors": ["whole"]}},
-    ],
-)
-def test_another_format(kind, folder, changed):
-    change(folder, kind, **changed)
-    assert refused(kind, folder) == (
-        f"{folder}: expected a {kind.storage.kind} model of format 1, found another; train it again with "
-        f"qbe train {kind.storage.stem}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [pytest.param(kind, name, id=f"{kind.storage.kind}-{name}") for kind in KINDS for name in kind.fields],
-    indirect=["kind"],
-)
-def test_a_card_that_lacks_a_field(kind, folder, name):
-    change(folder, kind, **{name: None})
-    assert f"found: '{name}'; give its folder" in refused(kind, folder)
+def test_another_format_or_a_card_that_lacks_a_field(kind, folder):
+    whole = (folder / kind.storage.card).read_text()
+    features = (["tokens"], {"text": ["bm25"]}, {"vectors": ["whole"]})
+    for changed in ({"format": 2}, *({"features": each} for each in features)):
+        change(folder, kind, **changed)
+        assert refused(kind, folder) == (
+            f"{folder}: expected a {kind.storage.kind} model of format 1, found another; train it again with "
+            f"qbe train {kind.storage.stem}"
+        )
+        (folder / kind.storage.card).write_text(whole)
+    for name in ("files", "encoder", "training"):
+        change(folder, kind, **{name: None})
+        assert f"found: '{name}'; give its folder" in refused(kind, folder)
+        (folder / kind.storage.card).write_text(whole)

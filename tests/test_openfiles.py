@@ -198,12 +198,16 @@ def test_the_memory_of_files_is_bounded(tmp_path, large, cache, monkeypatch):
     assert b" 4 " in (cache / openfiles.MEMORY).read_bytes()
 
 
-def test_changed_vectors_are_told(folder, large):
+def test_changed_vectors_and_a_changed_manifest_are_told(folder, large):
     with (folder / "whole.npy").open("r+b") as stream:
         stream.seek(-2, os.SEEK_END)
         stream.write(b"\1\1")
     with Index(folder) as index, pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
         hits(index)
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace('"k1": 0.9', '"k1": 0.8'))
+    with pytest.raises(IndexFormatError, match=r"manifest\.json: expected a manifest, found .*checksum"):
+        Index(folder)
 
 
 @pytest.mark.parametrize(
@@ -217,13 +221,6 @@ def test_damage_that_is_not_verified_is_told_where_it_shows(folder, name):
         with Index(folder) as index:
             hits(index)
             list(index)
-
-
-def test_a_changed_manifest_is_told(folder):
-    path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"k1": 0.9', '"k1": 0.8'))
-    with pytest.raises(IndexFormatError, match=r"manifest\.json: expected a manifest, found .*checksum"):
-        Index(folder)
 
 
 def test_a_lock_file_is_no_link(tmp_path):

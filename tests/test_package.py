@@ -117,14 +117,13 @@ def test_the_sample_is_indexed_and_searched(run):
 
 
 def test_the_shipped_models_are_found(run, installed):
-    program = "from qbe.models.{0} import {1}; print({1}({2}).folder)"
-    for module, function, name in (
-        ("encoder_files", "resolve_encoder", "'facet-encoder'"),
-        ("reranker_files", "resolve_reranker", ""),
-        ("tagger_files", "resolve_tagger", "'facet-tagger'"),
-    ):
-        folder = Path(run("-c", program.format(module, function, name)).strip())
-        assert folder.is_relative_to(installed)
+    program = "from qbe.models import encoder_files, reranker_files, tagger_files\n"
+    program += "print(encoder_files.resolve_encoder('facet-encoder').folder)\n"
+    program += "print(reranker_files.resolve_reranker().folder)\n"
+    program += "print(tagger_files.resolve_tagger('facet-tagger').folder)\n"
+    folders = run("-c", program).split()
+    assert len(folders) == 3
+    assert all(Path(folder).is_relative_to(installed) for folder in folders)
 
 
 def test_an_editable_install_works_beside_the_clone(clone, tmp_path):

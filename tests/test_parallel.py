@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from qbe.parallel import AHEAD, Workers, ordered_map
+from qbe.parallel import AHEAD, Workers
 
 
 def test_results_are_in_order_and_the_pool_is_reused():
@@ -83,7 +83,3 @@ def test_a_closed_pool_starts_again():
     assert list(workers.map(abs, [-3, -4])) == [3, 4]
     workers.close()
     workers.close()
-
-
-def test_ordered_map():
-    assert list(ordered_map(abs, iter([-1, 2, -3]), 2)) == [1, 2, 3]

@@ -39,14 +39,11 @@ def written(folder: Path, data: bytes, name: str = "paper.pdf") -> Path:
     return path
 
 
-def test_a_paper_with_the_stamp_of_arxiv(tmp_path):
+def test_papers_with_the_stamp_of_arxiv_and_with_a_doi(tmp_path):
     paper = paper_from_file(str(written(tmp_path, article(PAPER))))
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"ids": {"arxiv": "2101.10007v2"}, "year": 2021, "file": "paper.pdf"}
     assert len(paper.sentences) == 3
-
-
-def test_a_paper_with_its_doi(tmp_path):
     paper = paper_from_file(str(written(tmp_path, springer(PAPER), "a file")))  # told by its content
     assert (paper.title, paper.abstract) == (PAPER.title, PAPER.abstract)
     assert paper.metadata == {"doi": "10.1007/s00000-020-00007", "file": "a file"}

@@ -1,6 +1,5 @@
 """Pipelines: several aspects, explanations, refreshed indexes, and what the command and Python share."""
 
-import json
 import shutil
 import threading
 
@@ -18,12 +17,6 @@ from qbe.search.first_stages import DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index):
-    with open_index(tiny_index) as index:
-        yield index
 
 
 def scores(pipeline: Pipeline, query: Query, pool: list[str]) -> np.ndarray:
@@ -65,25 +58,6 @@ def test_aspects_are_combined_by_hand(index, stage):
     assert {match.aspect for match in hits[0].matches} == {0, 1, 2}
 
 
-def test_a_disliked_aspect_pushes_down(index):
-    pipeline = first_stage(index, "dense")
-    paper = index.paper("s024")
-    liked = pipeline.search(Query(paper, Facet.BACKGROUND), 127)
-    rank = {hit.paper_id: place for place, hit in enumerate(liked)}
-    closest = pipeline.search(Query(paper, Facet.METHOD), 1)[0].paper_id
-    query = Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-1))
-    pushed = [hit.paper_id for hit in pipeline.search(query, 127)]
-    assert pushed.index(closest) > rank[closest]
-
-
-def test_one_aspect_of_any_positive_weight_is_a_query(index):
-    pipeline = first_stage(index)
-    paper = index.paper("s024")
-    assert pipeline.search(Query.of(Aspect(paper, Facet.METHOD, weight=3)), 9) == pipeline.search(
-        Query(paper, Facet.METHOD), 9
-    )
-
-
 def test_aspects_are_reranked_together(index):
     paper = index.paper("s024")
     query = Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-0.5))
@@ -98,22 +72,6 @@ def test_aspects_are_reranked_together(index):
     assert [hit.paper_id for hit in hits[:10]] == sorted(top, key=lambda paper_id: -ids.index(paper_id))
     assert [hit.paper_id for hit in hits[10:]] == first[10:]
     assert all(hit.driven_by.aspect == 0 for hit in hits[:10])
-
-
-def test_many_queries_of_any_kind_are_searched_as_each(index):
-    pipeline = first_stage(index)
-    paper = index.paper("s024")
-    queries = [
-        Query(paper, Facet.METHOD),
-        Query.of(Aspect(paper), Aspect(index.paper("s030"), weight=-1)),
-        Query(paper),
-        Query.of(Aspect(paper, Facet.RESULT), Aspect(paper, positions=(0,))),
-    ]
-    pools = [None, ["s001", "s002", "s030"], ["s005"], None]
-    single = [pipeline.search(query, 9, pool) for query, pool in zip(queries, pools, strict=True)]
-    assert pipeline.batch_search(queries, 9, pools) == single
-    assert [hit.paper_id for hit in single[1]] in (["s001", "s002"], ["s002", "s001"])
-    assert pipeline.batch_search([queries[1]], 5, [[]]) == [[]]
 
 
 def test_topics_with_aspects_make_a_run(search, index, tmp_path):
@@ -135,58 +93,9 @@ def test_topics_with_aspects_make_a_run(search, index, tmp_path):
         for hit in hits
     ]
     assert [(line.split()[0], line.split()[2]) for line in output.splitlines()] == expected
-    records = search("--topics", topics, "--rerank", "none", "--hits", 2, "--format", "json").splitlines()
-    record = json.loads(records[0])
-    assert [aspect["weight"] for aspect in record["aspects"]] == [1.0, -0.5]
-    assert {match["aspect"] for match in record["hits"][0]["matches"]} == {0, 1}
-    table = search("--topics", topics, "--rerank", "none", "--hits", 2, "--format", "table", "--explain")
-    assert "for its background; not like" in " ".join(table.split())
 
 
-# One pipeline for the command and for Python.
-
-
-def test_python_gives_what_the_command_gives(search, index):
-    records = search("--paper", "s024", "--facet", "method", "--hits", 3, "--format", "json")
-    hits = Pipeline(index).search(Query(index.paper("s024"), Facet.METHOD), k=3)
-    ranked = [(hit["paper_id"], hit["score"]) for hit in json.loads(records)["hits"]]
-    assert ranked == [(hit.paper_id, hit.score) for hit in hits]
-
-
-def test_queries_without_a_facet_keep_the_first_stage_by_default(index):
-    pipeline, plain = Pipeline(index), first_stage(index)
-    whole = Query(index.paper("s024"))
-    faceted = Query(index.paper("s024"), Facet.METHOD)
-    reranked_hits, whole_hits = pipeline.batch_search([faceted, whole], 5)
-    assert whole_hits == plain.search(whole, 5)
-    assert [hit.score for hit in reranked_hits] != [hit.score for hit in plain.search(faceted, 5)]
-
-
-def test_an_explanation(index):
-    explanation = first_stage(index).explain(Query(index.paper("s024"), Facet.METHOD), 3)
-    assert explanation.hits == first_stage(index).search(
-        Query(index.paper("s024"), Facet.METHOD), 3, explain=True
-    )
-    assert [sentence.selected for sentence in explanation.sentences[0]] == [
-        sentence.facet is Facet.METHOD for sentence in index.paper("s024").sentences
-    ]
-
-
-# Types, threads, commits.
-
-
-def test_wrong_types_name_the_right_one(index, tiny_index):
-    with pytest.raises(TypeError, match=r"expected a qbe.Index, found .*; open one with qbe.open_index"):
-        Pipeline(str(tiny_index))
-    with pytest.raises(TypeError, match=r"expected a first stage such as qbe.Fused\(\), found 'fused'"):
-        Pipeline(index, "fused")
-    with pytest.raises(UsageError, match="expected a first stage with a `reranker`"):
-        Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
-    pipeline = first_stage(index, "bm25")
-    with pytest.raises(TypeError, match=r"expected a qbe.Query, found Paper; make one with qbe.Query"):
-        pipeline.search(index.paper("s001"))
-    with pytest.raises(TypeError, match=r"expected an int as `k`, found '3' \(str\)"):
-        pipeline.search(Query(index.paper("s001")), "3")
+# Threads, commits.
 
 
 def test_several_threads_may_search(index):
@@ -206,18 +115,16 @@ def test_several_threads_may_search(index):
     assert results == {number: [hits] * 3 for number, hits in enumerate(expected)}
 
 
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
+def test_a_pipeline_follows_its_index(tiny_index, tmp_path):
     folder = tmp_path / "index"
     shutil.copytree(tiny_index, folder)
-    with Index(folder) as index, first_stage(index, stage) as pipeline:
+    with Index(folder) as index, first_stage(index) as pipeline:
         query = Query(index.paper("s024"), Facet.METHOD)
         best = pipeline.search(query, 3)
         with Index(folder) as writer:
             writer.delete([best[0].paper_id])
-            assert [hit.paper_id for hit in first_stage(writer, stage).search(query, 2)] == [
-                hit.paper_id for hit in best[1:]
-            ]
+            found = first_stage(writer).search(query, 2)
+            assert [hit.paper_id for hit in found] == [hit.paper_id for hit in best[1:]]
         assert pipeline.search(query, 3) == best
         assert index.refresh()
         assert not index.refresh()
@@ -227,6 +134,8 @@ def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
 def test_parameters_that_do_not_fit_the_index_are_refused(index):
     with pytest.raises(UsageError, match="`nprobe` goes with an index of lists"):
         Pipeline(index, Dense(nprobe=4))
+    with pytest.raises(UsageError, match="expected a first stage with a `reranker`"):
+        Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
 
 
 # Stages of other makes.

@@ -55,10 +55,15 @@ def test_results_are_harmless(form):
     assert not SIGNS & set(text)
 
 
-def test_records_for_shell_and_page_are_harmless_in_what_is_cleaned():
+def test_records_for_shell_and_page_are_harmless_and_json():
     record = json.loads("".join(export_parts([PAPER], "json")))
     texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
     assert not SIGNS & set("".join(texts))
+    from qbe.service.records import as_json
+
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            as_json({"score": value})
 
 
 @pytest.mark.parametrize(
@@ -139,12 +144,10 @@ def test_errors_and_logs_are_harmless(capsys, monkeypatch):
     said = capsys.readouterr().err
     assert not SIGNS & set(said)
     assert said.count("\n") == 2
-
-
-def test_so_are_errors_of_arguments(capsys):
     with pytest.raises(SystemExit):
         _cli.parser("qbe test", "Test.").parse_args([f"--{HARMFUL}"])
     assert not SIGNS & set(capsys.readouterr().err)
+    assert one_line(UsageError("expected\n `k`")) == "expected `k`"
 
 
 def test_names_of_files_of_a_folder_are_harmless(tmp_path):
@@ -155,15 +158,3 @@ def test_names_of_files_of_a_folder_are_harmless(tmp_path):
     assert done.returncode == 1
     assert "PWN" in done.stderr
     assert not SIGNS & set(done.stderr + done.stdout)
-
-
-def test_json_has_no_numbers_that_it_lacks():
-    from qbe.service.records import as_json
-
-    for value in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="JSON"):
-            as_json({"score": value})
-
-
-def test_a_usage_error_is_one_line():
-    assert one_line(UsageError("expected\n `k`")) == "expected `k`"

@@ -75,7 +75,7 @@ def test_a_search_mixes_both_stages(graded_index):
         assert [hit.paper_id for hit in whole] == [hit.paper_id for hit in first]
 
 
-def test_vectors_of_another_encoder_are_refused(tiny_index):
+def test_vectors_of_another_encoder_or_version_are_refused_and_each_model_reads_one(tiny_index):
     with (
         Index(tiny_index) as index,
         pytest.raises(
@@ -83,15 +83,9 @@ def test_vectors_of_another_encoder_are_refused(tiny_index):
         ),
     ):
         Pipeline(index, Fused(), Projections())
-
-
-def test_vectors_of_an_earlier_version_are_refused():
     earlier = {"name": "facet-encoder", "weights_sha256": "5f" * 32}
     with pytest.raises(UsageError, match=r"this version's facet-encoder .* \(5f5f5f5f5f5f\)"):
         find_model(earlier)
-
-
-def test_each_model_that_ships_reads_one_encoder():
     for folder in MODELS.glob("facet-projections*"):
         assert shipped_model(read_model(folder).encoder) == folder
 

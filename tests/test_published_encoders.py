@@ -42,8 +42,10 @@ FILES = {
 }
 """Of the others PICKLED."""
 
-OTHER_ASPIRE = {name for name in PUBLISHED if "singlem" in name or "biomed" in name}
-NAMES = [name for name in PUBLISHED if SIZES is SCIBERT or name not in OTHER_ASPIRE]
+ALIKE = {name for name in PUBLISHED if "singlem" in name or "biomed" in name} | {"allenai/specter"}
+"""Read as others are, from files of the same kinds."""
+
+NAMES = [name for name in PUBLISHED if SIZES is SCIBERT or name not in ALIKE]
 
 
 def write(folder: Path, files: set[str], words: list[str]) -> None:

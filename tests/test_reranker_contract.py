@@ -7,7 +7,6 @@ import pytest
 from support.rerankers import over_index, projected_over_index, request, score
 
 from qbe.errors import FacetNotFoundError, UsageError
-from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.matching import MATCHINGS
@@ -24,12 +23,6 @@ RERANKERS = {
     # a matching, over the vectors of an index
     **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
 }
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index):
-    with Index(tiny_index) as index:
-        yield index
 
 
 @pytest.fixture(scope="module", params=RERANKERS)
@@ -81,19 +74,6 @@ def test_one_judgement_for_each_paper_in_order(vectors, reranker, queries, paper
         assert len({one.score for one in judged}) > 1
         assert score(reranker, query, papers[8::-1], vectors=vectors) == judged[::-1]
         assert score(reranker, query, [], vectors=vectors) == []
-
-
-def test_a_paper_given_twice_is_judged_twice_alike(vectors, reranker, queries, papers):
-    first, second, third = score(reranker, queries[0], [papers[5], papers[6], papers[5]], vectors=vectors)
-    assert first == third != second
-
-
-def test_judgements_do_not_depend_on_threads(vectors, opened, reranker, queries, papers):
-    threaded = opened(3)
-    for query in queries[:2]:
-        assert score(threaded, query, papers[:40], vectors=vectors) == score(
-            reranker, query, papers[:40], vectors=vectors
-        )
 
 
 def test_what_a_query_is_about_counts(vectors, reranker, papers):
@@ -175,8 +155,3 @@ def test_any_text_can_be_judged(vectors, reranker, papers, text):
     for query, candidate in ((strange, papers[0]), (papers[0], strange), (strange, strange)):
         (judged,) = score(reranker, Query(query, Facet.METHOD), [candidate], vectors=vectors)
         assert math.isfinite(judged.score)
-
-
-def test_it_has_a_name(reranker):
-    assert isinstance(reranker.name, str)
-    assert reranker.name

@@ -27,15 +27,12 @@ def run(tag: str = "t", **rankings: str) -> Run:
     return Run(tag, named)
 
 
-def test_a_run_is_a_mapping_of_queries():
+def test_a_run_is_a_mapping_of_queries_and_files_of_facets_are_one(tmp_path):
     ranked = run(q1="ab", q2="b")
     assert list(ranked) == ["1_method", "2_method"]
     assert (len(ranked), "2_method" in ranked, "3_method" in ranked) == (2, True, False)
     assert ranked["2_method"] == (Hit("b", 0.0),)
     assert ranked == run(q1="ab", q2="b") != run("other", q1="ab", q2="b")
-
-
-def test_files_of_facets_are_one_run(tmp_path):
     run("first", q1="ba").write(tmp_path / "x.method.trec")
     Run("second", {"1_result": (Hit("c", 2.0),)}).write(tmp_path / "x.result.trec")
     both = Run.from_trec(tmp_path / "x.method.trec", tmp_path / "x.result.trec")

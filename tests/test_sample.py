@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import qbe.datasets.embedded
-from qbe.datasets.embedded import FACTORS, Layout, Place, grade, pool, read_layout
+from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.files import sha256
 from qbe.topics import read_pools, read_topics, write_pools
 from qbe.trec import Judgment, write_qrels
@@ -57,33 +57,3 @@ def test_judgements_follow_from_the_layout(facet: Facet, tmp_path: Path) -> None
     for topic in topics:
         grades = Counter(each.relevance for each in judgments if each.query_id == topic.query_id)
         assert grades == {3: 7, 2: 8, 1: 16, 0: 12}
-
-
-def tiny_layout(method_of_d: str = "m1") -> Layout:
-    """Four papers, each with its own finding; problems: two variants of x, one of y, one of z."""
-    problems = {"a": Place("x", "x1"), "b": Place("x", "x2"), "c": Place("y", "y1"), "d": Place("z", "z1")}
-    methods = dict.fromkeys("abc", Place("m", "m1")) | {"d": Place("m", method_of_d)}
-    places = {
-        paper_id: {
-            Facet.BACKGROUND: problems[paper_id],
-            Facet.METHOD: methods[paper_id],
-            Facet.RESULT: Place(f"f{paper_id}", "f1"),
-        }
-        for paper_id in "abcd"
-    }
-    related = {facet: frozenset({frozenset({"x", "y"})}) for facet in FACTORS}
-    return Layout(places, related)
-
-
-def test_grades_by_hand() -> None:
-    layout = tiny_layout()
-    assert [grade(layout, "a", other, Facet.BACKGROUND) for other in "abcd"] == [3, 2, 1, 0]
-    assert [grade(layout, "c", other, Facet.BACKGROUND) for other in "abcd"] == [1, 1, 3, 0]
-    assert [grade(layout, "a", other, Facet.RESULT) for other in "abcd"] == [3, 0, 0, 0]
-    with pytest.raises(KeyError):
-        grade(layout, "a", "unknown", Facet.METHOD)
-
-
-def test_pools_by_hand() -> None:
-    assert pool(tiny_layout(), "a", Facet.BACKGROUND) == ["b", "c", "d"]  # d only for its method
-    assert pool(tiny_layout(method_of_d="n1"), "a", Facet.BACKGROUND) == ["b", "c"]

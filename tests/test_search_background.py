@@ -1,7 +1,5 @@
 """The background penalty: similarity to the query's background lowers scores, by method and result."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,22 +7,14 @@ from hypothesis import strategies as st
 from support.rerankers import ByHand
 from support.searching import first_stage, reranked
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.index.index import Index
-from qbe.query import Aspect, Query
+from qbe.query import Query
 from qbe.search.fusion import penalized, z_normalize
 from qbe.search.matches import EXPONENTS
-from qbe.search.pipeline import Pipeline
-from qbe.search.stages import Dense, Fused, Matching
+from qbe.search.stages import Dense, Fused
 from qbe.types import Facet, Hit
 
 POOL = ["s001", "s007", "s013", "s031", "s051", "s080"]
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index) -> Iterator[Index]:
-    with Index(tiny_index) as index:
-        yield index
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +36,7 @@ def background_match(index: Index, query: Query) -> np.ndarray:
     return np.array([(own @ index.vectors(index.paper(name)).sentences.T).max(1).mean() for name in POOL])
 
 
-def test_by_hand():
-    # z-scores of (0, 1, 2) are (-a, 0, a), and of (2, 1, 0) the reverse, a being the root of 1.5.
+def test_penalties_by_hand():
     lowered = penalized(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.0]), 0.5)
     assert lowered == pytest.approx(np.array([-1.5, 0, 1.5]) * np.sqrt(1.5))
 
@@ -87,23 +76,3 @@ def test_rerankers_are_lowered_whatever_the_first_stage(index, paper, first):
     lowered = penalized(np.array([*by_hand.values()]), background_match(index, query), 0.5)
     scores = {hit.paper_id: hit.score for hit in hits}
     assert [scores[name] for name in POOL] == pytest.approx(z_normalize(lowered).tolist(), abs=1e-3)
-
-
-def test_matchings_are_as_in_aspire(index, paper):
-    """They rank by themselves, whatever the first stage's penalty."""
-    query = Query(paper, Facet.METHOD)
-    scores = []
-    for penalty in (0.0, 1.0):
-        matching = Pipeline(index, Fused(background_penalty=penalty), Matching("mean-max"))
-        hits = matching.search(query, len(POOL), POOL, matches=False)
-        scores.append({hit.paper_id: round(hit.score, 5) for hit in hits})
-    assert scores[0] == scores[1]
-
-
-def test_the_aspect_brings_its_background(index, paper):
-    vectors = index.vectors(paper)
-    of_background = list(paper.positions(Facet.BACKGROUND))
-    encoded = EncodedAspect.of(Aspect(paper, Facet.METHOD), vectors)
-    assert encoded.background.tolist() == vectors.sentences[of_background].tolist()
-    assert EncodedAspect.of(Aspect(paper, Facet.BACKGROUND), vectors).background is None
-    assert EncodedAspect.of(Aspect(paper), vectors).background is None

@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.searching import first_stage
 
@@ -97,7 +96,7 @@ def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, 
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-@pytest.mark.parametrize("form", ["trec", "json", "table"])
+@pytest.mark.parametrize("form", ["json", "table"])
 def test_blocks_do_not_show(search, arguments, monkeypatch, form):
     small = search(*arguments, "--format", form)
     monkeypatch.setattr(outputs, "BLOCK", 64)
@@ -121,21 +120,20 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
-@pytest.mark.parametrize(
-    ("changed", "found"),
-    [
-        (["--hits", "8"], "options"),
-        (["--facet", "method"], "options"),
-        (["--run-tag", "mine"], "options"),
-        (["--format", "json"], "options"),
-        (["--facets", "predicted"], "options, models"),
-        (["--pool", "pools.tsv"], "pool"),
-        (["--topics", "other.tsv"], "topics"),
-    ],
-)
-def test_another_run_is_not_gone_on_with(
-    search, arguments, output, part, sample, tmp_path, monkeypatch, changed, found
-):
+CHANGES = [
+    (["--hits", "8"], "options"),
+    (["--year", "2003-"], "options"),
+    (["--like", "method", "--unlike", "result"], "options"),
+    (["--facet", "method"], "options"),
+    (["--run-tag", "mine"], "options"),
+    (["--format", "json"], "options"),
+    (["--facets", "predicted"], "options, models"),
+    (["--pool", "pools.tsv"], "pool"),
+    (["--topics", "other.tsv"], "topics"),
+]
+
+
+def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
     Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
@@ -144,17 +142,17 @@ def test_another_run_is_not_gone_on_with(
         file.add(0, "a block\n")
     with pytest.raises(RunError, match="found other index, topics"):
         search(*arguments, "--output", output, "--resume")
-    search(*arguments, "--output", output, "--overwrite")
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output)
-    kept = list(arguments)
-    if changed[0] in kept:
-        place = kept.index(changed[0])
-        del kept[place : place + 2]
-    with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
-        search(*kept, *changed, "--output", output, "--resume")
-    assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
+        search(*arguments, "--output", output, "--overwrite")
+    for changed, found in CHANGES:
+        kept = list(arguments)
+        if changed[0] in kept:
+            place = kept.index(changed[0])
+            del kept[place : place + 2]
+        with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
+            search(*kept, *changed, "--output", output, "--resume")
+        assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
 
 
 def test_an_unfinished_run_is_discarded_when_told(search, arguments, output, part, monkeypatch, searched):
@@ -238,15 +236,3 @@ def test_results_of_threads_are_in_order_and_errors_stop_them():
     with pytest.raises(ValueError, match="three"):
         _jvm.map_in_threads(fail, range(1000), Workers(2))
     assert len(seen) < 100
-
-
-def test_scores_of_a_pool_are_asked_for_in_one_text(tiny_index):
-    """Ids may be any text: they cross into Java as bytes."""
-    with Index(tiny_index) as index:
-        searcher = first_stage(index, "bm25")
-        query = Query(index.paper("s024"))
-        found = searcher.search(query, 200)
-        pool = [hit.paper_id for hit in found[::3]]
-        within = searcher.search(query, 200, pool)
-        assert [hit.paper_id for hit in within] == pool
-        np.testing.assert_allclose([h.score for h in within], [h.score for h in found[::3]], atol=1e-4)

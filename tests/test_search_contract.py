@@ -10,10 +10,9 @@ from support.searching import paper_of
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
-from qbe.query import Query
+from qbe.query import Aspect, Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
-from qbe.topics import read_pools
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -26,10 +25,8 @@ def shortest(aspect, papers):
 
 STAGES = {
     "bm25": (BM25(),),
-    "bm25 abstract": (BM25("abstract"),),
     "dense": (Dense(),),
     "fused": (Fused(),),
-    "fused plain": (Fused(background_penalty=0),),
     "fused shallow": (Fused(depth=3, weights={"bm25": 1.0, "facet": 0.5, "sentences": 0.5}),),
     "bm25 + overlap": (BM25(), Overlap(), {}),
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
@@ -39,12 +36,6 @@ STAGES = {
     "fused + matching": (Fused(), Matching("attention", depth=9), {}),
 }
 """First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index):
-    with Index(tiny_index) as index:
-        yield index
 
 
 @pytest.fixture(scope="module", params=STAGES)
@@ -118,19 +109,7 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
         assert searcher.search(query, 1000, pool[::-1]) == found
         assert searcher.search(query, 3, pool) == found[:3]
         assert searcher.search(query, 3, [paper_of(query), "s001"]) == searcher.search(query, 3, ["s001"])
-
-
-def test_a_pool_may_be_empty(searcher, queries):
-    assert searcher.search(queries[0], 5, []) == []
-    assert searcher.search(queries[0], 5, [paper_of(queries[0])]) == []
-
-
-def test_the_sample_pools_are_ranked_whole(searcher, index, sample):
-    pools = read_pools(sample / "pools.tsv")
-    for query_id, pool in list(pools.items())[::4]:
-        paper_id, _, facet = query_id.rpartition("_")
-        found = searcher.search(Query(index.paper(paper_id), Facet(facet)), 1000, pool, matches=False)
-        assert sorted(hit.paper_id for hit in found) == sorted(pool)
+        assert searcher.search(query, 5, []) == searcher.search(query, 5, [paper_of(query)]) == []
 
 
 def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_index, queries):
@@ -145,8 +124,9 @@ def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_ind
 def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_index, index, queries):
     """To the last bit, in any company, with and without pools, with any number of threads."""
     pool = [f"s{number:03}" for number in range(20, 60)]
-    more = [*queries, queries[0], Query(index.paper("s025"), Facet.RESULT)]
-    pools = [None, pool, [], pool[:3], None, pool[::-1], None, ["s025"]]
+    several = Query.of(Aspect(index.paper("s024"), Facet.RESULT), Aspect(index.paper("s030"), weight=-1))
+    more = [*queries, queries[0], Query(index.paper("s025"), Facet.RESULT), several]
+    pools = [None, pool, [], pool[:3], None, pool[::-1], None, ["s025"], pool]
     alone = [searcher.search(query, 30, pool, explain=True) for query, pool in zip(more, pools, strict=True)]
     assert [len(hits) for hits in alone].count(0) == 2
     for threads in (1, 3):
@@ -156,16 +136,6 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
             plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in more]
             assert together.batch_search(more[::-1], 9, matches=False) == plain[::-1]
     assert searcher.batch_search([], 5) == []
-
-
-def test_as_many_pools_as_queries_are_wanted(searcher, queries):
-    with pytest.raises(UsageError, match="expected a pool for each of 2 queries, found 1 pools"):
-        searcher.batch_search(queries[:2], 5, [None])
-
-
-def test_one_bad_query_among_many_is_refused(searcher, queries):
-    with pytest.raises(PaperNotFoundError, match=r"such as nowhere"):
-        searcher.batch_search(queries[:2], 5, [None, ["nowhere"]])
 
 
 def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, stage, index):
@@ -212,18 +182,35 @@ def test_components_are_told_where_explained(searcher, stage, queries):
         assert plain == searcher.search(query, 40)
 
 
-def test_a_pool_that_names_unknown_papers_is_refused(searcher, queries):
-    with pytest.raises(PaperNotFoundError, match=r"found 2 of 3 that it lacks, such as nowhere"):
-        searcher.search(queries[0], 5, ["s001", "nowhere", "s998"])
+REFUSED = [
+    lambda searcher, query, paper: searcher.batch_search([query, query], 5, [None]),
+    lambda searcher, query, paper: searcher.batch_search([query, query], 5, [None, ["nowhere"]]),
+    lambda searcher, query, paper: searcher.search(query, 5, ["s001", "nowhere", "s998"]),
+    lambda searcher, query, paper: searcher.search(query, 0),
+    lambda searcher, query, paper: searcher.search(query, -1),
+    lambda searcher, query, paper: searcher.search(Query(paper, Facet.METHOD, (0,))),
+    *(
+        lambda searcher, query, paper, positions=positions: searcher.search(Query(paper, positions=positions))
+        for positions in ((5,), (0, -1, 7), (), (10**20,))
+    ),
+    *(
+        lambda searcher, query, paper, sentences=sentences: searcher.search(
+            Query(Paper("x", "T", sentences, labelled=True), Facet.RESULT)
+        )
+        for sentences in ((Sentence("A", Facet.METHOD), Sentence("B")), (Sentence("B"),))
+    ),
+]
 
 
-def test_a_facet_without_sentences_is_refused(searcher):
-    labelled = Paper("x", "T", (Sentence("A", Facet.METHOD), Sentence("B")), labelled=True)
-    with pytest.raises(FacetNotFoundError, match=r"labelled result, found only method; choose another facet"):
-        searcher.search(Query(labelled, Facet.RESULT), 5)
-    nothing = Paper("x", "T", (Sentence("B"),), labelled=True)
-    with pytest.raises(FacetNotFoundError, match="found only other"):
-        searcher.search(Query(nothing, Facet.RESULT), 5)
+def test_what_is_refused(searcher, index, queries, told):
+    paper, messages = index.paper("s001"), []
+    for ask in REFUSED:
+        with pytest.raises((UsageError, PaperNotFoundError, FacetNotFoundError)) as raised:
+            ask(searcher, queries[0], paper)
+        messages.append(f"{raised.type.__name__}: {raised.value}")
+    told("searches", messages)
+    once, twice = (searcher.search(Query(paper, positions=each), 9) for each in ((2, 1), (2, 1, 2, 2)))
+    assert once == twice  # repeated positions count once
 
 
 def test_a_paper_without_labels_needs_no_facet(searcher):
@@ -232,32 +219,6 @@ def test_a_paper_without_labels_needs_no_facet(searcher):
         Query(unlabelled, Facet.METHOD).aspects[0].selected_positions()
     assert searcher.search(Query(unlabelled), 5)
     assert searcher.search(Query(unlabelled, positions=(0, 1)), 5)
-
-
-@pytest.mark.parametrize(
-    ("positions", "found"), [((5,), "5"), ((0, -1, 7), "-1, 7"), ((), "none"), ((10**20,), "1" + 20 * "0")]
-)
-def test_positions_out_of_range_are_refused(searcher, index, positions, found):
-    assert len(index.paper("s001").sentences) == 5
-    with pytest.raises(UsageError, match=rf"from 0 to 4 \(paper s001 has 5 sentences\), found {found}$"):
-        searcher.search(Query(index.paper("s001"), positions=positions), 5)
-
-
-def test_a_facet_with_positions_is_refused(searcher, index):
-    with pytest.raises(UsageError, match="found both"):
-        searcher.search(Query(index.paper("s001"), Facet.METHOD, (0,)), 5)
-
-
-def test_repeated_positions_count_once(searcher, index):
-    paper = index.paper("s001")
-    once, twice = (searcher.search(Query(paper, positions=p), 9) for p in ((2, 1), (2, 1, 2, 2)))
-    assert once == twice
-
-
-@pytest.mark.parametrize("hits", [0, -1])
-def test_less_than_one_hit_is_refused(searcher, queries, hits):
-    with pytest.raises(UsageError, match=f"expected `k` of at least 1, found {hits}"):
-        searcher.search(queries[0], hits)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from qbe.index.index import Index
 from qbe.index.opening import build_index
 from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
-from qbe.search.explain import describe, explain_query
-from qbe.search.present import to_record, to_table
+from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
 from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
@@ -104,7 +103,7 @@ def untagged(tmp_path, papers) -> Path:
 # Which sentences are searched with.
 
 
-def test_the_likeliest_sentence_stands_in():
+def test_the_likeliest_sentence_stands_in_unless_labels_were_given():
     for facet, positions, guess in (
         (Facet.BACKGROUND, (0, 1), False),
         (Facet.METHOD, (1,), True),
@@ -114,14 +113,10 @@ def test_the_likeliest_sentence_stands_in():
         aspect = Aspect(PREDICTED, facet)
         assert (aspect.selected_positions(), aspect.is_guess) == (positions, guess)
     assert not Aspect(PREDICTED, positions=(1,)).is_guess
-
-
-def test_given_labels_are_never_guessed():
     given = Paper("x", "T", (Sentence("A.", Facet.METHOD), Sentence("B.")), labelled=True)
-    aspect = Aspect(given, Facet.RESULT)
-    assert not aspect.is_guess
+    assert not Aspect(given, Facet.RESULT).is_guess
     with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
-        aspect.selected_positions()
+        Aspect(given, Facet.RESULT).selected_positions()
 
 
 def test_a_best_guess_is_searched_as_if_it_were_picked(index):
@@ -195,19 +190,14 @@ def bare(papers) -> Paper:
 
 
 @pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_a_tagged_query_passes_through_the_encoder_once(index, passes, bare, stage):
+def test_aspects_of_one_paper_pass_through_the_encoder_once(index, passes, bare, stage):
     pipeline = first_stage(index, stage)
-    assert pipeline.search(Query(bare, Facet.METHOD), 3)[0].matches
-    assert passes == [bare]
-
-
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-@pytest.mark.parametrize("facets", [(Facet.METHOD, Facet.RESULT), (Facet.METHOD, None), (None, None)])
-def test_aspects_of_one_paper_pass_through_the_encoder_once(index, passes, bare, stage, facets):
-    query = Query.of(*(Aspect(bare, facet, weight=place + 1) for place, facet in enumerate(facets)))
-    hits = first_stage(index, stage).search(query, 3)
-    assert {match.aspect for match in hits[0].matches} == {0, 1}
-    assert passes == [bare]
+    for facets in ((Facet.METHOD,), (Facet.METHOD, Facet.RESULT), (Facet.METHOD, None), (None, None)):
+        query = Query.of(*(Aspect(bare, facet, weight=place + 1) for place, facet in enumerate(facets)))
+        hits = pipeline.search(query, 3)
+        assert {match.aspect for match in hits[0].matches} == set(range(len(facets)))
+        assert passes == [bare]
+        passes.clear()
 
 
 def test_queries_of_one_paper_are_labelled_once(index, passes, bare, tag):
@@ -263,43 +253,30 @@ def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag
     assert facets(predicted) == [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
 
 
-def test_a_predicted_index_makes_a_run_of_all_topics(search, raw_index, raw):
-    lines = search(raw_index, "--topics", raw / "topics.tsv", "--hits", 5).splitlines()
-    assert len(lines) == 24 * 5  # no query lacks its facet
+def likelihood(sentence: Sentence) -> float:
+    found = sentence.probabilities
+    return round(found.of(sentence.facet) if sentence.facet else found.other, 4)
 
 
-def test_json_explains(search, raw_index, papers, tag, index):
-    output = search(
-        raw_index, "--paper", "s024", "--facet", "result", "--explain", "--format", "json", "--hits", 3
-    )
-    record = json.loads(output)
-    paper = index.paper("s024")
+def test_json_explains(search, raw_index, index):
+    options = ("--paper", "s024", "--facet", "result", "--format", "json", "--hits", 3)
+    record, paper = json.loads(search(raw_index, *options, "--explain")), index.paper("s024")
     (guess,), _ = paper.facet_positions(Facet.RESULT)
-    assert record["sentences"] == [
-        {
+    for position, (shown, sentence) in enumerate(zip(record["sentences"], paper.sentences, strict=True)):
+        assert shown == {
             "position": position,
             "text": sentence.text,
             "facet": str(sentence.facet) if sentence.facet else None,
             "label": sentence.probabilities.label,
-            "probability": round(
-                sentence.probabilities.of(sentence.facet) if sentence.facet else sentence.probabilities.other,
-                4,
-            ),
+            "probability": likelihood(sentence),
             "selected": position == guess,
             "guess": position == guess,
         }
-        for position, sentence in enumerate(paper.sentences)
-    ]
     for hit in record["hits"]:
         for match in hit["matches"]:
             sentence = index.paper(hit["paper_id"]).sentences[match["position"]]
-            probability = (
-                sentence.probabilities.of(sentence.facet) if sentence.facet else sentence.probabilities.other
-            )
-            assert match["probability"] == round(probability, 4)
-    plain = json.loads(
-        search(raw_index, "--paper", "s024", "--facet", "result", "--format", "json", "--hits", 3)
-    )
+            assert match["probability"] == likelihood(sentence)
+    plain = json.loads(search(raw_index, *options))
     assert "sentences" not in plain
     assert all("probability" not in match for hit in plain["hits"] for match in hit["matches"])
 
@@ -312,25 +289,13 @@ def test_given_labels_explained(search, tiny_index, papers):
         assert (sentence["label"], sentence["probability"], sentence["guess"]) == (None, None, False)
         assert sentence["selected"] is (position in selected)
     assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
-    table = search(tiny_index, *arguments, "table")
-    assert "likeliest" not in table
-    assert table.count(" given: ") == len(papers[23].sentences) + 2 * len(selected)
 
 
 def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index, untagged, papers, tag):
     expected = [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
     for aspect in ((), ("--sentences", "1")):
-        output = search(
-            unlabelled_index,
-            "--paper",
-            "s024",
-            *aspect,
-            "--first-stage",
-            "bm25",
-            "--explain",
-            "--format",
-            "json",
-        )
+        options = ("--paper", "s024", *aspect, "--first-stage", "bm25", "--explain", "--format", "json")
+        output = search(unlabelled_index, *options)
         assert facets(output) == expected
         selected = [sentence["selected"] for sentence in json.loads(output)["sentences"]]
         assert selected == ([False, True, False, False] if aspect else [True] * 4)
@@ -343,7 +308,7 @@ GIVEN = Paper("old", "An old one", (Sentence("B.", Facet.BACKGROUND), Sentence("
 HITS = [Hit("new", 1.5, (Match(1, 1, 0.5), Match(0, 0, 0.25))), Hit("old", 1.0, (Match(1, 1, 0.125),))]
 
 
-def test_the_table_explained():
+def test_the_table_explained_and_plain_marks_best_guesses():
     table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 100, explain=True)
     assert table.splitlines() == [
         "Papers like “A new paper”, for its method (no method sentence recognized; using “We aim to find",
@@ -362,9 +327,6 @@ def test_the_table_explained():
         "   2   1.0000 An old one (1999)  [old]",
         "  ~1   0.1250 other given: O.",
     ]
-
-
-def test_the_table_marks_best_guesses():
     table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 90)
     assert table.splitlines() == [
         "Papers like “A new paper”, for its method (no method sentence recognized; using “We aim to",
@@ -381,49 +343,22 @@ def test_the_table_marks_best_guesses():
     assert plain.splitlines()[3] == "              background: We aim to find it."
 
 
-def test_sentences_in_words():
-    assert describe(PREDICTED, 0, None) == "background 0.88"
-    assert describe(PREDICTED, 2, Facet.RESULT) == "other 0.75"
-    assert describe(PREDICTED, 1, Facet.RESULT) == "background 0.50, best guess for result 0.12"
-    assert describe(GIVEN, 0, Facet.METHOD) == "background given"
-    assert describe(Paper("x", "", (Sentence("A."),)), 0, None) == "no label"
-    labels = [(one.label, one.facet) for one in explain_query(Aspect(PREDICTED))]
-    assert labels == [("background", "background"), ("objective", "background"), ("other", None)]
-
-
-def test_json_without_explaining_is_as_it_was():
-    record = to_record(Papers(PREDICTED, GIVEN).paper, "q", Query(PREDICTED, Facet.METHOD), HITS)
-    assert list(record) == ["query_id", "paper_id", "facet", "hits"]
-    assert list(record["hits"][0]["matches"][0]) == [
-        "query_position",
-        "query_sentence",
-        "position",
-        "sentence",
-        "offsets",
-        "facet",
-        "score",
-    ]
-
-
 # Options that do not go together.
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--facet", "method", "--explain"],
-            r"--explain has no place in a TREC run, .*; add --format table$",
-        ),
-        (["--explain", "--format", "trec"], "--explain goes with --format table or json, found trec"),
-        (["--facets", "predicted"], "of use only with a facet; add --facet"),
-        (["--tagger", "x"], "of use only with a facet; add --facet"),
-        (["--tagger", "x", "--sentences", "0"], "of use only with a facet; add --facet"),
-    ],
-)
-def test_options_that_do_not_go_together(tmp_path, arguments, message):
-    with pytest.raises(UsageError, match=message):
-        main(["--index", str(tmp_path / "absent"), "--paper", "s001", *arguments])
+def test_options_that_do_not_go_together(tmp_path, told):
+    messages = []
+    for arguments in (
+        ["--facet", "method", "--explain"],
+        ["--explain", "--format", "trec"],
+        ["--facets", "predicted"],
+        ["--tagger", "x"],
+        ["--tagger", "x", "--sentences", "0"],
+    ):
+        with pytest.raises(UsageError) as raised:
+            main(["--index", str(tmp_path / "absent"), "--paper", "s001", *arguments])
+        messages.append(str(raised.value))
+    told("facets of qbe search", messages)
 
 
 def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):

@@ -2,41 +2,28 @@
 
 import json
 import math
-import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.papers import Papers
-from support.rerankers import ByHand, score
+from support.rerankers import ByHand
 from support.searching import PLAIN, reranked
 
 from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.open import open_reranker
 from qbe.rerank.reranker import RerankScore
 from qbe.search.__main__ import main
 from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table
-from qbe.search.stages import CrossEncoder, Dense
-from qbe.topics import read_pools, read_topics
-from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index) -> Iterator[Index]:
-    with Index(tiny_index) as index:
-        yield index
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +62,7 @@ def ids(hits: list[Hit]) -> list[str]:
 def test_scores_are_mixed_by_hand(weight, scores):
     mixed = interpolate([1.0, 2.0, 3.0], [30.0, 10.0, 20.0], weight)
     assert mixed == pytest.approx([score * math.sqrt(1.5) for score in scores], abs=1e-12)
+    assert (interpolate([3.5], [-7.0], weight), interpolate([], [], weight)) == ([0.0], [])
 
 
 FINITE, WEIGHT, SCALE = st.floats(-1e3, 1e3), st.floats(0, 1), st.floats(1, 100)
@@ -91,15 +79,10 @@ def test_neither_scale_nor_offset_of_a_reranker_counts(pairs, weight, scale, off
     assert mixed == pytest.approx(interpolate(one, [scale * s + offset for s in two], weight), abs=1e-6)
 
 
-def test_a_paper_alone_scores_0():
-    assert interpolate([3.5], [-7.0], 0.6) == [0.0]
-    assert interpolate([], [], 0.6) == []
-
-
 # What is reranked, and what is not.
 
 
-def test_the_first_stage_alone_and_the_reranker_alone(searcher, index, query, first):
+def test_the_first_stage_alone_the_reranker_alone_and_mixed_scores_by_hand(searcher, index, query, first):
     none = reranked(index, upside_down(first), depth=20, weight=0)
     assert ids(none.search(query, 1000)) == ids(first)
     alone = reranked(index, upside_down(first), depth=20, weight=1)
@@ -107,9 +90,6 @@ def test_the_first_stage_alone_and_the_reranker_alone(searcher, index, query, fi
     half = reranked(index, upside_down(first), depth=2, weight=0.5)
     assert [hit.score for hit in half.search(query, 2)] == [0.0, 0.0]
     assert ids(half.search(query, 2)) == sorted(ids(first)[:2])  # ties by id
-
-
-def test_final_scores_by_hand(searcher, index, query, first):
     found = reranked(index, upside_down(first), depth=4, weight=0.75).search(query, 9)
     scores = np.array([hit.score for hit in first[:4]])
     z = (scores - scores.mean()) / scores.std()
@@ -126,35 +106,6 @@ def test_final_scores_by_hand(searcher, index, query, first):
     )
 
 
-@pytest.mark.parametrize(("hits", "depth"), [(3, 10), (10, 3), (1000, 500), (5, 5)])
-def test_the_best_of_the_first_stage_are_reranked(searcher, index, query, first, hits, depth):
-    reranker, done = upside_down(first), []
-    pipeline = reranked(index, reranker, depth=depth, weight=1)
-    (found,) = pipeline.batch_search([query], hits, progress=done.append)
-    assert reranker.requested == [ids(first)[:depth]]
-    assert sum(done) == min(depth, len(first))
-    assert ids(found) == [*ids(first)[:depth][::-1], *ids(first)[depth:]][:hits]
-
-
-def test_a_pool_is_reranked(searcher, index, query, first):
-    pool = [f"s{number:03}" for number in range(20, 60)]
-    inside = [paper_id for paper_id in ids(first) if paper_id in pool]
-    found = reranked(index, upside_down(first), depth=10, weight=1).search(query, 1000, pool)
-    firsts = ids(searcher.search(query, 1000, pool))
-    assert sorted(firsts) == sorted(inside) == sorted(ids(found))
-    assert ids(found[10:]) == firsts[10:]
-    assert ids(found[:10]) == sorted(firsts[:10], key=lambda paper_id: -ids(first).index(paper_id))
-
-
-def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first, tiny_cross_encoder):
-    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32")
-    found = reranked(index, reranker, depth=1000, weight=1).search(query, 1000)
-    scored = score(reranker, query, [index.paper(hit.paper_id) for hit in first])
-    scores = {hit.paper_id: pair.score for hit, pair in zip(first, scored, strict=True)}
-    assert ids(found) == sorted(scores, key=lambda paper_id: (-scores[paper_id], paper_id))
-    assert all(hit.driven_by is None and hit.matches for hit in found)
-
-
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, score):
     reranker = ByHand({hit.paper_id: score if rank == 7 else 0.0 for rank, hit in enumerate(first)})
@@ -165,15 +116,6 @@ def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, s
 
 
 # Explaining.
-
-
-def test_the_parts_of_a_fused_score_give_the_score(searcher, query):
-    found = searcher.search(query, 1000, [f"s{number:03}" for number in range(1, 50)], explain=True)
-    names = found[0].component_scores
-    parts = {name: np.array([hit.component_scores[name] for hit in found]) for name in names}
-    assert set(parts) == {"bm25", "sentences", "facet", "whole"}
-    mean = sum((scores - scores.mean()) / scores.std() for scores in parts.values()) / 4
-    assert [hit.score for hit in found] == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
@@ -199,10 +141,7 @@ ASKED = Paper(
 ANSWER = Paper(
     "answer",
     "An answer",
-    (
-        Sentence("They tell.", Facet.METHOD),
-        Sentence("They do."),
-    ),
+    (Sentence("They tell.", Facet.METHOD), Sentence("They do.")),
     True,
     {"year": "1999"},
 )
@@ -219,7 +158,7 @@ HITS = [
 ]
 
 
-def test_the_table_explains_reranking():
+def test_the_table_explains_reranking_and_shows_what_drove_it():
     table = to_table(Papers(ANSWER, BELOW).paper, Query(ASKED, Facet.METHOD), HITS, 100, explain=True)
     assert table.splitlines() == [
         "Papers like “A question”, for its method:",
@@ -238,9 +177,6 @@ def test_the_table_explains_reranking():
         "              bm25 3.0000, whole 0.0000, first stage -1.2500, not reranked",
         "  ~0   0.1250 other given: Nothing.",
     ]
-
-
-def test_the_plain_table_shows_what_drove_the_reranker():
     table = to_table(Papers(ANSWER, BELOW).paper, Query(ASKED, Facet.METHOD), HITS, 100)
     assert table.splitlines()[2:] == [
         "   1   1.5000 An answer (1999)  [answer]",
@@ -311,29 +247,6 @@ def test_an_object_that_says_nothing_of_itself_reranks(index, query):
 # The command.
 
 
-def tag(output: str) -> str:
-    return output.split()[5]
-
-
-def test_topics_make_a_reranked_run(search, index, sample, tiny_cross_encoder, tmp_path):
-    topics, pools = sample / "topics.tsv", sample / "pools.tsv"
-    arguments = ("--topics", topics, "--facet", "method", "--pool", pools)
-    rerank = ("--rerank", f"{tiny_cross_encoder}:depth=4,weight=0.25")
-    search(*arguments, *rerank, "--first-stage", "dense", "--output", tmp_path / "run")
-    run = read_run(tmp_path / "run")
-    assert run.tag == "qbe-dense+cross-encoder"
-    reranking = Pipeline(index, Dense(), CrossEncoder(str(tiny_cross_encoder), depth=4, weight=0.25))
-    methods = [topic for topic in read_topics(topics) if topic.facet is Facet.METHOD]
-    assert list(run.rankings) == [topic.query_id for topic in methods]
-    for topic in methods:
-        query = Query(index.paper(topic.paper_id), topic.facet)
-        hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
-        assert ids(run.rankings[topic.query_id]) == ids(hits)
-    for threads in (1, 3):
-        search(*arguments, *rerank, "--threads", threads, "--output", tmp_path / str(threads))
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
-
-
 def test_queries_without_a_facet_follow_one_rule(
     tiny_index, tiny_cross_encoder, tiny_facet_rerankers, capsys
 ):
@@ -368,15 +281,6 @@ def test_an_index_without_vectors_is_reranked(search, sample, tiny_facet_reranke
         assert hit["matches"] == []
 
 
-def test_the_parts_are_shown(search, tiny_cross_encoder):
-    arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 3, "--format", "table")
-    table = " ".join(search(*arguments, "--rerank", tiny_cross_encoder).split())  # lines are wrapped
-    for part in ("bm25", "sentences", "facet", "whole", "background", "first stage", "reranker"):
-        assert table.count(f" {part} ") >= 3
-    assert " first stage " not in search(*arguments, "--rerank", "none")
-    assert tag(search("--paper", "s024", "--rerank", tiny_cross_encoder, "--run-tag", "mine")) == "mine"
-
-
 def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
     topics = ("--topics", sample / "topics.tsv", "--pool", sample / "pools.tsv", "--facet", "method")
     arguments = [*map(str, ("--index", tiny_index, *topics, "--rerank", f"{tiny_cross_encoder}:depth=5"))]
@@ -389,22 +293,9 @@ def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monke
     assert " 40/40 " in last  # 8 queries, 5 candidates each
 
 
-def test_stages_are_explained(tmp_path, capsys):
+def test_stages_are_explained_and_a_reranker_that_is_not_there_is_told(tiny_index, tmp_path, capsys):
+    with pytest.raises(ModelError, match="expected a reranker known by name"):
+        main(["--index", str(tiny_index), "--paper", "s024", "--facet=method", f"--rerank={tmp_path}/nosuch"])
     for option, name in (("--first-stage", "fused: "), ("--rerank", "projections: ")):
         main([option, "help"])
         assert name in capsys.readouterr().out
-
-
-def test_what_is_wrong_with_stages_is_said_before_an_index_is_opened(tmp_path):
-    for stages in (["--rerank", "projections:depth=0"], ["--first-stage", "fused:dept=3"]):
-        with pytest.raises(UsageError):
-            main(["--index", str(tmp_path / "nosuch"), "--paper", "s024", "--facet", "method", *stages])
-
-
-def test_a_reranker_that_is_not_there_is_one_line(tiny_index, tmp_path):
-    line = [sys.executable, "-m", "qbe.search", "--index", tiny_index, "--paper", "s024", "--facet", "method"]
-    for rerank, code in ((tmp_path / "nosuch", 1), ("cross-encoder:weight=2", 2)):
-        done = subprocess.run([*line, "--rerank", rerank], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
-        assert done.stderr.startswith("qbe search: expected ")
-        assert "`" not in done.stderr

@@ -32,22 +32,14 @@ def pipeline(tmp_path_factory, tiny_encoder, tiny_tagger):
 
 
 @pytest.mark.parametrize("name", PAPERS)
-@pytest.mark.parametrize("facet", [*Facet, None])
-def test_every_other_paper_is_ranked(pipeline, name, facet):
+def test_every_other_paper_is_ranked_and_a_table_says_that_the_models_read_english(pipeline, name):
     paper = pipeline.index.paper(name.replace(" ", "-"))
-    hits = pipeline.search(Query(paper, facet), 10)
-    assert {hit.paper_id for hit in hits} == {other.replace(" ", "-") for other in PAPERS} - {paper.paper_id}
-
-
-@pytest.mark.parametrize(
-    ("name", "is_said"),
-    [("chinese", True), ("french", True), ("english", False), ("one sentence", False)],
-)
-def test_a_table_says_that_the_models_read_english(pipeline, name, is_said):
-    paper = pipeline.index.paper(name.replace(" ", "-"))
+    for facet in (*Facet, None):
+        found = {hit.paper_id for hit in pipeline.search(Query(paper, facet), 10)}
+        assert found == {each.replace(" ", "-") for each in PAPERS} - {paper.paper_id}
     query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: 1})
     text = " ".join(to_table(pipeline.index.paper, query, pipeline.search(query, 3), 100).split())
-    assert text.count("does not look like English, which the models read") == is_said
+    assert ("does not look like English, which the models read" in text) == (name in ("chinese", "french"))
 
 
 @pytest.mark.parametrize(

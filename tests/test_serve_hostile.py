@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import json
 import logging
-import shutil
 import signal
 import socket
 import string
@@ -19,7 +18,6 @@ from support.serving import serving
 from qbe.index.opening import open_index
 from qbe.network import guard, server
 from qbe.network.server import listen
-from qbe.serve import app
 from qbe.serve.app import create_app
 from qbe.service.queue import OverloadedError
 from qbe.service.service import SearchService
@@ -81,7 +79,7 @@ REQUESTS = st.one_of(
 
 
 @settings(
-    max_examples=1000,
+    max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -96,10 +94,6 @@ def test_malformed_requests_are_refused_in_time_without_a_traceback(running, req
         status = int(answer.split(b" ", 2)[1])
         # A page of the interface may be hit by chance.
         assert 400 <= status < 500 or status in (200, 307), answer[:200]
-
-
-def test_the_server_lives_after_them(running):
-    assert running.search(paper_ids=["s036"], k=1).status == 200
 
 
 MANY_HEADERS = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 20_000 + b"\r\n"
@@ -141,14 +135,11 @@ def test_a_body_of_a_hundred_megabytes_is_refused_before_its_end(running):
     assert running.ask("GET", "/health").status == 200
 
 
-def test_chunks_without_end_are_refused(running):
+def test_chunks_without_end_are_refused_and_a_compressed_body_is_not_unpacked(running):
     head = posted("/api/search", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunks = b"FFFF\r\n" + b" " * 0xFFFF + b"\r\n"
     answer = exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413")
-
-
-def test_a_compressed_body_is_not_unpacked(running):
     bomb = gzip.compress(b'{"text": "' + b"a" * 100_000_000 + b'"}')
     assert len(bomb) < guard.MOST_BYTES
     begin = time.monotonic()
@@ -206,9 +197,6 @@ def test_clients_that_send_slowly_or_not_at_all_are_dropped(impatient):
             connection.sendall(sent)
             assert connection.recv(12) == expected
         assert time.monotonic() - begin < 5
-
-
-def test_a_second_request_that_never_ends_is_dropped(impatient):
     port, _ = impatient
     with socket.create_connection(("127.0.0.1", port), timeout=SOON) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -254,53 +242,12 @@ def is_open(port):
     return False
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_killed_server_starts_again(graded_index, tmp_path, workers):
+def test_a_killed_server_starts_again(graded_index, tmp_path):
     for _ in range(2):
-        with serving(graded_index, tmp_path / "log", "--workers", workers) as opened:
+        with serving(graded_index, tmp_path / "log", "--workers", "2") as opened:
             assert opened.search(paper_ids=["s036"], k=1).status == 200
             assert opened.stop(signal.SIGKILL) == -signal.SIGKILL
             deadline = time.monotonic() + 30
             while is_open(opened.port):  # workers end with the process that started them
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-
-
-def test_no_search_fails_while_the_index_changes(graded_index, tmp_path, monkeypatch):
-    monkeypatch.setattr(app, "REFRESH_SECONDS", 0.1)
-    folder = tmp_path / "index"
-    shutil.copytree(graded_index, folder)
-    statuses, papers, done = [], set(), threading.Event()
-    with local(folder) as (port, _), open_index(folder, threads=1) as index:
-
-        def ask(facet):
-            body = json.dumps({"paper_ids": ["s036"], "facet": facet, "k": 20, "rerank": False}).encode()
-            while not done.is_set():
-                answer = exchanged(port, posted("/api/search", body))
-                statuses.append(int(answer.split(b" ", 2)[1]))
-
-        def count():
-            answer = exchanged(
-                port, b"GET /api/index HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            )
-            papers.add(json.loads(answer.partition(b"\r\n\r\n")[2])["papers"])
-            return papers
-
-        clients = [threading.Thread(target=ask, args=(facet,)) for facet in ("background", "method", None)]
-        for client in clients:
-            client.start()
-        kept = [index.paper(f"s{number:03}") for number in range(1, 31)]
-        for number in range(2):
-            for change, expected in ((index.delete, 98), (index.append, 128)):
-                papers.clear()
-                change([paper.paper_id for paper in kept] if change == index.delete else kept)
-                deadline = time.monotonic() + 30
-                while expected not in count():
-                    assert time.monotonic() < deadline
-            if number == 0:
-                index.compact()
-        done.set()
-        for client in clients:
-            client.join()
-    assert len(statuses) > 20
-    assert set(statuses) <= {200, 429}

@@ -239,6 +239,14 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     expect(page.locator("#basket-list li")).to_have_count(2)
     assert visit.fragment["basket"] == kept
 
+    # Nothing leaves the origin, and nothing is kept.
+    here = ("data:", "blob:", "about:")
+    origins = {urlsplit(each.url)[:2] for each in visit.requests if not each.url.startswith(here)}
+    assert origins == {urlsplit(visit.address)[:2]}
+    assert not any(urlsplit(each.url).fragment for each in visit.requests if "/api/" in each.url)
+    assert visit.context.cookies() == []
+    assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
+
 
 def test_back_undoes_a_step_of_the_search_and_keeps_the_basket(visit):
     visit.paste()
@@ -308,14 +316,13 @@ def test_axe_finds_no_serious_violation_and_nothing_overflows(visit):
     page = visit.page
 
     def check(place: str) -> None:
-        for width in (1280, 360):
+        for width, scheme in ((1280, "light"), (360, "dark")):  # no colour depends on the width
             page.set_viewport_size({"width": width, "height": 800})
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)
-                violations = axe.run(page).response["violations"]
-                serious = [each for each in violations if each["impact"] in ("serious", "critical")]
-                found = [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious]
-                assert not found, f"{place}, {width} px, {scheme}: {found}"
+            page.emulate_media(color_scheme=scheme)
+            violations = axe.run(page).response["violations"]
+            serious = [each for each in violations if each["impact"] in ("serious", "critical")]
+            found = [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious]
+            assert not found, f"{place}, {width} px, {scheme}: {found}"
             assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{place}, {width} px"
 
     check("start")
@@ -379,29 +386,6 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
     expect(page.locator("#problem")).to_have_attribute("aria-valuetext", "same")
 
 
-def test_a_list_is_mixed_and_varied(visit):
-    visit.paste()
-    visit.button("A mix of these three").click()
-    visit.until_asked(like=list(SHAPES))
-    expect(visit.page.locator("#hits .corner")).to_have_count(20)
-    visit.page.get_by_label("Varied").fill("0.3")
-    visit.until_asked(diversity=0.3, like=list(SHAPES))
-    assert visit.fragment["mix"] and visit.fragment["varied"] == ["0.3"]
-    visit.page.get_by_label("Method", exact=True).fill("1")
-    visit.until_asked(like=["method:1"], diversity=0.3)
-
-
-def test_nothing_leaves_the_origin_and_nothing_is_kept(visit):
-    visit.paste()
-    visit.act(visit.hits.first, "Compare")
-    expect(visit.page.locator("#compare section")).to_have_count(3)
-    origins = {urlsplit(each.url)[:2] for each in visit.requests if not each.url.startswith("data:")}
-    assert origins == {urlsplit(visit.address)[:2]}
-    assert not any(urlsplit(each.url).fragment for each in visit.requests if "/api/" in each.url)
-    assert visit.context.cookies() == []
-    assert visit.page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
-
-
 def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit):
     visit.page.evaluate(
         """
@@ -452,15 +436,11 @@ def test_a_slider_that_moves_on_makes_one_search_and_one_step_back(visit):
     visit.until_asked(like=["method:1"])
     assert len(visit.requests) == count + 1
     assert visit.page.evaluate("history.length") == steps + 1
-
-
-def test_nothing_that_should_be_the_same_is_said_and_not_searched(visit):
-    visit.paste()
-    count = len(visit.requests)
+    # Where nothing is to be the same, nothing is searched for.
     visit.page.get_by_label("Method", exact=True).fill("-1")
     expect(visit.page.locator("#same-summary")).to_contain_text("Move a slider to the right")
     visit.page.wait_for_timeout(400)
-    assert len(visit.requests) == count
+    assert len(visit.requests) == count + 1
 
 
 def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
@@ -516,7 +496,7 @@ def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back
     assert visit.ids[:3] == [first, second, third]
 
 
-def test_papers_are_sorted_by_year_and_more_are_added(visit):
+def test_papers_are_sorted_by_year_more_are_added_and_a_list_is_mixed_and_varied(visit):
     visit.paste()
     best = visit.ids
     visit.button("More papers").click()
@@ -529,6 +509,14 @@ def test_papers_are_sorted_by_year_and_more_are_added(visit):
     assert visit.fragment["sort"] == ["oldest"]
     visit.page.get_by_label("Sort by").select_option("rank")
     assert visit.ids[:20] == best
+    visit.button("A mix of these three").click()
+    visit.until_asked(like=list(SHAPES))
+    expect(visit.page.locator("#hits .corner")).to_have_count(20)
+    visit.page.get_by_label("Varied").fill("0.3")
+    visit.until_asked(diversity=0.3, like=list(SHAPES))
+    assert visit.fragment["mix"] and visit.fragment["varied"] == ["0.3"]
+    visit.page.get_by_label("Method", exact=True).fill("1")
+    visit.until_asked(like=["method:1"], diversity=0.3)
 
 
 def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_basket(visit):
@@ -546,19 +534,19 @@ def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_baske
     assert visit.fragment["view"] == ["cite"]
 
 
-def test_citations_are_not_offered_where_the_index_lacks_what_they_need(browser, tiny_index, tmp_path):
-    with serving(tiny_index, tmp_path / "log") as server:
-        visit = Visit(browser, f"http://127.0.0.1:{server.port}/")
-        visit.page.goto(f"{visit.address}#view=cite")
-        expect(visit.page.locator("#collection")).to_have_text("128 papers")
-        visit.paste()
-        assert "view" not in visit.fragment
-        expect(visit.button("Papers to cite")).to_be_disabled()
-        visit.hits.first.get_by_role("button", name="Add to basket").click()
-        expect(visit.button("Recommend citations")).to_be_disabled()
-        expect(visit.page.locator("#basket-cite-hint")).to_contain_text("This index does not have")
-        visit.context.close()
-    assert not visit.problems
+def test_citations_are_not_offered_where_the_index_lacks_what_they_need(visit):
+    def lacking(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"citations": False})
+
+    visit.page.route("**/api/index", lacking)
+    visit.page.goto("about:blank")
+    visit.open("#view=cite").paste()
+    assert "view" not in visit.fragment
+    expect(visit.button("Papers to cite")).to_be_disabled()
+    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    expect(visit.button("Recommend citations")).to_be_disabled()
+    expect(visit.page.locator("#basket-cite-hint")).to_contain_text("This index does not have")
 
 
 def test_a_key_is_asked_for_once_kept_for_the_tab_and_sent(visit):
@@ -608,43 +596,38 @@ def test_a_busy_server_is_asked_again_when_it_says(visit):
     assert len(times) == 2 and times[1] - times[0] >= 2
 
 
-def test_what_the_server_says_is_wrong_is_shown_in_one_line(visit):
-    visit.paste()
-    visit.page.locator("#filters summary").click()
-    visit.page.get_by_label("From year").fill("soon")
-    visit.page.get_by_label("From year").blur()
-    error = visit.page.locator("#error")
-    expect(error).to_contain_text("year_from")
-    assert "\n" not in error.inner_text()
-    visit.button("Remove filters").click()
-    visit.until_asked(text=ABSTRACT)
-    expect(visit.page.locator("#failure")).to_be_hidden()
+def test_what_is_wrong_is_shown_in_one_line(visit):
+    page, stream = visit.page, "**/api/search/stream"
+    error = page.locator("#error")
 
-
-def test_a_server_that_has_gone_is_said(visit):
-    visit.page.route("**/api/search/stream", lambda route: route.abort())
-    visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
-    visit.button("Find papers").click()
-    expect(visit.page.locator("#error")).to_have_text("The server does not answer; is it still running?")
-    visit.page.unroute("**/api/search/stream")
-    visit.button("Try again").click()
-    visit.wait()
-    expect(visit.hits).to_have_count(20)
-
-
-def test_an_error_in_the_middle_of_a_search_keeps_the_first_list(visit):
     def broken(route: Any) -> None:
         answer = route.fetch()
         first = answer.text().replace("\r\n", "\n").split("\n\n")[0]
         event = 'event: error\ndata: {"error": {"message": "the reranker has no time"}}'
         route.fulfill(response=answer, body=f"{first}\n\n{event}\n\n")
 
-    visit.page.route("**/api/search/stream", broken)
-    visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
+    # The server has gone.
+    page.route(stream, lambda route: route.abort())
+    page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
     visit.button("Find papers").click()
-    expect(visit.page.locator("#error")).to_have_text("the reranker has no time")
+    expect(error).to_have_text("The server does not answer; is it still running?")
+    page.unroute(stream)
+    # An error in the middle of a search keeps the first list.
+    page.route(stream, broken)
+    visit.button("Try again").click()
+    expect(error).to_have_text("the reranker has no time")
     expect(visit.hits).to_have_count(20)
-    expect(visit.page.locator("#hits")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("#hits")).to_have_attribute("aria-busy", "false")
+    page.unroute(stream)
+    # The server refuses what was asked.
+    page.locator("#filters summary").click()
+    page.get_by_label("From year").fill("soon")
+    page.get_by_label("From year").blur()
+    expect(error).to_contain_text("year_from")
+    assert "\n" not in error.inner_text()
+    visit.button("Remove filters").click()
+    visit.until_asked(text=ABSTRACT)
+    expect(page.locator("#failure")).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

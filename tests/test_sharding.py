@@ -27,9 +27,8 @@ from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
-from qbe.index.building.changes import delete_papers
-from qbe.index.building.parts import BuildShard, Parts
-from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, ShardVectors, build_shards
+from qbe.index.building.parts import BuildShard
+from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, build_shards
 from qbe.index.building.staging import STATE
 from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
@@ -168,34 +167,25 @@ def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
         assert [segment.name for segment in read_commit(folder).segments][-1] == "segments/000006"
         hits = first_stage(index).search(Query(papers[1]), 128)
         assert {"new", "s001"} & {hit.paper_id for hit in hits} == {"new"}
+    with pytest.raises(UsageError, match="found one that was updated or has shards"):
+        build_shards(tmp_path / "shards", IndexShards(folder), 2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--merge", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
-        (
-            ["--merge", "{whole}", "--shards", "129"],
-            "expected --shards of at most 128, the papers, found 129",
-        ),
-        (["--merge", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
-        (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
-        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge; add it, or drop --shards"),
-    ],
-)
-def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, arguments, expected):
-    from qbe import _cli
-
-    words = []
-    for word in arguments:
-        words += (
-            [str(part) for part in parts] if word == "{parts}" else [word.format(whole=whole, split=split)]
-        )
-    with pytest.raises(UsageError) as raised:
-        main([*words, "--output", str(tmp_path / "index")])
-    text = _cli.with_options(str(raised.value), {})
-    assert expected.format(split=split) in text
-    assert not (tmp_path / "index").exists()
+def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, told):
+    messages = []
+    wrong = (
+        ["--merge", whole, "--shards", "1"],
+        ["--merge", whole, "--shards", "129"],
+        ["--merge", split, "--shards", "2"],
+        ["--merge", *parts, "--shards", "3"],
+        ["--corpus", "x.jsonl", "--shards", "2"],
+    )
+    for number, arguments in enumerate(wrong):
+        with pytest.raises(UsageError) as raised:
+            main([*map(str, arguments), "--output", str(tmp_path / f"{number}")])
+        messages.append(str(raised.value).replace(str(split), "SPLIT"))
+        assert not (tmp_path / f"{number}").exists()
+    told("shards", messages)
 
 
 def test_a_target_that_exists_is_replaced_only_when_asked(tmp_path, whole, split):
@@ -237,24 +227,6 @@ def test_shards_are_those_of_a_source_of_the_same_settings_and_papers(tmp_path, 
     other = dataclasses.replace(job.settings, positions=True)
     with pytest.raises(IndexBuildError, match="is an index already"):
         build_shards(target, PartShards(parts, other), SHARDS, resume=True)
-
-
-def test_an_updated_index_is_not_split(tmp_path, whole):
-    folder = Path(shutil.copytree(whole, tmp_path / "index"))
-    delete_papers(folder, ["s001"])
-    with pytest.raises(UsageError, match="found one that was updated or has shards"):
-        build_shards(tmp_path / "shards", IndexShards(folder), 2)
-
-
-def test_vectors_of_parts_are_those_of_the_index(whole, parts):
-    files = Parts(parts).shards()
-    with Index(whole) as index:
-        stored = index.sentence_vectors
-        vectors = ShardVectors(files, "int8", index.similarity)
-        assert vectors.shape == stored.shape
-        rows = np.arange(3, len(vectors), 17)
-        assert np.array_equal(vectors[rows].codes, stored[rows].codes)
-        assert np.array_equal(vectors[rows].scales, stored[rows].scales)
 
 
 def test_bm25_of_shards_is_that_of_one_index_to_the_last_bit(whole, split, papers):

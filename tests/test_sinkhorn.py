@@ -46,7 +46,7 @@ def solve(problems: list, **options) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def problems() -> list[tuple[np.ndarray, ...]]:
     random = np.random.default_rng(7)
-    sizes = ((*random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(1000))
+    sizes = ((*random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(300))
     return [problem(random, *size) for size in sizes]
 
 
@@ -74,7 +74,7 @@ def test_plans_cost_what_pot_says_in_the_log_domain(problems):
         if log["err"][-1] <= 1e-12:
             ended += 1
             assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
-    assert ended > 20
+    assert ended > 10
 
 
 def test_marginals_are_held(problems, plans):

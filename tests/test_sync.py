@@ -209,7 +209,7 @@ def test_the_command_says_what_it_did(index, tmp_path, capsys):
     assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1 in 1 segment, gen")
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("n", 2, 20), ("", 2, 20), ("y", 0, 1)])
+@pytest.mark.parametrize(("answer", "code", "left"), [("", 2, 20), ("y", 0, 1)])
 def test_on_a_terminal_a_question_is_answered(index, tmp_path, answer, code, left):
     export = corpus(tmp_path, "export", [paper(1, year=2019)])
     terminal, theirs = pty.openpty()
