@@ -185,6 +185,7 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, told)
             main([*map(str, arguments), "--output", str(tmp_path / f"{number}")])
         messages.append(str(raised.value).replace(str(split), "SPLIT"))
         assert not (tmp_path / f"{number}").exists()
+        assert not (tmp_path / f".{number}.building").exists()
     told("shards", messages)
 
 

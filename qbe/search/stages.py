@@ -371,7 +371,9 @@ def parse_reranker(text: str) -> Any:
     (None, 50)
     """
     name, _, parameters = text.partition(":")
-    if name == NO_RERANKING and not parameters:
+    if name == NO_RERANKING:
+        if parameters:
+            raise UsageError(f"expected `rerank` none without parameters, found {text!r}")
         return None
     if name in RERANKERS:
         return _parsed(RERANKERS[name], parameters, "rerank")

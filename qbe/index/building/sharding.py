@@ -144,13 +144,17 @@ def build_shards(
             shutil.rmtree(place.staging, ignore_errors=True)
             place.staging.mkdir(parents=True)
             save_state(place.staging, {"inputs": inputs})
-        shared = _shared(place.staging, source, execution)
-        task = ShardTask(source, place.staging, place.output, count, shared, execution.threads)
-        digests = []
-        with execution.progress.steps("building", "shards", count) as advance:
-            for digest in spread(task, range(1, count + 1)):
-                digests.append(digest)
-                advance(1)
+        try:
+            shared = _shared(place.staging, source, execution)
+            task = ShardTask(source, place.staging, place.output, count, shared, execution.threads)
+            digests = []
+            with execution.progress.steps("building", "shards", count) as advance:
+                for digest in spread(task, range(1, count + 1)):
+                    digests.append(digest)
+                    advance(1)
+        except UsageError:  # the source cannot be so many shards: nothing of this could be resumed
+            shutil.rmtree(place.staging, ignore_errors=True)
+            raise
         (place.staging / LEARNED).unlink(missing_ok=True)
         sync_tree(place.staging)
         # No later segment has the name of one of these: a commit names its segment by its generation.
