@@ -39,7 +39,6 @@ HOURS: Mapping[str, float] = {
     "grades": 0.6,
     "citation": 1,
     "grades-large": 2.5,
-    "citation-large": 1,
 }
 """About how long each takes on two cores without AMX, its index included. Measured are the tagger, the
 distillation of the rerankers (1 h of 3 seeds) and the small projections (10 minutes without their index); the

@@ -81,13 +81,11 @@ def qbe_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory) -> Path:
+def sample(shared) -> Path:
     """A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ..."""
     from qbe.datasets.embedded import copy_sample
 
-    folder = tmp_path_factory.mktemp("sample")
-    copy_sample(folder)
-    return folder
+    return shared("sample", copy_sample)
 
 
 @pytest.fixture(scope="session")
@@ -224,16 +222,18 @@ def tiny_facet_rerankers(shared, tiny_reranker_weights) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
+def tiny_index(shared, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
     from qbe._jvm import make_class_archive
     from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings
 
-    folder = tmp_path_factory.mktemp("indexes") / "sample"
-    build(folder, [str(sample / "corpus.jsonl")], BuildSettings(encoder=str(tiny_encoder)))
-    make_class_archive(folder)  # which saves half a second of every process that starts Java
-    return folder
+    def make(folder: Path) -> None:
+        settings = BuildSettings(encoder=str(tiny_encoder))
+        build(folder / "sample", [str(sample / "corpus.jsonl")], settings)
+        make_class_archive(folder / "sample")  # which saves half a second of every process that starts Java
+
+    return shared("indexes", make) / "sample"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Models and pipelines of other libraries, the real ones: PyTerrier, sentence-transformers."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -47,7 +48,7 @@ def ids(hits) -> list[str]:
 # PyTerrier
 
 
-def test_a_pipeline_is_a_transformer(dense):
+def test_a_pipeline_is_a_transformer(dense, monkeypatch):
     results = dense.as_transformer(k=5)(FRAME)
     assert results.columns.tolist() == ["qid", "query", "facet", "docno", "score", "rank"]
     run = dense.run(TOPICS, k=5)
@@ -56,30 +57,18 @@ def test_a_pipeline_is_a_transformer(dense):
         assert rows["score"].tolist() == [hit.score for hit in run[query_id]]
         assert rows["rank"].tolist() == [0, 1, 2, 3, 4]
     assert not pt.java.started()
+    monkeypatch.setitem(sys.modules, "pyterrier", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'qbe\[pyterrier\]'"):
+        dense.as_transformer()
 
 
 def test_transformers_are_composed_and_reranked(dense, index):
     first = dense.as_transformer(k=50) % 10
-    with Pipeline(
-        index, Dense(), from_transformer(pt.apply.doc_score(lambda row: -len(row["text"])))
-    ) as short:
+    shortest = from_transformer(pt.apply.doc_score(lambda row: -len(row["text"])))
+    with Pipeline(index, Dense(), shortest) as short:
         results = (first >> short.as_transformer())(FRAME)
-    expected = first(FRAME)
-    assert set(zip(results["qid"], results["docno"], strict=True)) == set(
-        zip(expected["qid"], expected["docno"], strict=True)
-    )
-
-
-def test_an_experiment_of_pyterrier(dense, sample):
-    topics = qbe.read_topics(sample / "topics.tsv")
-    qrels = qbe.read_qrels(*(sample / f"sample.{facet}.qrels" for facet in Facet))
-    frame = pd.DataFrame([(t.query_id, t.paper_id, str(t.facet)) for t in topics], columns=FRAME.columns)
-    judged = [(query, paper, grade) for query, grades in qrels.items() for paper, grade in grades.items()]
-    table = pt.Experiment(
-        [dense.as_transformer()], frame, pd.DataFrame(judged, columns=["qid", "docno", "label"]), ["map"]
-    )
-    figures = dense.run(topics).evaluate(qrels, ["AP"]).figures
-    assert table["map"].item() == pytest.approx(figures["AP"]["all"])
+    pairs, expected = ({*zip(each["qid"], each["docno"], strict=True)} for each in (results, first(FRAME)))
+    assert pairs == expected
 
 
 def test_queries_are_ids_or_texts_with_a_facet_or_none(dense, index):
@@ -91,13 +80,8 @@ def test_queries_are_ids_or_texts_with_a_facet_or_none(dense, index):
     assert [rows["docno"].tolist() for _, rows in results.groupby("qid")] == [ids(each) for each in hits]
     by_method = dense.as_transformer(k=3, facet=Facet.METHOD)(frame.head(1))
     assert by_method["docno"].tolist() == ids(dense.search(Query(index.paper("s036"), Facet.METHOD), 3))
-    assert dense.as_transformer()(frame.head(0)).columns.tolist() == [
-        "qid",
-        "query",
-        "docno",
-        "score",
-        "rank",
-    ]
+    columns = dense.as_transformer()(frame.head(0)).columns.tolist()
+    assert columns == ["qid", "query", "docno", "score", "rank"]
     with pytest.raises(UsageError, match="in the column facet, found 'title'"):
         dense.as_transformer()(frame.assign(facet="title"))
     with pytest.raises(pt.validate.InputValidationError):
@@ -126,12 +110,6 @@ def test_a_transformer_is_a_first_stage(dense, index):
         from_transformer(len)
 
 
-def test_without_pyterrier_the_pip_line_is_told(dense, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyterrier", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'qbe\[pyterrier\]'"):
-        dense.as_transformer()
-
-
 # sentence-transformers
 
 
@@ -157,18 +135,6 @@ def test_any_model_reranks(kind, index, model_folder):
     if kind == "encoder":
         vectors = model.encode([query_text(aspect), paper_text(candidates[0])], normalize_embeddings=True)
         assert scores[hits[0].paper_id] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
-
-
-def test_any_encoder_is_saved_and_indexes(model_folder, papers, tmp_path, cache):
-    """The vectors of the index are those of the encoder, but for precision."""
-    model = SentenceTransformer(str(model_folder))
-    model.save(str(tmp_path / "mine"))
-    settings = qbe.BuildSettings(encoder=str(tmp_path / "mine"), precision="fp32", bm25=False)
-    with qbe.build_index(tmp_path / "index", papers[:4], settings) as index:
-        whole = index.vectors(papers[0]).sentences
-    assert whole.shape == (len(papers[0].sentences), 384)
-    with qbe.open_index(tmp_path / "index") as index, Pipeline(index, Dense()) as pipeline:
-        assert ids(pipeline.search(Query(papers[0]), 1))[0] in {paper.paper_id for paper in papers[1:4]}
 
 
 def test_numpys_threads_are_one_within_a_search_and_restored(index, monkeypatch):

@@ -99,6 +99,13 @@ def test_rules():
     assert resolve_or_exact("IVF7,SQ8", 6, 5) == FaissParams()
     assert large.record() == {"factory": large.factory, "nprobe": 512, "depth": 2000, "seed": 0}
     assert FaissParams.read({"ann": large.record()}) == large
+    by_codes = [FaissParams(factory).by_codes for factory in FACTORIES]
+    assert by_codes == [False, False, True, True, True, True, False]
+    for factory in ("IVF101,SQ8", "IVF8,PQ4", "PQ4x9"):
+        with pytest.raises(
+            UsageError, match=f"`faiss` of at most 100 lists and values of a code, .* {factory}"
+        ):
+            resolve(factory, 100, 16)
 
 
 @pytest.mark.parametrize(
@@ -115,34 +122,12 @@ def test_kinds_of_former_versions_are_factory_strings(ann, factory):
     assert FaissParams.read({"ann": {**ann, "nprobe": 9, "depth": 500}}) == FaissParams(factory, 9, 500)
 
 
-def test_what_compares_short_codes():
-    by_codes = [FaissParams(factory).by_codes for factory in FACTORIES]
-    assert by_codes == [False, False, True, True, True, True, False]
-
-
-@pytest.mark.parametrize("factory", ["IVF101,SQ8", "IVF8,PQ4", "PQ4x9"])
-def test_more_lists_or_codes_than_sentences_are_refused(factory):
-    with pytest.raises(UsageError, match=f"`faiss` of at most 100 lists and values of a code, .* {factory}"):
-        resolve(factory, 100, 16)
-
-
 @pytest.mark.parametrize(
     "factory",
-    [
-        "lsh",
-        "",
-        "IVF8,PQ7",
-        "IVF8,PQ4x4fs,RFlat",
-        "IDMap,Flat",
-        "NSG32",
-        "PQ4x4fs",
-        "IMI2x4,PQ4",
-    ],
+    ["lsh", "", "IVF8,PQ7", "IVF8,PQ4x4fs,RFlat", "IDMap,Flat", "NSG32", "PQ4x4fs", "IMI2x4,PQ4"],
 )
 def test_what_faiss_does_not_take_or_cannot_select_from_is_refused(factory):
-    with pytest.raises(
-        UsageError, match=rf"expected `faiss` as auto or a FAISS .* found '{factory}' \(.+\)$"
-    ):
+    with pytest.raises(UsageError, match=rf"`faiss` as auto or a FAISS .* found '{factory}' \(.+\)$"):
         check_factory(factory, 16, "cosine")
 
 
@@ -239,30 +224,23 @@ def _fails_once_written(index, path: str) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("factory", "message"), [("IVF8,PQ5", "as auto or a"), ("IVF999,SQ8", "at most 594")]
-)
-def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings, factory, message):
-    with pytest.raises(UsageError, match=f"expected `faiss` .*{message}"):
-        build_job(tmp_path / "index", replace(settings, faiss=factory))
-    assert not any(tmp_path.iterdir())
+def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
+    for factory, message in (("IVF8,PQ5", "as auto or a"), ("IVF999,SQ8", "at most 594")):
+        with pytest.raises(UsageError, match=f"expected `faiss` .*{message}"):
+            build_job(tmp_path / "index", replace(settings, faiss=factory))
+        assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [({"stored": "int4"}, "vectors stored as int4"), ({"ann": {"kind": "lsh"}}, "FAISS index of kind lsh")],
-)
-def test_an_unknown_form_is_told(tmp_path, tiny_index, change, told):
+def test_an_unknown_form_and_vectors_of_another_form_are_told(tmp_path, tiny_index):
     copy = shutil.copytree(tiny_index, tmp_path / "copy")
-    change_manifest(copy, lambda record: record["dense"].update(change))
-    with pytest.raises(IndexFormatError, match=rf"expected a manifest, found .*{told}"):
-        Index(copy)
-
-
-def test_vectors_of_another_form_are_told(tmp_path, tiny_index):
-    copy = shutil.copytree(tiny_index, tmp_path / "copy")
-    change_manifest(copy, lambda record: record["dense"].update(stored="int8"))
-    with pytest.raises(
-        IndexFormatError, match=r"vectors.npy: expected an array of int8 .* found one of float16"
+    for change, told in (
+        ({"stored": "int4"}, "vectors stored as int4"),
+        ({"stored": "float16", "ann": {"kind": "lsh"}}, "FAISS index of kind lsh"),
     ):
-        Index(copy).sentence_vectors  # noqa: B018
+        change_manifest(copy, lambda record, change=change: record["dense"].update(change))
+        with pytest.raises(IndexFormatError, match=rf"expected a manifest, found .*{told}"):
+            Index(copy)
+    other = shutil.copytree(tiny_index, tmp_path / "other")
+    change_manifest(other, lambda record: record["dense"].update(stored="int8"))
+    with pytest.raises(IndexFormatError, match=r"vectors.npy: expected an array of int8 .* one of float16"):
+        Index(other).sentence_vectors  # noqa: B018

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import rispy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
 from support.formats import buffered
@@ -34,7 +34,6 @@ def test_a_record_in_full():
     )
 
 
-@settings(max_examples=1000, deadline=None)
 @given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
 def test_any_text_is_read_back(title, abstract, venue, authors):
     reference = reference_of(paper_of(title, abstract, authors=authors, venue=venue))
@@ -56,16 +55,12 @@ def test_a_value_has_one_line():
 
 
 @pytest.mark.parametrize(
-    ("metadata", "kind"),
-    [
-        ({"venue": "Fish Letters"}, "JOUR"),
-        ({"venue": "Workshop on Fish"}, "CONF"),
-        ({"venue": "arXiv", "ids": {"arxiv": "1905.01234"}}, "UNPB"),
-        ({}, "GEN"),
-    ],
+    ("venue", "kind"),
+    [("Fish Letters", "JOUR"), ("Workshop on Fish", "CONF"), ("arXiv", "UNPB"), (None, "GEN")],
 )
-def test_types(metadata, kind):
-    (fields,) = rispy.loads("".join(entries([paper_of("On fish", **metadata)], "ris")))
+def test_types(venue, kind):
+    ids = {"arxiv": "1905.01234"} if venue == "arXiv" else None
+    (fields,) = rispy.loads("".join(entries([paper_of("On fish", venue=venue, ids=ids)], "ris")))
     assert fields["type_of_reference"] == kind
 
 
@@ -83,12 +78,8 @@ def test_an_address_with_a_semicolon_stays_one():
 def test_the_reader_of_a_corpus_reads_it_back():
     (entry,) = RIS.read(buffered("\n".join(entries([CHIPS], "ris"))), "refs.ris", Reading())
     metadata = {name: value for name, value in CHIPS.metadata.items() if name != "categories"}
-    assert entry.record == {
-        "paper_id": CHIPS.paper_id,
-        "title": CHIPS.title,
-        "abstract": CHIPS.abstract,
-        "metadata": {**metadata, "url": "https://arxiv.org/abs/1905.01234"},
-    }
+    texts = {"paper_id": CHIPS.paper_id, "title": CHIPS.title, "abstract": CHIPS.abstract}
+    assert entry.record == texts | {"metadata": {**metadata, "url": "https://arxiv.org/abs/1905.01234"}}
 
 
 def test_the_id_is_the_library_s_own_key():

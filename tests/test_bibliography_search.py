@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import rispy
-from hypothesis import given, settings
+from hypothesis import given
 from support.bibliographies import CHIPS, TEXTS, paper_of, read_bibtex
 from support.papers import Papers
 
@@ -36,6 +36,8 @@ FOUND = replace(
     labelled=True,
 )
 PLAIN = Paper("plain", "On stone", (Sentence("Stone is hard."),))
+GUESS = FacetProbabilities(background=0.6, objective=0.0, method=0.3, result=0.1, other=0.0)
+GUESSED = Paper("p", "", (Sentence("We.", Facet.BACKGROUND, GUESS), Sentence("It.")), labelled=True)
 LOOKUP = Papers(FOUND, PLAIN).paper
 BY_METHOD = Query(ASKED, Facet.METHOD)
 
@@ -53,11 +55,8 @@ def found(*positions: int, driven_by: int | None = None) -> Hit:
     ("hit", "position", "label"),
     [
         (found(1, 0), 1, "method"),
-        (found(0, 1), 1, "method"),
         (found(1, driven_by=0), 1, "method"),
-        (found(0, driven_by=1), 1, "method"),
         (found(0, 2), 0, "(labelled background)"),
-        (found(2, driven_by=0), 0, "(labelled background)"),
         (found(2), 2, "(labelled other)"),
     ],
 )
@@ -66,8 +65,20 @@ def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
     assert (best.match.position, best.label) == (position, label)
 
 
-def test_nothing_is_shown_without_matches():
-    assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
+@pytest.mark.parametrize(
+    ("paper", "position", "facet", "label"),
+    [
+        (GUESSED, 0, Facet.METHOD, "method?"),
+        (GUESSED, 1, Facet.METHOD, "(labelled other)"),
+        (GUESSED, 0, Facet.BACKGROUND, "background"),
+        (GUESSED, 0, None, "background"),
+        (GUESSED, 1, None, ""),
+        (PLAIN, 0, Facet.METHOD, "(not labelled)"),
+        (PLAIN, 0, None, ""),
+    ],
+)
+def test_labels(paper, position, facet, label):
+    assert label_of(paper, position, facet) == label
 
 
 def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
@@ -75,18 +86,7 @@ def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
     pairs = Match(1, 1, 0.9, 0), Match(0, 2, 0.5, 1)
     assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], "(labelled other)")
     assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], "method")
-
-
-def test_labels():
-    guess = FacetProbabilities(background=0.6, objective=0.0, method=0.3, result=0.1, other=0.0)
-    predicted = Paper("p", "", (Sentence("We.", Facet.BACKGROUND, guess), Sentence("It.")), labelled=True)
-    assert label_of(predicted, 0, Facet.METHOD) == "method?"
-    assert label_of(predicted, 1, Facet.METHOD) == "(labelled other)"
-    assert label_of(predicted, 0, Facet.BACKGROUND) == "background"
-    assert label_of(predicted, 0, None) == "background"
-    assert label_of(predicted, 1, None) == ""
-    assert label_of(PLAIN, 0, Facet.METHOD) == "(not labelled)"
-    assert label_of(PLAIN, 0, None) == ""
+    assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
 
 
 # Tables
@@ -135,9 +135,11 @@ def written(form: str, *results: Result, papers: Papers | None = None) -> str:
 
 
 def test_csv():
-    text = written(
-        "csv", Result("q1", BY_METHOD, [found(0, 1), Hit("plain", -0.5)]), Result("q2", BY_METHOD, [])
-    )
+    hits = [
+        found(0, 1),
+        Hit("plain", -0.5, grades={"background": 2.5, "method": 0.25}),
+    ]  # it lacks the result
+    text = written("csv", Result("q1", BY_METHOD, hits), Result("q2", BY_METHOD, []))
     header, first, second = csv.reader(io.StringIO(text))
     assert header == list(COLUMNS)
     assert dict(zip(header, first, strict=True)) == {
@@ -155,17 +157,9 @@ def test_csv():
         "sentence": "Tails are what we count.",
         **dict.fromkeys(("background", "method", "result"), ""),
     }
-    assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", *[""] * 5]
+    assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", "", "", "2.5", "0.25", ""]
 
 
-def test_csv_of_graded_papers():
-    grades = {"background": 2.5, "method": 0.25}  # of a paper that lacks the result
-    hit = Hit("plain", 1.0, grades=grades)
-    _, row = csv.reader(io.StringIO(written("csv", Result("q1", BY_METHOD, [hit]))))
-    assert row[-3:] == ["2.5", "0.25", ""]
-
-
-@settings(max_examples=200)
 @given(TEXTS)
 def test_csv_of_any_title_is_read_back(title):
     papers = Papers(paper_of(title, venue=title))
@@ -205,10 +199,8 @@ def test_markdown():
         ("a*b_c`d[e]<f>|g&h~i#j$k\\l", "a\\*b\\_c\\`d\\[e\\]\\<f\\>\\|g\\&h\\~i\\#j\\$k\\\\l"),
         ("$a_1*b$ * c", "$a_1*b$ \\* c"),
         ("1. First", "1\\. First"),
-        ("- first", "\\- first"),
         ("= first", "\\= first"),
         ("First - 1. 2", "First - 1. 2"),
-        ("3 fish", "3 fish"),
     ],
 )
 def test_characters_with_a_meaning_in_markdown_are_escaped(text, expected):
@@ -216,82 +208,56 @@ def test_characters_with_a_meaning_in_markdown_are_escaped(text, expected):
 
 
 def test_an_address_does_not_end_a_link():
-    text = written(
-        "markdown",
-        Result("q", BY_METHOD, [Hit("7", 1.0)]),
-        papers=Papers(paper_of("T", url="http://x.org/(a)b\\")),
-    )
+    papers = Papers(paper_of("T", url="http://x.org/(a)b\\"))
+    text = written("markdown", Result("q", BY_METHOD, [Hit("7", 1.0)]), papers=papers)
     assert "[**T**](http://x.org/%28a%29b%5C)." in text
 
 
 # Bibliographies
 
+RESULTS = (
+    Result("q1", BY_METHOD, [found(1)]),
+    Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)]),
+)
 
-def test_bibtex_has_a_paper_once_and_names_its_key_again():
-    text = written(
-        "bibtex", Result("q1", BY_METHOD, [found(1)]), Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)])
-    )
-    lines = text.splitlines()
-    assert lines[:3] == ["%% qbe search: q1", "", "@article{Muller2019fish,"]
-    second = lines.index("%% qbe search: q(at)2")
-    assert lines[second - 2 : second + 4] == [
-        "}",
-        "",
-        "%% qbe search: q(at)2",
-        "%% above: Muller2019fish",
-        "",
-        "@misc{Anonymousstone,",
-    ]
+
+def test_a_bibliography_has_a_paper_once_and_bibtex_names_its_key_again():
+    text = written("bibtex", *RESULTS)
+    assert text.startswith("%% qbe search: q1\n\n@article{Muller2019fish,\n")
+    second = "}\n\n%% qbe search: q(at)2\n%% above: Muller2019fish\n\n@misc{Anonymousstone,\n"
+    assert second in text
     assert [entry["key"] for entry in read_bibtex(text)] == ["Muller2019fish", "Anonymousstone"]
-
-
-def test_ris_has_a_paper_once():
-    results = Result("q1", BY_METHOD, [found(1)]), Result("q2", BY_METHOD, [Hit("plain", 2.0), found(1)])
-    text = written("ris", *results)
+    text = written("ris", *RESULTS)
     assert [record["id"] for record in rispy.loads(text)] == ["1905.01234", "plain"]
     assert text.count("\nER  - \n\n") == 2
 
 
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris", "json", "trec"])
 def test_blocks_joined_are_the_text_of_all(form):
-    results = Result("q1", BY_METHOD, [found(1)]), Result("q2", BY_METHOD, [Hit("plain", 2.0), found(1)])
-    whole = open_writer(form, "tag", LOOKUP, 100, explain=False).text(results, True)
-    assert written(form, *results) == whole
+    whole = open_writer(form, "tag", LOOKUP, 100, explain=False).text(RESULTS, True)
+    assert written(form, *RESULTS) == whole
 
 
 # The command
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [
-        ("a.bib", "bibtex"),
-        ("a.ris", "ris"),
-        ("A.CSV", "csv"),
-        ("a.md", "markdown"),
-        ("a.jsonl", "json"),
-        ("a.txt", "trec"),
-    ],
-)
-def test_the_name_of_the_output_says_the_format(name, form):
-    assert form_of_file(name) == form
+def test_the_name_of_the_output_says_the_format():
+    forms = {"bib": "bibtex", "ris": "ris", "CSV": "csv", "md": "markdown", "jsonl": "json", "txt": "trec"}
+    for suffix, form in forms.items():
+        assert form_of_file(f"a.{suffix}") == form
 
 
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris"])
-def test_only_tables_and_json_explain(form):
+def test_only_tables_and_json_explain_and_a_bibliography_is_not_resumed(form):
     options = parser().parse_args(["--index", "i", "--paper", "p", "--explain"])
     with pytest.raises(UsageError, match=f"^--explain goes with --format table or json, found {form}$"):
         check(options, form)
-
-
-@pytest.mark.parametrize("form", ["bibtex", "ris"])
-def test_a_bibliography_is_not_resumed(form):
     options = parser().parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
-    with pytest.raises(
-        UsageError, match=f"^expected --resume with another --format, found {form}, in which a"
-    ):
+    if form in ("csv", "markdown"):
         check(options, form)
-    check(options, "csv")
+        return
+    with pytest.raises(UsageError, match=f"^expected --resume with another --format, found {form}"):
+        check(options, form)
 
 
 def test_the_command_writes_all_formats_of_the_same_papers(search):
@@ -308,16 +274,10 @@ def test_the_command_writes_all_formats_of_the_same_papers(search):
     assert run("markdown").count("\n   > ") == 3
 
 
-@pytest.mark.parametrize(("form", "count"), [("csv", 10), ("markdown", 10), ("bibtex", 10), ("json", 127)])
-def test_people_get_ten_hits_and_programs_all(search, form, count):
-    text = search("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--format", form)
-    counts = {
-        "csv": text.count("\ns024,"),
-        "markdown": text.count("\n   > ") + text.count("\n    > "),
-        "bibtex": text.count("\n@"),
-        "json": text.count('"rank"'),
-    }
-    assert counts[form] == count
+def test_people_get_ten_hits_and_programs_all(search):
+    for form, count, mark in (("csv", 10, "\ns024,"), ("bibtex", 10, "\n@"), ("json", 127, '"rank"')):
+        text = search("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--format", form)
+        assert text.count(mark) == count
 
 
 @pytest.mark.parametrize("form", ["bibtex", "ris"])

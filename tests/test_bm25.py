@@ -176,12 +176,8 @@ def test_scores_worked_by_hand(three, words, expected):
     found = bm25(three, query, 10)
     assert [hit.paper_id for hit in found] == list(expected)
     assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
-
-
-def test_first_value_in_figures(three):
-    """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
-    (hit,) = bm25(three, Query(paper("q", "", "dog"), Facet.METHOD), 10)
-    assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
+    if words == "dog":  # ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78
+        assert found[0].score == pytest.approx(0.551028, abs=ROUNDING)
 
 
 def test_pools_keep_papers_without_a_common_word(three):
@@ -200,12 +196,8 @@ def test_a_query_may_have_any_number_of_terms(three):
 
 
 def test_query_forms():
-    query = Query(
-        Paper(
-            "q", "Title", (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.METHOD)), True
-        ),
-        Facet.METHOD,
-    )
+    sentences = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.METHOD))
+    query = Query(Paper("q", "Title", sentences, True), Facet.METHOD)
     assert words(query, "title+facet") == "Title A. C."
     assert words(query, "abstract") == "Title A. B. C."
     assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."

@@ -246,14 +246,6 @@ def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
     assert len(found) > 3
 
 
-def test_links_propose_only_what_passes_the_filter(opened, index):
-    paper = index.paper(QUERY)
-    config = {"depth": 3, "filter": PaperFilter(before=2003)}
-    found = opened(**config).recommend(paper, 100, cited=SEEDS)
-    assert len(found) > 3
-    assert all(int(index.paper(hit.paper_id).metadata["year"]) <= 2003 for hit in found)
-
-
 # What is left out
 
 
@@ -261,16 +253,9 @@ def test_own_paper_what_it_cited_and_what_is_excluded_are_not_recommended(opened
     everything = {paper.paper_id for paper in index}
     hits = opened().recommend(index.paper(QUERY), 100, cited=SEEDS, exclude=EXCLUDED)
     assert set(ids(hits)) == everything - {QUERY, *SEEDS, *EXCLUDED}
-
-
-def test_the_own_paper_is_left_out_however_its_text_has_changed(opened, index):
-    draft = replace(index.paper(QUERY), title="Another title")
+    draft = replace(index.paper(QUERY), title="Another title")  # is that paper however its text has changed
     assert QUERY not in ids(opened().recommend(draft, 100))
-
-
-def test_a_paper_that_is_known_to_cite_itself_is_nothing_new(opened, index):
-    paper = index.paper(QUERY)
-    hits = opened().recommend(paper, 100, cited=(QUERY, *SEEDS, *SEEDS))
+    hits = opened().recommend(index.paper(QUERY), 100, cited=(QUERY, *SEEDS, *SEEDS))
     assert QUERY not in ids(hits)
 
 
@@ -283,11 +268,10 @@ def test_younger_papers_and_those_without_a_year_do_not_pass(opened, index, citi
     assert len(hits) == 8 * 4 - 2
     passing = recommender.selected(paper)
     assert (passing.papers, passing.total, passing.unknown_year) == (31, 48, 1)
-
-
-def test_where_nothing_passes_nothing_is_recommended(opened, index):
-    recommender = opened(filter=PaperFilter(before=1900))
-    assert recommender.recommend(index.paper(QUERY), cited=SEEDS) == []
+    assert opened(filter=PaperFilter(before=1900)).recommend(paper, cited=SEEDS) == []
+    proposed = opened(depth=3, filter=PaperFilter(before=2003)).recommend(paper, 100, cited=SEEDS)
+    assert len(proposed) > 3  # by links, too
+    assert all(int(index.paper(hit.paper_id).metadata["year"]) <= 2003 for hit in proposed)
 
 
 def test_a_query_without_a_year(opened, index, citing):
@@ -322,23 +306,20 @@ def requests_of(index: Index) -> list[CiteRequest]:
     ]
 
 
-@pytest.mark.parametrize("parameters", [{}, {"depth": 10}, {"depth": 10, "filter": PaperFilter(before=2008)}])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"depth": 10}, {"depth": 10, "filter": PaperFilter(before=2008)}, {"filter": NOT_YOUNGER}],
+)
 def test_many_at_a_time_are_each_as_alone(opened, index, parameters):
     recommender, requests = opened(**parameters), requests_of(index)
+    if parameters == {"filter": NOT_YOUNGER}:  # by the year of each query
+        requests = [CiteRequest(index.paper(name)) for name in ("s020", QUERY, "s020")]
     alone = [
         recommender.recommend(request.paper, 9, cited=request.cited, exclude=request.excluded)
         for request in requests
     ]
     assert recommender.batch_recommend(requests, 9) == alone
     assert recommender.batch_recommend([], 9) == []
-
-
-def test_filters_by_the_year_of_each_query(opened, index):
-    recommender = opened(filter=NOT_YOUNGER)
-    papers = [index.paper(name) for name in ("s020", QUERY, "s020")]
-    batch = recommender.batch_recommend([CiteRequest(paper) for paper in papers], 50)
-    assert batch == [recommender.recommend(paper, 50) for paper in papers]
-    assert [len(hits) for hits in batch] == [18, 30, 18]
 
 
 def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index):
@@ -389,11 +370,6 @@ def test_matches_are_pairs_of_sentences(opened, index):
     assert best.score == pytest.approx(mean_max(own[[best.query_position]], other[[best.position]]), abs=1e-3)
     (bare,) = opened().recommend(paper, 1, matches=False)
     assert (bare.paper_id, bare.score, bare.matches) == (hit.paper_id, hit.score, ())
-
-
-def test_a_paper_without_a_title_is_asked_for_by_its_abstract(opened):
-    draft = paper_from_text("", "Cities have few labels. We ask drivers for them.")
-    assert len(opened().recommend(draft, 5)) == 5
 
 
 # Changes of the index
@@ -472,12 +448,6 @@ def test_vectors_of_another_encoder_than_the_models(tmp_path, index):
         Recommender.open(index, CiteConfig(model=str(tmp_path)))
 
 
-@pytest.mark.parametrize("name", ["cited", "exclude"])
-def test_ids_that_the_index_lacks(opened, index, name):
-    with pytest.raises(PaperNotFoundError, match="`cited` and `exclude`, found 'absent'"):
-        opened().recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
-
-
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
@@ -487,6 +457,7 @@ def test_ids_that_the_index_lacks(opened, index, name):
         (lambda one, paper: one.recommend(paper, exclude="s001"), "a sequence of paper ids as `excluded`"),
         (lambda one, paper: one.batch_recommend({paper.paper_id: paper}), "a sequence of qbe.CiteRequest"),
         (lambda one, paper: one.batch_recommend([paper]), "a qbe.CiteRequest"),
+        (lambda one, paper: one.open("folder"), "a qbe.Index"),
     ],
 )
 def test_values_of_another_type(opened, index, call, expected):
@@ -494,35 +465,23 @@ def test_values_of_another_type(opened, index, call, expected):
         call(opened(), index.paper(QUERY))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "name"),
-    [
-        ({"depth": "5"}, TypeError, "depth"),
-        ({"depth": True}, TypeError, "depth"),
-        ({"filter": {"before": 2018}}, TypeError, "filter"),
-        ({"links": None}, TypeError, "links"),
-        ({"model": 5}, TypeError, "model"),
-        ({"rerank": "mine"}, TypeError, "rerank"),
-        ({"depth": 0}, UsageError, "depth"),
-    ],
-)
-def test_configurations_that_are_not_possible(parameters, error, name):
-    with pytest.raises(error, match=f"`{name}`"):
-        CiteConfig(**parameters)
+@pytest.mark.parametrize("name", ["cited", "exclude"])
+def test_ids_that_the_index_lacks(opened, index, name):
+    with pytest.raises(PaperNotFoundError, match="`cited` and `exclude`, found 'absent'"):
+        opened().recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
 
 
-def test_a_configuration_says_what_was_chosen():
-    config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
+def test_configurations_say_what_was_chosen_and_refuse_what_is_not_possible(index):
     chosen = {"depth": 20, "links": False, "rerank": None, "filter": {"before": "query"}}
+    config = CiteConfig(depth=20, links=False, filter=NOT_YOUNGER)
     assert config.record() == chosen
     config = replace(config, rerank=CrossEncoder("mine", depth=5))
     assert config.record() == chosen | {"rerank": CrossEncoder("mine", depth=5).to_json()}
-
-
-def test_what_is_opened_must_be_an_index_and_a_configuration(index, folder):
-    with pytest.raises(
-        TypeError, match=r"expected a qbe\.Index, found PosixPath; open one with qbe\.open_index"
-    ):
-        Recommender.open(folder)
+    types = {"depth": "5", "filter": {"before": 2018}, "links": None, "model": 5, "rerank": "mine"}
+    for name, value in [*types.items(), ("depth", True)]:
+        with pytest.raises(TypeError, match=f"`{name}`"):
+            CiteConfig(**{name: value})
+    with pytest.raises(UsageError, match="`depth`"):
+        CiteConfig(depth=0)
     with pytest.raises(TypeError, match=r"expected a qbe\.CiteConfig, found dict"):
         Recommender.open(index, {"depth": 5})

@@ -207,11 +207,11 @@ def test_a_deadline_is_kept_and_errors_come_back_as_they_are(nodes):
 
 
 def test_segments_are_placed_where_there_is_least(several):
+    """The largest is alone, and the other two together."""
     snapshot = open_snapshot(several)
     by_two = placed(snapshot.segments, 2)
     snapshot.close()
     sizes = [[each.sentences for each in shard] for shard in by_two]
-    # The largest is alone, and the other two together.
     assert sorted(map(len, sizes)) == [1, 2]
     assert max(map(max, sizes)) == min(sizes, key=len)[0]
     assert sum(map(sum, sizes)) == 594
@@ -245,14 +245,8 @@ def test_a_build_whose_node_dies_has_the_digest_of_a_whole_one(tmp_path, longer,
     cluster.wait_for_nodes()
     killer = threading.Timer(1.0, lambda: cluster.remove_node(victim, allow_graceful=False))
     killer.start()
-    manifest = build_on_cluster(
-        ray,
-        tmp_path / "index",
-        longer.corpus,
-        longer.settings,
-        ClusterBuild(parts=3),
-        reading=Reading(),
-    )
+    parts, output = ClusterBuild(parts=3), tmp_path / "index"
+    manifest = build_on_cluster(ray, output, longer.corpus, longer.settings, parts, reading=Reading())
     killer.join()
     assert manifest.digest == read_manifest(longer_whole).digest
     assert [path.name for path in tmp_path.iterdir() if "lock" not in path.name] == ["index"]
@@ -272,18 +266,19 @@ def test_shards_are_those_that_one_process_makes(tmp_path, longer, longer_whole,
 def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_whole):
     """The driver and its one-machine cluster are killed; what they finished is not encoded again."""
     output = tmp_path / "index"
-    command = [
-        sys.executable,
-        "-m",
-        "qbe",
-        "cluster",
-        "index",
-        "--corpus",
-        *longer.corpus,
+    command = [sys.executable, "-m", "qbe", "cluster", "index", "--corpus", *longer.corpus]
+    command += [
         "--output",
         str(output),
+        "--encoder",
+        longer.encoder,
+        "--address",
+        "local",
+        "--parts",
+        "3",
+        "--threads",
+        "1",
     ]
-    command += ["--encoder", longer.encoder, "--address", "local", "--parts", "3", "--threads", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     first = tmp_path / ".index.parts" / "1" / "part.json"
@@ -294,10 +289,9 @@ def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_wh
     driver.wait()
     assert first.exists()
     _wait_until_gone(str(tmp_path))
+    parts, read = ClusterBuild(parts=3), Reading()
     with pytest.raises(IndexBuildError, match="expected no unfinished build"), connected("local", 1) as ray:
-        build_on_cluster(
-            ray, output, longer.corpus, longer.settings, ClusterBuild(parts=3), reading=Reading()
-        )
+        build_on_cluster(ray, output, longer.corpus, longer.settings, parts, reading=read)
     done = subprocess.run(
         [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
     )
@@ -305,19 +299,27 @@ def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_wh
     assert read_manifest(longer_whole).digest[:12] in done.stdout
 
 
-def test_without_ray_one_line_says_what_to_install(tmp_path):
-    (tmp_path / "ray.py").write_text("")  # found first, and no package of that name is left
+def test_without_ray_or_a_cluster_one_line_says_what_to_do():
+    def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command, there = [sys.executable, "-c", program], {**os.environ, **environment}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=there)
+
     program = (
         "import importlib.util, sys; find = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *a: None if name == 'ray' else find(name, *a)\n"
         "sys.argv = 'qbe cluster search --index x --paper s001 --address local'.split()\n"
         "from qbe.__main__ import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "qbe cluster search: a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'\n"
+    done = run(program)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith("needs the package ray, found none; run: pip install 'qbe[cluster]'\n")
+    program = (
+        "from qbe.cluster.ray_runtime import ClusterError, connected\n"
+        "try:\n    connected('127.0.0.1:1').__enter__()\n"
+        "except ClusterError as error: print(error)"
     )
+    done = run(program, RAY_gcs_rpc_server_reconnect_timeout_s="1", RAY_NUM_REDIS_GET_RETRIES="1")
+    assert "expected a Ray cluster at 127.0.0.1:1, found none" in done.stdout
 
 
 def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconnects(whole):
@@ -343,23 +345,6 @@ print(default != java == within == handlers(), pipeline.search(Query(index.paper
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True True\n"
-
-
-def test_an_address_without_a_cluster_is_refused_in_one_line():
-    program = (
-        "from qbe.cluster.ray_runtime import ClusterError, connected\n"
-        "try:\n    connected('127.0.0.1:1').__enter__()\n"
-        "except ClusterError as error: print(error)"
-    )
-    quickly = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1", "RAY_NUM_REDIS_GET_RETRIES": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **quickly},
-    )
-    assert "expected a Ray cluster at 127.0.0.1:1, found none" in done.stdout
 
 
 def _is_alive(process: int) -> bool:

@@ -29,13 +29,12 @@ GOOD: dict[str, Any] = {
 }
 
 
-def lines(path: Path, *records: object) -> str:
-    """A JSON lines file; strings and bytes stand as they are."""
+def lines(*records: object) -> bytes:
+    """JSON lines; strings and bytes stand as they are."""
     encoded = [
         r if isinstance(r, bytes) else (r if isinstance(r, str) else json.dumps(r)).encode() for r in records
     ]
-    path.write_bytes(b"\n".join(encoded) + b"\n")
-    return str(path)
+    return b"\n".join(encoded) + b"\n"
 
 
 def by_period(text: str) -> list[str]:
@@ -86,7 +85,7 @@ def test_white_space_and_controls_become_single_spaces_and_empty_sentences_go() 
 def test_a_string_abstract_is_split_by_the_caller() -> None:
     record = GOOD | {"abstract": "One  is.\nTwo is. "}
     assert [s.text for s in parse_paper(record, "here", by_period).sentences] == ["One is.", "Two is."]
-    with pytest.raises(CorpusError, match="here: expected a list of sentences as abstract, found str"):
+    with pytest.raises(CorpusError, match="as abstract, found str"):
         parse_paper(record, "here")
 
 
@@ -94,108 +93,83 @@ def without(field: str) -> dict[str, Any]:
     return {key: value for key, value in GOOD.items() if key != field}
 
 
-RECORD_ERRORS = [
-    (without("paper_id"), "expected a string or whole number as paper_id, found none"),
-    (GOOD | {"paper_id": None}, "expected a string or whole number as paper_id, found none"),
-    (GOOD | {"paper_id": ""}, "expected a string or whole number as paper_id, found str ''"),
-    (GOOD | {"paper_id": 1.5}, "as paper_id, found float 1.5"),
-    (GOOD | {"paper_id": True}, "as paper_id, found bool True"),
-    (
-        GOOD | {"paper_id": "a b"},
-        r"paper_id without white space \(a TREC run could not hold it\), found white",
-    ),
-    (GOOD | {"paper_id": "a\n"}, "found white space in 'a\\\\n'; rename"),
-    (GOOD | {"paper_id": "a\0"}, "found an unprintable character in 'a\\\\x00'"),
-    (GOOD | {"paper_id": "x" * 513}, "paper_id of at most 512 characters, found 513"),
-    (without("title"), "expected a string as title, found none"),
-    (GOOD | {"title": None}, "expected a string as title, found none"),
-    (GOOD | {"title": ["x"]}, "expected a string as title, found list"),
-    (without("abstract"), "expected a list of sentences or a string as abstract, found none"),
-    (GOOD | {"abstract": None}, "expected a list of sentences or a string as abstract, found none"),
-    (GOOD | {"abstract": {"a": 1}}, "expected a list of sentences or a string as abstract, found dict"),
-    (GOOD | {"abstract": []}, "expected an abstract, found an empty one"),
-    (GOOD | {"abstract": [" ", ""]}, "expected an abstract, found an empty one"),
-    (GOOD | {"abstract": " "}, "expected an abstract, found an empty one"),
-    (GOOD | {"abstract": ["a", 3]}, "expected strings in the abstract, found int 3"),
-    (GOOD | {"abstract": ["a", None]}, "expected strings in the abstract, found none"),
-    (GOOD | {"pred_labels": ["method"] * 2}, r"pred_labels as sentences in the abstract \(3\), found 2"),
-    (GOOD | {"pred_labels": []}, r"pred_labels as sentences in the abstract \(3\), found 0"),
-    (GOOD | {"pred_labels": "method"}, "expected a list as pred_labels, found str 'method'"),
-    (GOOD | {"pred_labels": ["method", "aim", "result"]}, "as label, found str 'aim'; rename"),
-    (GOOD | {"pred_labels": ["method", None, "result"]}, "as label, found none; rename"),
-    (GOOD | {"pred_labels": ["method", ["x"], "result"]}, "as label, found list"),
-    (
-        GOOD | {"abstract": "One. Two.", "pred_labels": ["method"] * 2},
-        "a list of sentences as abstract, one for each",
-    ),
-    (GOOD | {"metadata": [1]}, r"expected an object as metadata, found list \[1\]"),
-    (GOOD | {"title": "a\0b"}, "found a NUL character in the title"),
-    (GOOD | {"abstract": ["a\0b"]}, "found a NUL character in the abstract"),
-    (GOOD | {"abstract": ["a\ud83d"]}, r"found a lone surrogate \(.ud800 to .udfff\)"),
-    (GOOD | {"metadata": {"venue": "a\udc00"}}, "found a lone surrogate"),
-    (
-        GOOD | {"title": "x" * (MAX_ABSTRACT_CHARS + 1)},
-        "title of at most 1,000,000 characters, found 1,000,001",
-    ),
-    (GOOD | {"abstract": ["x" * 600_000] * 2}, "abstract of at most 1,000,000 characters, found 1,200,000"),
+UNFIT: list[dict[str, Any]] = [
+    *map(without, GOOD),
+    *(GOOD | {"paper_id": value} for value in (None, "", 1.5, True, "a b", "a\n", "a\0", "x" * 513)),
+    *(GOOD | {"title": value} for value in (None, ["x"], "a\0b", "x" * (MAX_ABSTRACT_CHARS + 1))),
+    *(GOOD | {"abstract": value} for value in (None, {"a": 1}, [], [" ", ""], " ", ["a", 3], ["a", None])),
+    *(GOOD | {"abstract": [value] * 2} for value in ("a\0b", "a\ud83d", "x" * 600_000)),
+    *(GOOD | {"pred_labels": value} for value in (["method"] * 2, [], "method")),
+    *(GOOD | {"pred_labels": ["method", value, "result"]} for value in ("aim", None, ["x"])),
+    GOOD | {"abstract": "One. Two.", "pred_labels": ["method"] * 2},
+    *(GOOD | {"metadata": value} for value in ([1], {"venue": "a\udc00"})),
+    *(GOOD | {"sentence_offsets": value} for value in ([[0, 4]], [[0, 4], [3, 9], [10, 11]], 7)),
+    *(GOOD | {"sentence_offsets": [[0, 4], value, [20, 21]]} for value in ([5, "9"], [5], [True, 9])),
+]
+BROKEN: list[str | bytes] = [
+    '{"paper_id": ',
+    "{'paper_id': 1}",
+    "[1, 2]",
+    '"text"',
+    "17",
+    "null",
+    "[" * 100_000,
+    "9" * 5000,
+    b'{"title": "a\0b"}',
+    b"\0\0\0",
+    b'{"title": "caf\xe9"}',
+    b'{"title": "\xed\xa0\x80"}',
+    '{"title": "a\\u0000b"}',
+]
+BROKEN_OBJECTS = [
+    b'{"1": {"title": "x"',
+    b'{"1": {"title": "x"}}',
+    b'{"1": %s, "2": 3}',
+    b'{"1": %s',
+    b'{"1": %s} {',
+    b'{"1": %s "2": %s}',
+    b'{"1": %s, "2": {"title": "\xe9"}}',
+    b'{"1": %s, "2": {"title": "a\0"}}',
+    b'{"1": %s, "2": {"title": "\\ud800"}}',
+    b'{"1": {"a": ' + b"[" * 100_000,
 ]
 
 
-@pytest.mark.parametrize(("record", "message"), RECORD_ERRORS)
-def test_unfit_records_are_named_by_file_and_line(tmp_path, record, message):
-    source = lines(tmp_path / "papers.jsonl", GOOD, "", record)
-    with pytest.raises(CorpusError, match=r"papers\.jsonl, line 3: .*" + message) as caught:
-        list(read_jsonl(source, by_period))
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400 + len(source)
-
-
-LINE_ERRORS = [
-    (
-        '{"paper_id": ',
-        r"expected one JSON object a line, found malformed JSON \(Expecting value at column 13\)",
-    ),
-    ("{'paper_id': 1}", "malformed JSON"),
-    ("[1, 2]", "expected a JSON object, found an array"),
-    ('"text"', "expected a JSON object, found a string"),
-    ("17", "expected a JSON object, found a number"),
-    ("null", "expected a JSON object, found null"),
-    ("[" * 100_000, "found values nested too deeply"),
-    ("9" * 5000, "malformed JSON .*digits"),
-    (b'{"title": "a\0b"}', "expected JSON, found a NUL byte"),
-    (b"\0\0\0", "expected JSON, found a NUL byte"),
-    (b'{"title": "caf\xe9"}', "expected UTF-8 text, found byte 0xe9 at position 15; convert"),
-    (b'{"title": "\xed\xa0\x80"}', "expected UTF-8 text, found byte 0xed"),
-    ('{"title": "a\\u0000b"}', "as paper_id, found none"),
-]
-
-
-@pytest.mark.parametrize(("line", "message"), LINE_ERRORS)
-def test_broken_lines_are_named_by_file_and_line(tmp_path: Path, line: str | bytes, message: str) -> None:
-    source = lines(tmp_path / "papers.jsonl", GOOD, line, GOOD)
-    with pytest.raises(CorpusError, match=r"papers\.jsonl, line 2: .*" + message) as caught:
-        list(read_jsonl(source))
-    assert len(str(caught.value)) < 400 + len(source)
+def test_what_cannot_be_read_is_named_by_file_and_place(tmp_path, monkeypatch, told):
+    """Records in the third line, broken lines in the second, and objects of several papers."""
+    monkeypatch.chdir(tmp_path)
+    cases = [lines(GOOD, "", record) for record in UNFIT]
+    cases += [lines(GOOD, line, GOOD) for line in BROKEN]
+    cases += [text.replace(b"%s", json.dumps(GOOD).encode()) for text in BROKEN_OBJECTS]
+    messages = []
+    for data in cases:
+        Path("x.json").write_bytes(data)
+        with pytest.raises(CorpusError) as caught:
+            list(read_jsonl(Path("x.json"), by_period))
+        messages.append(str(caught.value))
+    assert max(map(len, messages)) < 400
+    told("records", messages)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qbe.corpus.streams.MAX_LINE_BYTES", 1 << 20)
-    source = lines(tmp_path / "x", GOOD, "x" * 2_000_000)
+    (tmp_path / "x").write_bytes(lines(GOOD, "x" * 2_000_000))
     with pytest.raises(CorpusError, match="line 2: expected at most 1 MiB a line, found more"):
-        list(read_jsonl(source))
+        list(read_jsonl(tmp_path / "x"))
 
 
 @pytest.mark.slow
 def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
-    source = lines(
-        tmp_path / "x", *[GOOD | {"paper_id": i, "metadata": {"note": "x" * 500}} for i in range(20_000)]
+    source = tmp_path / "x"
+    source.write_bytes(
+        lines(*(GOOD | {"paper_id": i, "metadata": {"note": "x" * 500}} for i in range(20_000)))
     )
     tracemalloc.start()
     count = sum(1 for _ in read_jsonl(source))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 20_000
-    assert peak < 4 << 20 < Path(source).stat().st_size
+    assert peak < 4 << 20 < source.stat().st_size
 
 
 # One object of all papers, as CSFCube's 800,000 abstracts are passed around.
@@ -216,55 +190,6 @@ def test_one_object_of_papers_is_read_in_small_pieces(tmp_path, monkeypatch):
     read = list(read_jsonl(tmp_path / "x.json"))
     assert [p.paper_id for p in read] == list(papers)
     assert read[8].title == "é€😀" * 8
-
-
-def test_a_record_that_starts_with_its_metadata_is_a_record(tmp_path: Path) -> None:
-    source = lines(tmp_path / "x", {"metadata": {"year": 1}} | GOOD, {"metadata": {}} | GOOD)
-    assert len(list(read_jsonl(source))) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b'{"1": {"title": "x"', "item 1: .*malformed JSON .Expecting ',' delimiter"),
-        (
-            b'{"1": {"title": "x"}}',
-            "item 1: expected a list of sentences or a string as abstract, found none",
-        ),
-        (b'{"1": %s, "2": 3}', "item 2: expected a JSON object, found a number"),
-        (b'{"1": %s', "after item 1: expected a comma or the end of the object"),
-        (b'{"1": %s} {', "after item 1: expected a comma or the end of the object"),
-        (b'{"1": %s "2": %s}', "after item 1: expected a comma or the end of the object"),
-        (b'{"1": %s, "2": {"title": "\xe9"}}', "item 2: expected UTF-8 text, found byte 0xe9"),
-        (b'{"1": %s, "2": {"title": "a\0"}}', "item 2: expected JSON, found a NUL byte"),
-        (b'{"1": %s, "2": {"title": "\\ud800"}}', "item 2: .*lone surrogate"),
-        (b'{"1": {"a": ' + b"[" * 100_000, "item 1: .*nested too deeply"),
-    ],
-)
-def test_broken_objects_of_papers(tmp_path: Path, text: bytes, message: str) -> None:
-    (tmp_path / "x.json").write_bytes(text.replace(b"%s", json.dumps(GOOD).encode()))
-    with pytest.raises(CorpusError, match=r"x\.json, " + message) as caught:
-        list(read_jsonl(tmp_path / "x.json"))
-    assert len(str(caught.value)) < 400 + len(str(tmp_path))
-
-
-# Several sources.
-
-
-def test_duplicate_ids_within_and_across_files(tmp_path: Path) -> None:
-    other = GOOD | {"title": "Sorting with no hand"}
-    first = lines(tmp_path / "a", GOOD, GOOD | {"paper_id": "8"})
-    second = lines(tmp_path / "b", GOOD | {"paper_id": "9"}, other | {"paper_id": 8})
-    third = lines(
-        tmp_path / "c", GOOD | {"paper_id": "10"}, GOOD | {"paper_id": "11"}, other | {"paper_id": "11"}
-    )
-    with pytest.raises(CorpusError, match=r"b, line 2: .*found '8' again .* \(first as paper 2 of .*a\); d"):
-        list(read_corpus([first, second]))
-    with pytest.raises(CorpusError, match=r"c, line 3: .*found '11' again .* \(first as paper 2 of .*c\)"):
-        list(read_corpus([first, third]))
-
-
-# One paper.
 
 
 # There and back.
@@ -290,12 +215,6 @@ def papers(draw: st.DrawFn) -> Paper:
     return Paper(draw(WORD), draw(TEXT), draw(sentences), labelled, draw(metadata))
 
 
-@given(papers())
-def test_paper_to_record_to_paper(paper: Paper) -> None:
-    record = json.loads(dump_record(paper_to_record(paper)))
-    assert parse_paper(record, "here") == paper_from_record(record) == paper
-
-
 @given(st.lists(papers(), max_size=4))
 def test_papers_to_lines_to_papers(tmp_path_factory: pytest.TempPathFactory, expected: list[Paper]) -> None:
     stream = io.BytesIO()
@@ -303,13 +222,8 @@ def test_papers_to_lines_to_papers(tmp_path_factory: pytest.TempPathFactory, exp
     path = tmp_path_factory.getbasetemp() / "round-trip.jsonl"
     path.write_bytes(stream.getvalue())
     assert list(read_jsonl(path)) == expected
-
-
-def test_the_release_loads(qbe_data: Path) -> None:
-    read = list(read_corpus([str(qbe_data / "csfcube" / "abstracts-csfcube-preds.jsonl")]))
-    assert len(read) == 4205
-    assert all(paper.labelled for paper in read)
-    assert sum(len(paper.sentences) for paper in read) == 29197
+    records = [json.loads(dump_record(paper_to_record(paper))) for paper in expected]
+    assert [paper_from_record(record) for record in records] == expected
 
 
 def test_offsets_point_into_the_abstract_as_it_came():
@@ -343,12 +257,3 @@ def test_offsets_survive_a_record():
     assert parse_paper(record, "here") == paper_from_record(record) == paper
     dropped = {**record, "abstract": ["One.", " "], "sentence_offsets": [[0, 4], [5, 5]]}
     assert parse_paper(dropped, "here").offsets == ((0, 4),)
-
-
-@pytest.mark.parametrize(
-    "offsets", [[[0, 4]], [[0, 4], [3, 9]], [[0, 4], [5, "9"]], [[0, 4], [5]], 7, [[0, 4], [True, 9]]]
-)
-def test_unsound_offsets_are_refused(offsets):
-    record = {"paper_id": "x", "title": "", "abstract": ["One.", "Two."], "sentence_offsets": offsets}
-    with pytest.raises(CorpusError, match=r"here: expected sentence_offsets as one pair"):
-        parse_paper(record, "here")

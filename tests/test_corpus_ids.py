@@ -30,10 +30,6 @@ def jsonl(*records: dict) -> str:
     return "".join(json.dumps({"abstract": ["We count."], **record}) + "\n" for record in records)
 
 
-def work(number: int, title: str) -> dict:
-    return {"id": f"https://openalex.org/W{number}", "display_name": title, "title": title}
-
-
 @pytest.fixture
 def ids(tmp_path: Path):
     """A function: the ids of the papers of some files, by their names and texts, and what was reported."""
@@ -65,22 +61,21 @@ def test_a_doi_comes_before_an_arxiv_id(ids):
     assert ids(a_jsonl=jsonl(both, arxiv)) == (["10.1000/abc", "cs/0001001"], {})
 
 
-def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
-    found, counts = ids(
-        a_jsonl=jsonl({"title": "Editorial"}, {"title": "Editorial", "abstract": ["We end."]})
-    )
-    assert (len(set(found)), counts) == (2, {})
-
-
 def test_a_chosen_key_of_another_title_gets_a_suffix_and_of_the_same_is_a_duplicate(ids):
     found, counts = ids(a_bib=bib(("a", FISH), ("a", STONE), ("a", FISH.upper()), ("a", STONE)))
     assert found == ["a", f"a-{STONE_ID[4:10]}"]
     assert counts == {"duplicate": 2, RENAMED: 1}
 
 
+def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
+    same = {"title": "Editorial"}
+    found, counts = ids(a_jsonl=jsonl(same, {**same, "abstract": ["We end."]}))
+    assert (len(set(found)), counts) == (2, {})
+
+
 def test_ids_of_a_database_are_of_one_paper_whatever_its_title(ids):
-    works = {"abstract_inverted_index": {"We": [0], "count.": [1]}}
-    lines = [json.dumps({**work(7, title), **works, "referenced_works": []}) for title in (FISH, STONE)]
+    work = {"id": "https://openalex.org/W7", "abstract_inverted_index": {"We": [0]}, "referenced_works": []}
+    lines = [json.dumps({**work, "title": title, "display_name": title}) for title in (FISH, STONE)]
     assert ids(a_json="\n".join(lines)) == (["W7"], {"duplicate": 1})
 
 

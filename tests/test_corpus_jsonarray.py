@@ -18,7 +18,7 @@ from qbe.errors import CorpusError, RecordError
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=20,
+    max_leaves=8,
 )
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), max_size=6)
 
@@ -31,14 +31,10 @@ def read(data: bytes, *keys: str) -> list[Entry]:
     return list(json_objects(stream(data), "a.json", keys))
 
 
-def test_a_path_of_keys_leads_through_objects() -> None:
-    data = (
-        b'{"status": "ok", "n": 12.5, "message": {"facets": {}, "items": [{"a": 1}], "z": [{}]}, "y": null}'
-    )
+def test_pages_may_follow_each_other_and_a_path_of_keys_leads_through_objects() -> None:
+    message = b'{"facets": {}, "items": [{"a": 1}], "z": [{}]}'
+    data = b'{"status": "ok", "n": 12.5, "message": %s, "y": null}' % message
     assert [entry.record for entry in read(data, "message", "items")] == [{"a": 1}]
-
-
-def test_pages_may_follow_each_other() -> None:
     entries = read(b'{"items": [{"a": 1}]}\n{"items": []}\n{"items": [{"a": 2}]}\n', "items")
     assert [(entry.where, entry.record) for entry in entries] == [
         ("a.json, item 1", {"a": 1}),
@@ -46,76 +42,42 @@ def test_pages_may_follow_each_other() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("item", "found"),
-    [(b"7", "a number or boolean"), (b'"x"', "a string"), (b"[]", "an array")],
-)
-def test_an_item_that_is_no_object_is_an_error_of_its_own(item: bytes, found: str) -> None:
-    first, second = read(b"[%s, {}]" % item)
-    assert str(first.record) == (
-        f"a.json, item 1: expected a JSON object, found {found}; write one paper an object"
-    )
-    assert second.record == {}
-
-
-def test_bytes_that_are_not_utf8_concern_their_item() -> None:
-    first, second = read(
-        '[{"a": "Müller"}, {"a": "Müller"}]'.encode("latin-1").replace(b"\xfc", "ü".encode(), 1)
-    )
-    assert first.record == {"a": "Müller"}
-    assert isinstance(second.record, RecordError)
-    assert (
-        str(second.record)
-        == "a.json, item 2: expected UTF-8 text, found byte 0xfc at position 9; convert the file to UTF-8"
-    )
-    assert second.record.reason == "text that is not UTF-8"
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (
-            b'{"items": [{"a": 1}',
-            "a.json, after item 1: expected a comma or the end of the array, found the end of ",
-        ),
-        (
-            b'{"items": [{"a": 1}]',
-            "a.json, after item 1: expected a comma or the end of the object, found the end ",
-        ),
-        (
-            b'{"items": [{"a": "',
-            "a.json, item 1: expected a JSON value, found malformed JSON (Unterminated string ",
-        ),
-        (b'{"items": {"a": 1}}', "a.json: expected an array, found '{'; "),
-        (b'{"items"; []}', "a.json: expected ':', found ';'; "),
-        (b"{7: []}", "a.json: expected the name of a member, found '7'; "),
-        (b'{"a": [{}]}', "a.json: expected an object with items, found one without; check the file"),
-        (b"[]", "a.json: expected an object with items, found '['; mend the file or fetch it again"),
-        (b"", "a.json: expected an object with items, found the end of the file; mend the file or "),
-        (b'{"a": ' + b"[" * 100_000, "a.json: expected a JSON value, found values nested too deeply; mend "),
-    ],
-)
-def test_a_malformed_text_ends_the_reading(data: bytes, message: str) -> None:
-    with pytest.raises(CorpusError) as caught:
-        read(data, "items")
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
-    assert not isinstance(caught.value, RecordError)
+def test_a_malformed_text_ends_the_reading(told) -> None:
+    messages = []
+    for data in (
+        b'{"items": [{"a": 1}',
+        b'{"items": [{"a": 1}]',
+        b'{"items": [{"a": "',
+        b'{"items": {"a": 1}}',
+        b'{"items"; []}',
+        b"{7: []}",
+        b'{"a": [{}]}',
+        b"[]",
+        b"",
+        b'{"a": ' + b"[" * 100_000,
+    ):
+        with pytest.raises(CorpusError) as caught:
+            read(data, "items")
+        assert not isinstance(caught.value, RecordError)
+        messages.append(str(caught.value))
+    told("arrays of JSON", messages)
 
 
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
         (b'{"a" 2}', "malformed JSON"),
-        (b'{"a": tru}', "malformed JSON"),
         (b'{"a": 1,}', "malformed JSON"),
         (b'{"a": "\\x"}', "malformed JSON"),
         (b'{"a": "}", "b": [{]}}', "malformed JSON"),
         (b"{'a': \"]}\"}", "malformed JSON"),
-        (b'{"a": "\n\0"}', "malformed JSON"),
         (b'{"a": %s}' % (b"9" * 5000), "malformed JSON"),
         (b'{"a": %s%s}' % (b"[" * 100_000, b"]" * 100_000), "malformed JSON"),
         (b"null", "null"),
+        (b"7", "not a JSON object"),
+        (b'"x"', "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'{"a": "\xfc"}', "text that is not UTF-8"),
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 13, 1 << 20])
@@ -148,7 +110,7 @@ def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPa
     assert source.read()
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(OBJECTS, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_any_array_is_read_as_it_was_written(items, chunk, indent, escaped):
     text = json.dumps({"n": -1.5e300, "items": items, "z": 7}, ensure_ascii=escaped, indent=indent)
@@ -159,10 +121,10 @@ def test_any_array_is_read_as_it_was_written(items, chunk, indent, escaped):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_array() -> None:
-    source = Endless(b'{"items": [', b'{"title": "%s"}, ' % (b"x" * 1000), 31_000)
+    source = Endless(b'{"items": [', b'{"title": "%s"}, ' % (b"x" * 1000), 16_000)
     entries = json_objects(io.BufferedReader(source), "a.json", ("items",))
     tracemalloc.start()
-    for _ in range(30_000):
+    for _ in range(15_000):
         next(entries)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -78,11 +78,6 @@ def test_titles_are_compared_with_year_and_first_author(tmp_path):
     assert left_out.counts() == {"duplicate": 1}
 
 
-def test_dois_are_compared_without_case(tmp_path):
-    source = write(tmp_path / "a.jsonl", paper("1", doi="10.1/ABC"), paper("2", doi="10.1/abc"), paper("3"))
-    assert ids(source, Reading(dedupe="doi")) == ["1", "3"]
-
-
 def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
     with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_"):
@@ -121,10 +116,7 @@ def test_abstracts_in_other_files_are_joined_with_their_papers():
     assert list(other_order) == together
     named = read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("semantic-scholar", on_error="skip"))
     assert list(named) == together
-
-
-def test_abstracts_are_not_joined_where_another_format_is_named():
-    with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as abstract, found none"):
+    with pytest.raises(RecordError):  # in another format they are not joined
         list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
 
 
@@ -148,18 +140,12 @@ def test_files_of_a_folder_are_read_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"on_error": "ignore"}, "expected `on_error` of stop, skip, found 'ignore'"),
-        ({"dedupe": "id"}, "expected `dedupe` of title, doi, found 'id'"),
-        ({"columns": {"name": "x"}}, "expected `columns` for id, title, .*, found 'name'; rename it"),
-        ({"max_rejected": 2}, "expected `max_rejected` from 0 to 1, found 2"),
-        ({"limit": 0}, "expected `limit` of at least 1, found 0"),
-    ],
+    ("name", "value"),
+    [("on_error", "ignore"), ("dedupe", "id"), ("columns", {"name": "x"}), ("max_rejected", 2), ("limit", 0)],
 )
-def test_values_that_are_not_possible(values, message):
-    with pytest.raises(UsageError, match=message):
-        Reading(**values)
+def test_values_that_are_not_possible(name, value):
+    with pytest.raises(UsageError, match=f"`{name}`"):
+        Reading(**{name: value})
 
 
 def test_an_unknown_format_gets_a_suggestion(tmp_path):
@@ -170,26 +156,14 @@ def test_an_unknown_format_gets_a_suggestion(tmp_path):
 def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
     first = paper("1", doi="10.1000/ABC", year=2019, ids={"pmid": "7"}, tags=["a", "b"])
     short = paper("1", "On stone in mountains", tags=["x"])
-    other = {
-        "paper_id": "2",
-        "title": "On fish",
-        "abstract": ["Fish swim.", "We count them."],
-        "metadata": {
-            "doi": "https://doi.org/10.1000/abc",
-            "year": 2020,
-            "venue": "Lakes",
-            "ids": {"arxiv": "2001.00001"},
-            "tags": ["b", "c"],
-        },
-    }
+    other = paper("2", "On fish", doi="https://doi.org/10.1000/abc", year=2020, venue="Lakes")
+    other["abstract"] = ["Fish swim.", "We count them."]
+    other["metadata"] |= {"ids": {"arxiv": "2001.00001"}, "tags": ["b", "c"]}
     left_out = RejectedRecords()
     source = write(tmp_path / "a.jsonl", first, paper("3"), other, {**other, "paper_id": "1"})
     merged, _ = read_corpus([source], whole, Reading(dedupe="doi"), left_out)
-    assert (merged.paper_id, merged.title, merged.abstract) == (
-        "1",
-        "On fish in rivers and lakes",
-        "Fish swim. We count them.",
-    )
+    assert (merged.paper_id, merged.title) == ("1", "On fish in rivers and lakes")
+    assert merged.abstract == "Fish swim. We count them."
     assert merged.metadata == {
         "doi": "10.1000/ABC",
         "year": 2019,
@@ -235,66 +209,39 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
     [
         ("a.txt", b"Some prose, in lines;\nnothing else.\n", "plain text"),
         ("a.html", b"\n<!DOCTYPE html><html></html>", "an HTML page"),
-        ("a.png", b"\x89PNG\r\n\x1a\n", "an image"),
         ("a.xml", b"<?xml version='1.0'?><records/>", "XML of <records>"),
         ("a.json", b'{"name": "x", "version": 2}', "JSON with 'name', 'version'"),
         ("a.enl", b"\0\1\2\3", "an EndNote library"),
         ("a.sqlite", b"SQLite format 3\0", "an SQLite database, as reference managers keep"),
-        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1", "a document of Microsoft Office before 2007"),
-        ("a.tex", b"% draft\n\\documentclass{article}\n", "a LaTeX document"),
         ("a.bin", bytes(range(256)), "binary data"),
+        ("a.zip", ["word/document.xml", "x.xml"], "a Word document"),
+        ("b.zip", ["xl/workbook.xml", "x"], "an Excel workbook"),
     ],
 )
 def test_a_file_of_another_kind_is_called_by_it(tmp_path, name, data, kind):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(CorpusError, match=rf"{name}: format not recognized: .* or table, found {kind}; "):
+    if isinstance(data, bytes):
+        (tmp_path / name).write_bytes(data)
+    else:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for member in data:
+                archive.writestr(member, b"")
+    with pytest.raises(CorpusError, match=rf"{name}: format not recognized: .*found {kind}; "):
         ids(str(tmp_path / name), Reading())
 
 
 @pytest.mark.parametrize(
-    ("members", "kind"),
-    [(["word/document.xml", "x.xml"], "a Word document"), (["xl/workbook.xml", "x"], "an Excel workbook")],
-)
-def test_documents_in_archives_are_known(tmp_path, members, kind):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for member in members:
-            archive.writestr(member, b"")
-    with pytest.raises(CorpusError, match=f"format not recognized: .*found {kind}; "):
-        ids(str(tmp_path / "a.zip"), Reading())
-
-
-@pytest.mark.parametrize(
-    "text",
-    """NA|n/a|<NA>|N.A.|nan|None|NULL|-|--|?|.|[No abstract available]|No abstract available.|
-    Abstract not available|abstract unavailable|[Abstract not available]|not available|no abstract|
-    No Abstract Provided.|unavailable|
-    There is no abstract for this article.|This record has no abstract|(Abstract missing)|#N/A|[...]|
-    An abstract is not available for this content so a preview has been provided.|Abstract|TBD""".replace(
-        "\n", ""
-    ).split("|"),
-)
-def test_placeholders_are_no_abstracts(text):
-    assert is_placeholder([text.strip()])
-    assert is_placeholder([text.strip(), ""])
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("texts", "expected"),
     [
-        "None of them swim.",
-        "No.",
-        "Not all fish swim.",
-        "No abstract machine is needed.",
-        "Fish.",
-        "A null result.",
-        "Probably not.",
-        "No, it is not.",
-        "Nothing is missing.",
-        "Is the abstract data type not enough for databases of fish?",
+        ("NA|n/a|<NA>|N.A.|nan|None|NULL|-|--|?|.|[No abstract available]|unavailable|no abstract", True),
+        ("There is no abstract for this article.|(Abstract missing)|#N/A|[...]|Abstract|TBD", True),
+        ("An abstract is not available for this content so a preview has been provided.", True),
+        ("None of them swim.|No.|Not all fish swim.|Fish.|A null result.|No, it is not.", False),
+        ("Is the abstract data type not enough for databases of fish?|Nothing is missing.", False),
     ],
 )
-def test_short_abstracts_are_abstracts(text):
-    assert not is_placeholder([text])
+def test_placeholders_are_no_abstracts_and_short_abstracts_are(texts, expected):
+    for text in texts.split("|"):
+        assert is_placeholder([text]) is is_placeholder([text, ""]) is expected
 
 
 def test_metadata_may_not_be_nested_without_end(tmp_path):
@@ -312,7 +259,7 @@ def test_metadata_may_not_be_nested_without_end(tmp_path):
 def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     compressor = zstandard.ZstdCompressor(level=19).compressobj()
-    pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(1024)]
+    pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(256)]
     (tmp_path / "a.zst").write_bytes(b"".join(pieces) + compressor.flush())
     with open_source(tmp_path / "a.zst") as stream:
         stream.read(1)

@@ -23,20 +23,14 @@ def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
     return list(semantic_scholar.read(buffered(data), "garbage", reading or Reading()))
 
 
-def sample(name: str, reading: Reading | None = None) -> list[Entry]:
-    return read((FORMATS / name).read_bytes(), reading)
-
-
 A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ([None, A], ["null", ("a", "A")]),
         ({"recommendedPapers": [A, B]}, [("a", "A"), ("b", "B")]),
         ({"total": 2, "offset": 0, "next": 2, "data": [A, B]}, [("a", "A"), ("b", "B")]),
-        ({"total": 1, "token": "x", "data": [A]}, [("a", "A")]),
         ({"offset": 0, "data": [{"contexts": ["x"], "citedPaper": A}]}, [("a", "A")]),
         ({"data": [{"isInfluential": False, "intents": [], "citingPaper": B}]}, [("b", "B")]),
         ({"offset": 0, "data": [{"citedPaper": {"paperId": None, "title": "C"}}]}, [(None, "C")]),
@@ -58,11 +52,9 @@ def test_answers_of_the_api(content: Any, expected: list[Any], indent: int | Non
     ] == expected
 
 
-def test_abstracts_are_of_no_field_and_all_kept() -> None:
-    assert len(sample(ABSTRACTS, Reading(categories=("Bio*",)))) == 2
-
-
 def test_only_the_data_set_of_abstracts_has_only_abstracts() -> None:
+    """They are of no field, and all kept."""
+    assert len(read((FORMATS / ABSTRACTS).read_bytes(), Reading(categories=("Bio*",)))) == 2
     heads = [Head(name, (FORMATS / name).read_bytes()) for name in SAMPLES]
     assert [head.name for head in heads if has_only_abstracts(head)] == [ABSTRACTS]
 
@@ -101,13 +93,6 @@ def test_nothing_is_left_in_the_folder_after_an_error(tmp_path: Path, side: str)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(
-        OutputError, match=r"^cannot write .*none: No such file or directory; check the path$"
-    ):
-        list(join_abstracts(iter([]), iter([]), tmp_path / "none"))
-
-
 def test_a_full_disk_is_an_error_of_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
 
@@ -118,9 +103,8 @@ def test_a_full_disk_is_an_error_of_output(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(sqlite3, "connect", small)
     abstracts = (_paper(str(number), "x" * 1000) for number in range(1000))
-    with pytest.raises(OutputError) as caught:
+    with pytest.raises(OutputError, match="database or disk is full; free some space"):
         list(join_abstracts(iter([]), abstracts, tmp_path))
-    assert str(caught.value) == (
-        f"cannot write {tmp_path}: database or disk is full; free some space or choose another disk"
-    )
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputError, match="none: No such file or directory"):
+        list(join_abstracts(iter([]), iter([]), tmp_path / "none"))

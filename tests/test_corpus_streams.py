@@ -1,11 +1,9 @@
 """Plain and compressed sources, standard input, and what goes wrong with them."""
 
-import errno
 import gzip
 import io
 import json
 import lzma
-import os
 import re
 import subprocess
 import sys
@@ -69,16 +67,18 @@ def test_files_of_several_members(tmp_path: Path, suffix: str) -> None:
 
 
 @every_compression
-@pytest.mark.parametrize("kept", [0.99, 0.5, 0.01])
-def test_truncated_files(tmp_path: Path, suffix: str, kept: float) -> None:
+def test_truncated_files_and_suffixes_that_lie(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"papers{suffix}"
     data = COMPRESS[suffix](PAPERS)
-    path.write_bytes(data[: int(len(data) * kept)])
-    with pytest.raises(
-        CorpusError, match=r"papers.*expected whole compressed data, found them truncated"
-    ) as caught:
+    for kept in (0.99, 0.5, 0.01):
+        path.write_bytes(data[: int(len(data) * kept)])
+        with pytest.raises(
+            CorpusError, match=r"papers.*expected whole compressed data, found them truncated"
+        ):
+            count(path)
+    path.write_bytes(PAPERS)
+    with pytest.raises(CorpusError, match="truncated or corrupt"):
         count(path)
-    assert "\n" not in str(caught.value)
 
 
 @every_compression
@@ -93,42 +93,23 @@ def test_corrupt_files(tmp_path: Path, suffix: str) -> None:
         count(path)
 
 
-@every_compression
-def test_a_suffix_that_lies(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"papers{suffix}"
-    path.write_bytes(PAPERS)
-    with pytest.raises(CorpusError, match="truncated or corrupt"):
-        count(path)
-
-
-def test_a_zip_of_two_files(tmp_path: Path) -> None:
-    path = tmp_path / "papers.zip"
-    with zipfile.ZipFile(path, "w") as archive:
+def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "papers.zip", "w") as archive:
         archive.writestr("a", b"")
         archive.writestr("b", b"")
-    with pytest.raises(CorpusError, match="expected an archive of one file, found 2; unpack it"):
-        count(path)
-
-
-def test_zst_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CorpusError, match="expected an archive of one file, found 2"):
+        count(tmp_path / "papers.zip")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (tmp_path / "papers.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(
-        MissingDependencyError, match=r"papers\.zst: reading .zst needs .*; pip install zstandard"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"papers\.zst: .*; pip install zstandard"):
         count(tmp_path / "papers.zst")
 
 
-def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"cannot read .*absent: No such file or directory; check the path"):
-        list(read_corpus([str(tmp_path / "absent")]))
-    with pytest.raises(CorpusError, match="Is a directory; give a file"):
-        count(tmp_path)
+def test_folders_as_files_and_files_as_folders(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CorpusError, match="Not a directory"):
-        count(tmp_path / "file" / "x")
-    with pytest.raises(CorpusError, match="cannot read"):
-        count(tmp_path / ("x" * 300))
+    for path in (tmp_path, tmp_path / "file" / "x", tmp_path / ("x" * 300)):
+        with pytest.raises(CorpusError, match=f"^cannot read {path}: "):
+            count(path)
 
 
 @pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/"])
@@ -149,15 +130,6 @@ def test_an_address_is_opened_by_fsspec() -> None:
         list(read_corpus(["memory://bucket/absent"]))
 
 
-def test_files_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(CorpusError, match=r"^cannot read a//b: Permission denied; give a file that you may"):
-        list(read_corpus(["a//b"]))
-
-
 def test_errors_with_other_files_pass(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotFoundError), open_source(tmp_path / "file"):
@@ -166,18 +138,15 @@ def test_errors_with_other_files_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, zstd])
 def test_standard_input_may_be_compressed(monkeypatch, compress):
-    data = io.BufferedReader(io.BytesIO(compress(PAPERS)))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    def stdin(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+
+    stdin(compress(PAPERS))
     assert sum(1 for _ in read_corpus(["-"])) == 2000
-
-
-def test_errors_in_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = io.BufferedReader(io.BytesIO(b"{}\n"))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    stdin(compress(b'{\n"title": "T",\n"abstract": ["One."]}'))
+    assert paper_from_file("-").title == "T"
+    stdin(compress(b"{}\n"))
     with pytest.raises(CorpusError, match=r"^standard input: format not recognized: .*found JSON;"):
-        list(read_corpus(["-"]))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
-    with pytest.raises(CorpusError, match=r"^expected at least one paper, found none in standard input"):
         list(read_corpus(["-"]))
 
 
@@ -195,9 +164,3 @@ def test_a_pipe_as_standard_input() -> None:
     assert (
         piped(zipped(PAPERS)) == "standard input: a zip archive cannot be read from a pipe; unpack it first\n"
     )
-
-
-def test_a_paper_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = io.BufferedReader(io.BytesIO(b'{\n"title": "T",\n"abstract": ["One."]}'))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
-    assert paper_from_file("-").title == "T"

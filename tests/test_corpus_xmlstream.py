@@ -40,10 +40,6 @@ def test_the_elements_around_a_record_come_with_it() -> None:
     assert around == [["2", "1"], ["3", "1"]]
 
 
-def test_the_outermost_element_can_be_the_record() -> None:
-    assert read(b"<a>1</a>") == ["1"]
-
-
 def test_records_across_the_ends_of_chunks_are_whole() -> None:
     texts = [str(number) * 50_000 for number in range(40)]
     assert read(b"<s>" + b"".join(f"<a>{text}</a>\n".encode() for text in texts) + b"</s>") == texts
@@ -63,66 +59,33 @@ def test_a_long_document_is_read_in_bounded_memory() -> None:
 @pytest.mark.parametrize("begin", [b"<s>", b"<s><a>", b"<s><!--", b"<s x='", b"<!--"])
 def test_what_does_not_end_is_no_record(begin: bytes) -> None:
     stream = io.BufferedReader(Endless(begin, b" " * 8192, 2 * MAX_RECORD_BYTES // 8192))
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(CorpusError, match="line 1: expected at most 8 MiB a record, found more"):
         list(elements(stream, "x.xml", RECORD))
-    expected = "x.xml, line 1: expected at most 8 MiB a record, found more; mend or remove it"
-    assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize("begin", [b"<s>", b"<s><a>"])
-def test_elements_may_not_be_nested_endlessly(begin: bytes) -> None:
-    assert problem(begin + b"<s>" * MAX_DEPTH) == (
-        "x.xml, line 1: expected elements nested at most 256 deep, found more; mend or remove them"
-    )
+def test_xml_that_cannot_be_read_is_an_error_with_its_line(told) -> None:
+    """Declarations are refused before they are used; elements may not be nested endlessly."""
+    cases = [b"", b"<s>\n<a>1", b"<s>\n<a", b"<s>\n </t>", b"<s>\0</s>", b"<s>&uuml;</s>", b"<s/>\n<s/>"]
+    cases += [b"<?xml version='1.0' encoding='fish'?><s/>"]
+    cases += [begin + b"<s>" * MAX_DEPTH for begin in (b"<s>", b"<s><a>")]
+    cases += [
+        f"{before}<!DOCTYPE s [{declaration}]><s><a>&c;</a></s>".encode()
+        for before, declaration in (
+            ("", '<!ENTITY b "' + "x" * 1000 + '"><!ENTITY c "' + "&b;" * 1000 + '">'),
+            ("", '<!ENTITY c SYSTEM "file:///etc/hostname">'),
+            ("", '<!ENTITY % c SYSTEM "file:///etc/hostname"> %c;'),
+            ("<!--" + "x" * (1 << 19) + "-->", "<!ENTITY c 'x'>"),
+        )
+    ]
+    told("XML", list(map(problem, cases)))
 
 
-@pytest.mark.parametrize(
-    ("data", "line", "expected"),
-    [
-        (b"", 1, "the rest of the XML, found its end"),
-        (b"<s>\n<a>1", 2, "the rest of the XML, found its end"),
-        (b"<s>\n<a", 2, "the rest of the XML, found its end"),
-        (
-            b"<s>\n </t>",
-            2,
-            "well-formed XML, found an error (Opening and ending tag mismatch: s line 1 and t)",
-        ),
-        (
-            b"<s>\0</s>",
-            1,
-            "well-formed XML, found an error (Invalid character: Char 0x0 out of allowed range)",
-        ),
-        (b"<s>&uuml;</s>", 1, "well-formed XML, found an error (Entity 'uuml' not defined)"),
-        (b"<s/>\n<s/>", 2, "one XML document, found more after its end"),
-        (b"<?xml version='1.0' encoding='fish'?><s/>", 1, "well-formed XML, found an error (Unsupported enc"),
-    ],
-)
-def test_xml_that_cannot_be_read_is_an_error_with_its_line(data: bytes, line: int, expected: str) -> None:
-    assert problem(data).startswith(f"x.xml, line {line}: expected {expected}")
-
-
-def test_records_before_a_malformed_place_are_read() -> None:
-    found = elements(buffered(b"<s><a>1</a><a>2</s>"), "x.xml", RECORD)
+@pytest.mark.parametrize("end", [b"</s>", b"<a>\xfc</a></s>"])
+def test_records_before_a_malformed_place_are_read(end: bytes) -> None:
+    found = elements(buffered(b"<s><a>1</a><a>2" + end), "x.xml", RECORD)
     assert next(found)[1].text == "1"
-    with pytest.raises(CorpusError, match="Opening and ending tag mismatch"):
+    with pytest.raises(CorpusError, match=r"x.xml, line 1: "):
         next(found)
-
-
-REFUSED = (
-    "x.xml: expected a DOCTYPE without declarations, found some in brackets; remove them with the brackets"
-)
-
-
-@pytest.mark.parametrize(
-    "declarations",
-    [
-        '<!ENTITY b "' + "x" * 1000 + '"><!ENTITY c "' + "&b;" * 1000 + '">',
-        '<!ENTITY c SYSTEM "file:///etc/hostname">',
-        '<!ENTITY % c SYSTEM "file:///etc/hostname"> %c;',
-    ],
-)
-def test_declarations_are_refused_before_they_are_used(declarations: str) -> None:
-    assert problem(f"<!DOCTYPE s [{declarations}]><s><a>&c;</a></s>".encode()) == REFUSED
 
 
 def test_default_values_of_attributes_are_not_used() -> None:
@@ -130,44 +93,17 @@ def test_default_values_of_attributes_are_not_used() -> None:
     assert [dict(each.attrib) for _, each in elements(buffered(data), "x.xml", RECORD)] == [{}]
 
 
-def test_declarations_behind_a_long_comment_are_refused() -> None:
-    data = b"<!--" + b"x" * (1 << 19) + b"--><!DOCTYPE s [<!ENTITY c 'x'>]><s><a>&c;</a></s>"
-    assert problem(data) == REFUSED
+def test_a_dtd_that_is_named_is_not_read_and_its_entities_stay() -> None:
+    for name in ('SYSTEM "a.dtd"', 'PUBLIC "-//NLM//DTD PubMedArticle//EN" "https://dtd.nlm.nih.gov/a.dtd"'):
+        text = f"<!DOCTYPE a {name}>\n<a>M&uuml;ll<b>er</b></a>"
+        [(_, element)] = elements(buffered(text.encode()), "x.xml", RECORD)
+        assert text_of(element) == "M&uuml;ller"
 
 
-@pytest.mark.parametrize(
-    "doctype",
-    [
-        '<!DOCTYPE dblp SYSTEM "dblp.dtd">',
-        '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
-        '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">',
-    ],
-)
-def test_a_dtd_that_is_named_is_not_read(doctype: str) -> None:
-    assert read(f"<?xml version='1.0'?>\n{doctype}\n<s><a>1</a></s>".encode()) == ["1"]
-
-
-def test_an_entity_that_the_dtd_may_define_stays() -> None:
-    [(_, element)] = elements(
-        buffered(b'<!DOCTYPE a SYSTEM "a.dtd"><a>M&uuml;ll<b>er</b></a>'), "x.xml", RECORD
-    )
-    assert text_of(element) == "M&uuml;ller"
-
-
-def test_bytes_that_are_not_of_the_encoding() -> None:
-    found = elements(buffered(b"<s><a>1</a><a>\xfc</a></s>"), "x.xml", RECORD)
-    assert next(found)[1].text == "1"
-    with pytest.raises(CorpusError, match=r"x.xml, line 1: .*Invalid bytes in character encoding"):
-        next(found)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_encodings_that_the_bytes_tell(encoding: str) -> None:
-    assert read("<s><a>ü</a></s>".encode(encoding)) == ["ü"]
-
-
-def test_an_encoding_that_is_declared() -> None:
-    assert read("<?xml version='1.0' encoding='ISO-8859-1'?><s><a>ü</a></s>".encode("latin-1")) == ["ü"]
+def test_encodings_are_told_by_the_bytes_or_declared() -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        assert read("<s><a>ü</a></s>".encode(encoding)) == ["ü"]
+    assert read("<?xml version='1.0' encoding='ISO-8859-1'?><a>ü</a>".encode("latin-1")) == ["ü"]
 
 
 @pytest.mark.parametrize(

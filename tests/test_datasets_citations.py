@@ -1,9 +1,8 @@
 """Who cites whom: the papers on visualization, and corpora of one's own, as collections."""
 
+import io
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -175,42 +174,28 @@ def test_what_does_not_count_as_a_citation(tmp_path: Path) -> None:
     assert papers["new"]["metadata"] == {"date": "2012-05", "year": 2012}
 
 
-def test_records_without_an_abstract_or_broken_ones(tmp_path: Path, own: Path) -> None:
-    own.write_text(
-        own.read_text()
-        + '\n{"paper_id": "p12", "title": "No abstract", "metadata": {"year": 1999}}\n{"title"\n'
-    )
+def test_records_without_an_abstract_broken_ones_and_labels(tmp_path: Path, own: Path) -> None:
+    labels = {"abstract": ["We read.", "It ends."], "pred_labels": ["method_label", "result_label"]}
+    write_records(own, {**OWN, "p0": OWN["p0"] | labels})
+    record = '{"paper_id": "p12", "title": "No abstract", "metadata": {"year": 1999}}'
+    own.write_text(f'{own.read_text()}\n{record}\n{{"title"\n')
     out = tmp_path / "out"
     lines = write_dataset("citations", out, DatasetOptions(corpus=str(own)))
     listed = out / "papers.jsonl.rejected.jsonl"
     assert f"  1 record skipped (malformed JSON: 1), listed in {listed}" in lines
     assert json.loads(listed.read_text())["where"] == f"{own}, line 14"
-    assert papers_in(out)["p12"]["abstract"] == "No abstract"
+    papers = papers_in(out)
+    assert papers["p12"]["abstract"] == "No abstract"
+    assert {name: papers["p0"][name] for name in labels} == labels
 
 
-def test_sentences_and_labels_are_kept(tmp_path: Path) -> None:
-    labelled = {
-        **OWN["p0"],
-        "abstract": ["We read.", "It ends."],
-        "pred_labels": ["method_label", "result_label"],
-    }
-    one = {**OWN["p1"], "abstract": ["We read."], "pred_labels": ["method_label"]}
-    corpus = write_records(tmp_path / "own.jsonl", {**OWN, "p0": labelled, "p1": one})
-    write_dataset("citations", tmp_path / "out", DatasetOptions(corpus=str(corpus)))
-    papers = papers_in(tmp_path / "out")
-    for paper_id, record in {"p0": labelled, "p1": one}.items():
-        kept = papers[paper_id]
-        assert (kept["abstract"], kept["pred_labels"]) == (record["abstract"], record["pred_labels"])
-
-
-def test_a_table_and_standard_input(tmp_path: Path) -> None:
+def test_a_table_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ["id,title,abstract,year,cites"]
     rows += [f'q{i},Title {i},Abstract {i}.,{2000 + i},"{f"q{i - 1}" if i else ""}"' for i in range(12)]
-    command = [sys.executable, "-m", "qbe.datasets", "citations", "--corpus", "-", "--output"]
-    done = subprocess.run(
-        [*command, str(tmp_path / "out")], input="\n".join(rows), capture_output=True, text=True, check=False
-    )
-    assert done.stdout.startswith("citations: 12 candidates from standard input, 4.0 words on average\n")
+    data = io.BufferedReader(io.BytesIO("\n".join(rows).encode()))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    lines = write_dataset("citations", tmp_path / "out", DatasetOptions(corpus="-"))
+    assert lines[0] == "citations: 12 candidates from standard input, 4.0 words on average"
     assert read_qrels(tmp_path / "out" / "dev.qrels") == {"q9": {"q8": 1}}
 
 

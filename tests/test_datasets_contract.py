@@ -4,6 +4,7 @@ import json
 import lzma
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +153,11 @@ def test_files_of_another_content_stay_unless_they_are_to_be_replaced(tmp_path):
     assert (out / "train.qrels").read_text() == "10.1/c 0 10.1/a 1\n"
 
 
-# What is particular to graded pairs
+# What is particular to one
 
 
-def test_graded_pairs_are_topics_by_each_facet(tmp_path):
+def test_graded_pairs_are_topics_by_each_facet_and_several_files_are_joined(tmp_path):
+    """Of a folder, whatever is below it; pairs that two files have count once."""
     options, out = pairs(tmp_path / "release"), tmp_path / "out"
     write_dataset("graded-pairs", out, options)
     assert [(topic.query_id, topic.facet) for topic in read_topics(out / "topics.tsv")] == [
@@ -163,21 +165,12 @@ def test_graded_pairs_are_topics_by_each_facet(tmp_path):
     ]
     assert read_pools(out / "pools.tsv")["q_method"] == ["a", "b"]
     assert read_facet_grades([str(options.source)]).keys() == {"q", "r"}
-
-
-def test_pairs_of_several_files_are_joined(tmp_path):
-    """Of a folder, whatever is below it; pairs that two files have count once."""
-    options, out = pairs(tmp_path / "release"), tmp_path / "out"
     (tmp_path / "release" / "more").mkdir()
     more = PAIRS.replace("q\tb", "q\tr").replace("r\ta", "x\ta")
     (tmp_path / "release" / "more" / "pairs.tsv").write_text(more)
-    write_dataset("graded-pairs", out, DatasetOptions(tmp_path / "release", corpus=options.corpus))
-    pools = read_pools(out / "pools.tsv")
-    assert {query: pools[f"{query}_result"] for query in "qrx"} == {
-        "q": ["a", "r", "b"],
-        "r": ["a"],
-        "x": ["a"],
-    }
+    write_dataset("graded-pairs", tmp_path / "all", replace(options, source=tmp_path / "release"))
+    pools = read_pools(tmp_path / "all" / "pools.tsv")
+    assert [pools[f"{query}_result"] for query in "qrx"] == [["a", "r", "b"], ["a"], ["a"]]
 
 
 def test_arxivs_papers_say_where_they_come_from(tmp_path):
@@ -242,15 +235,19 @@ def own(*cites: Any, **options: Any) -> Callable[[], DatasetOptions]:
     return lambda: DatasetOptions(corpus=str(write_records(Path("release/own.jsonl"), records)), **options)
 
 
-def changed(name: str, text: str) -> Callable[[], DatasetOptions]:
-    """Graded pairs with another file."""
+def changed(write: Callable[[Path], object], name: str, content: bytes | str) -> Callable[[], DatasetOptions]:
+    """A release with another file."""
 
-    def write() -> DatasetOptions:
-        options = pairs(Path("release"))
-        Path("release", name).write_text(text)
-        return options
+    def written() -> DatasetOptions:
+        options = write(Path("release"))
+        Path("release", name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return options if isinstance(options, DatasetOptions) else DatasetOptions(Path("release"))
 
-    return write
+    return written
+
+
+JUDGED, TEXTS = "test-pid2anns-csfcube-method.json", "paper_metadata_view_cite_read.json"
+ONE = '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n'
 
 
 def relish(pools: Any = None, splits: Any = None, **records: Any) -> Callable[[], DatasetOptions]:
@@ -266,34 +263,14 @@ def relish(pools: Any = None, splits: Any = None, **records: Any) -> Callable[[]
     return write
 
 
-def scidocs(name: str, text: str) -> Callable[[], DatasetOptions]:
-    """SciDocs with another file."""
-
-    def write() -> DatasetOptions:
-        options = DatasetOptions(write_small_scidocs(Path("release")))
-        Path("release", name).write_text(text)
-        return options
-
-    return write
-
-
-def judgments(text: bytes) -> Callable[[], DatasetOptions]:
-    def write() -> DatasetOptions:
-        options = DatasetOptions(write_csfcube(Path("release")))
-        Path("release/test-pid2anns-csfcube-method.json").write_bytes(text)
-        return options
-
-    return write
-
-
 BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {**CSFCUBE_PAPERS[0], "title": "Another"}])),
     ("csfcube", csfcube(papers=[{"paper_id": "1"}])),
     ("csfcube", csfcube(papers=[*CSFCUBE_PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}])),
     ("csfcube", csfcube(papers=CSFCUBE_PAPERS[:2])),
-    ("csfcube", judgments(b"{")),
-    ("csfcube", judgments(b'{"q1": "\xff"}')),
-    ("csfcube", judgments(b"[1]")),
+    ("csfcube", changed(write_csfcube, JUDGED, b"{")),
+    ("csfcube", changed(write_csfcube, JUDGED, b'{"q1": "\xff"}')),
+    ("csfcube", changed(write_csfcube, JUDGED, b"[1]")),
     ("csfcube", pools(relevance_adju=[4])),
     ("csfcube", pools(relevance_adju=[True])),
     ("csfcube", pools(relevance_adju=None)),
@@ -309,9 +286,9 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("relish", relish(again="q1")),
     ("relish", relish(q1={"title": 1})),
     ("relish", relish(**{q: {"title": "", "abstract": []} for q in ("q1", "q2")})),
-    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0\n")),
-    ("scidocs", scidocs("cite/val.qrel", "q1 0 q1c0 2\n")),
-    ("scidocs", scidocs("paper_metadata_view_cite_read.json", '{"q": 1}')),
+    ("scidocs", changed(write_small_scidocs, "cite/val.qrel", "q1 0 q1c0\n")),
+    ("scidocs", changed(write_small_scidocs, "cite/val.qrel", "q1 0 q1c0 2\n")),
+    ("scidocs", changed(write_small_scidocs, TEXTS, '{"q": 1}')),
     ("citations", citations(dev="10.1/d 0 10.1/a 2\n")),
     ("citations", citations(dev="10.1/d 0 10.1/z 1\n")),
     ("citations", citations(dev="10.1/z 0 10.1/a 1\n")),
@@ -327,14 +304,9 @@ BROKEN: list[tuple[str, Callable[[], DatasetOptions]]] = [
     ("citations", own([], [["p0"]])),
     ("citations", own([], [])),
     ("citations", own([], ["p0"], ["p1"], split_years=(2011,))),
-    ("graded-pairs", changed("papers.jsonl", '{"paper_id": "x", "title": "T", "abstract": "We cut."}\n')),
-    (
-        "arxiv-cs",
-        lambda: DatasetOptions(
-            changed("papers.jsonl", '{"paper_id": "x", "title": "T", "abstract": "A."}')().corpus
-        ),
-    ),
-    ("graded-pairs", changed("pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
+    ("graded-pairs", changed(pairs, "papers.jsonl", ONE)),
+    ("arxiv-cs", lambda: DatasetOptions(changed(pairs, "papers.jsonl", ONE)().corpus)),
+    ("graded-pairs", changed(pairs, "pairs.tsv", "query_id\tpaper_id\nq\ta\n")),
 ]
 
 

@@ -21,21 +21,13 @@ from qbe.query import Topic
 from qbe.trec import Judgment
 from qbe.types import Facet
 
-OUTPUTS = {
-    "corpus.jsonl",
-    "topics.tsv",
-    "pools.tsv",
-    "csfcube.background.qrels",
-    "csfcube.method.qrels",
-    "csfcube.result.qrels",
-    "folds.json",
-}
 
-
-def test_a_small_release_exactly(tmp_path: Path) -> None:
+def test_a_small_release_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "new" / "out"
-    summary = convert(write_csfcube(tmp_path / "release"), output)
-    assert contents(output).keys() == OUTPUTS
+    release = write_csfcube(tmp_path / "release")
+    main(["csfcube", "--source", str(release), "--output", str(output)])
+    qrels = {f"csfcube.{facet}.qrels" for facet in Facet}
+    assert contents(output).keys() == {"corpus.jsonl", "topics.tsv", "pools.tsv", "folds.json"} | qrels
     assert (output / "topics.tsv").read_text() == (
         "query_id\tpaper_id\tfacet\n2_background\t2\tbackground\n3_method\t3\tmethod\n1_method\t1\tmethod\n"
         "2_result\t2\tresult\n"
@@ -48,10 +40,14 @@ def test_a_small_release_exactly(tmp_path: Path) -> None:
     assert (output / "csfcube.method.qrels").read_text() == "3_method 0 1 1\n1_method 0 4 0\n1_method 0 3 2\n"
     assert (output / "csfcube.result.qrels").read_text() == "2_result 0 1 3\n"
     assert json.loads((output / "folds.json").read_text()) == CSFCUBE_FOLDS
-    assert summary[1:4] == [
+    abstracts = "abstracts-csfcube-preds.jsonl"
+    digest = sha256(release / abstracts)
+    assert capsys.readouterr().out.splitlines()[:5] == [
+        f"csfcube: 4 papers (8 sentences) from {release}",
         "  4 queries (1 background, 2 method, 1 result), 6 judgements",
         "  left out of its own pool: 2_background",
         "  queries without a sentence of their facet: 2_result",
+        f"  {abstracts} differs from the release's file, its form was checked (sha256 {digest})",
     ]
 
 
@@ -62,12 +58,6 @@ def test_the_corpus_keeps_the_fields_that_are_read(tmp_path: Path) -> None:
     assert records == [{k: v for k, v in p.items() if k != "pred_labels_truncated"} for p in CSFCUBE_PAPERS]
     before = list(read_corpus([str(release / "abstracts-csfcube-preds.jsonl")]))
     assert list(read_corpus([str(tmp_path / "out" / "corpus.jsonl")])) == before
-
-
-def test_a_file_as_output(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError):
-        convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
 
 
 # Where the release comes from.
@@ -110,28 +100,15 @@ def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: P
     assert contents(folder) == contents(server.folder)
 
 
-# The command.
+# What cannot be had, and the real release.
 
 
-def test_the_command_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    release = write_csfcube(tmp_path / "release")
-    main(["csfcube", "--source", str(release), "--output", str(tmp_path / "out")])
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[:4] == [
-        f"csfcube: 4 papers (8 sentences) from {release}",
-        "  4 queries (1 background, 2 method, 1 result), 6 judgements",
-        "  left out of its own pool: 2_background",
-        "  queries without a sentence of their facet: 2_result",
-    ]
-    abstracts = "abstracts-csfcube-preds.jsonl"
-    assert printed[4] == (
-        f"  {abstracts} differs from the release's file, its form was checked "
-        f"(sha256 {sha256(release / abstracts)})"
-    )
-    assert printed[-1] == f"written to {tmp_path / 'out'}"
-
-
-def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_as_output_and_an_installation_without_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError):
+        convert(write_csfcube(tmp_path / "release"), tmp_path / "file")
     monkeypatch.setattr("qbe.datasets.embedded.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
         copy_sample(tmp_path / "out")
@@ -142,7 +119,7 @@ def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
     source = qbe_data / "csfcube"
     summary = convert(source, tmp_path)
     # 6,244 judgements less those of a query paper for itself.
-    assert summary[0].startswith("csfcube: 4,205 papers (")
+    assert summary[0].startswith("csfcube: 4,205 papers (29,197 sentences)")
     assert summary[1:4] == [
         "  50 queries (16 background, 17 method, 17 result), 6,242 judgements",
         "  left out of its own pool: 8781666_background, 8781666_result",

@@ -46,11 +46,7 @@ FIGURES: dict[str, tuple[Any, str, list[float]]] = {
         ],
     ),
     # 1 rank of 6 papers, without gain; grade 1 at ranks 2 and 3.
-    "treccovid": (
-        write_treccovid,
-        "test",
-        [0, (1 / 2 + 2 / 3) / 2, ndcg(0, 1, 1) / ndcg(1, 1)],
-    ),
+    "treccovid": (write_treccovid, "test", [0, (1 / 2 + 2 / 3) / 2, ndcg(0, 1, 1) / ndcg(1, 1)]),
     # Two relevant papers, one of them at rank 2, the other without a text; a fifth of 6 papers is one rank.
     "scidocs": (write_small_scidocs, "cite.test", [0, (1 / 2) / 2, ndcg(0, 1) / ndcg(1, 1)]),
 }

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parent.parent
 SECONDS = 120.0
 
 
-def run_demo(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_demo(cache: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"QBE_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "qbe.demo", *arguments]
+    command = [sys.executable, "-m", "qbe.demo"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -72,15 +72,16 @@ def test_it_builds_an_index_and_searches_by_two_facets(first, folder):
     if INT8_IS_EXACT:
         assert found == by_method + by_background
     assert [found[0], *found[3:]] == [by_method[0], *by_background]  # the other two are nearly level
-    sentences = " ".join(first.stdout.split())
-    assert (
-        "Of these 3 papers 3 share the query's kind of method (contrastive-learning), 0 its kind of problem "
-        "(scholarly-search)." in sentences
-    )
-    assert (
-        "Of these 3 papers 0 share the query's kind of method (contrastive-learning), 3 its kind of problem "
-        "(scholarly-search)." in sentences
-    )
+    shared = r"3 papers (\d) share the query's kind of method \(\S+\), (\d) its kind of problem"
+    assert re.findall(shared, " ".join(first.stdout.split())) == [("3", "0"), ("0", "3")]
+
+
+def test_the_commands_shown_print_the_tables_shown(first, capsys):
+    parts = re.findall(r"^\$ qbe search (.*)\n((?:.*\n)*?)\nOf these", first.stdout, re.MULTILINE)
+    assert len(parts) == 2
+    for arguments, table in parts:
+        search(arguments.split())
+        assert capsys.readouterr().out == table
 
 
 def test_the_index_is_used_again(first, folder, kept, monkeypatch, capsys):
@@ -92,15 +93,7 @@ def test_the_index_is_used_again(first, folder, kept, monkeypatch, capsys):
     assert content(folder) == before
 
 
-def test_the_commands_shown_print_the_tables_shown(first, capsys):
-    parts = re.findall(r"^\$ qbe search (.*)\n((?:.*\n)*?)\nOf these", first.stdout, re.MULTILINE)
-    assert len(parts) == 2
-    for arguments, table in parts:
-        search(arguments.split())
-        assert capsys.readouterr().out == table
-
-
-def test_a_damaged_index_in_the_cache_is_replaced(copied):
+def test_a_damaged_index_in_the_cache_is_replaced(copied, monkeypatch):
     whole = (copied / "vectors.npy").read_bytes()
     (copied / "vectors.npy").write_bytes(whole[:-1])
     reported: list[str] = []
@@ -108,18 +101,11 @@ def test_a_damaged_index_in_the_cache_is_replaced(copied):
         assert len(index) == 128
     assert reported == [f"indexing the sample in {copied} ..."]
     assert (copied / "vectors.npy").read_bytes() == whole
-
-
-def test_an_index_of_other_papers_in_the_cache_is_replaced(copied):
     delete_papers(copied, ["s128"])
-    with open_sample_index(lambda _: None) as index:
+    with open_sample_index(lambda _: None) as index:  # nor is one of other papers used
         assert [paper.paper_id for paper in index] == [paper.paper_id for paper in sample_papers()]
-
-
-def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(OutputError, match=f"^cannot write {re.escape(str(tmp_path))}/file/demo/sample: "):
+    monkeypatch.setenv("QBE_CACHE", str(copied / "vectors.npy"))
+    with pytest.raises(OutputError, match=r"^cannot write .*/demo/sample: "):
         open_sample_index(lambda _: None)
 
 

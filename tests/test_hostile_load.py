@@ -34,8 +34,7 @@ from qbe.network import server
 
 pytestmark = pytest.mark.slow
 
-SECONDS = float(os.environ.get("QBE_HOSTILE_SECONDS", "4"))
-IS_LONG = SECONDS > 60
+SECONDS = float(os.environ.get("QBE_HOSTILE_SECONDS", "3"))
 PAUSE = 0.05
 """Seconds between requests of the honest client."""
 
@@ -165,7 +164,7 @@ def p95(seconds: list[float]) -> float:
 
 
 @pytest.mark.parametrize("name", ["serve", "mcp"])
-def test_honest_clients_are_answered_under_hostile_load(graded_index, name, tmp_path, capsys):
+def test_honest_clients_are_answered_under_hostile_load(graded_index, name, tmp_path):
     with started(graded_index, name, tmp_path / "log") as target:
         idle = timed(target, min(SECONDS / 4, 30))
         before = target.megabytes()
@@ -181,20 +180,12 @@ def test_honest_clients_are_answered_under_hostile_load(graded_index, name, tmp_
             hostile.kill()
             hostile.join()
         if name == "serve":
-            connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=30)
-            connection.request("GET", "/metrics")
-            series = re.findall(rb"^qbe_http_requests_total\{", connection.getresponse().read(), re.MULTILINE)
-            connection.close()
-            assert len(series) <= 30
-        with capsys.disabled():
-            print(
-                f"\n{name}: {len(loaded)} requests under load, p95 {p95(loaded) * 1000:.1f} ms, idle "
-                f"{p95(idle) * 1000:.1f} ms; {before:.0f} -> {after:.0f} MB, {files} open files",
-            ) if IS_LONG else None
+            metrics = Served(target.process, target.port, tmp_path / "log").ask("GET", "/metrics").body
+            assert len(re.findall(rb"^qbe_http_requests_total\{", metrics, re.MULTILINE)) <= 30
         assert files < server.MOST_CONNECTIONS + server.SPARE_CONNECTIONS + 60
         assert after - before < 64
         # In some seconds, on a machine that does other work as well, only what waits for others shows.
-        assert p95(loaded) <= max(2 * p95(idle), 0 if IS_LONG else 0.5)
+        assert p95(loaded) <= max(2 * p95(idle), 0.5 if SECONDS < 60 else 0)
         assert target.process.poll() is None
 
 
@@ -205,7 +196,6 @@ class Asking:
 
     def __init__(self, port: int) -> None:
         self.statuses: Counter[int | str] = Counter()
-        self.seconds: list[float] = []
         self.broken = 0
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._done = threading.Event()
@@ -219,7 +209,6 @@ class Asking:
 
     def _run(self) -> None:
         while not self._done.is_set():
-            begin = time.perf_counter()
             try:
                 status = self._ask()
             except (OSError, http.client.HTTPException):
@@ -231,7 +220,6 @@ class Asking:
                     self._connection.close()
                     status = repr(error)
             self.statuses[status] += 1
-            self.seconds.append(time.perf_counter() - begin)
             time.sleep(PAUSE)
 
     def _ask(self) -> int | str:
@@ -261,10 +249,10 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(graded_index, tmp_path, capsys):
+def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(graded_index, tmp_path):
     folder, log = tmp_path / "index", tmp_path / "log"
     shutil.copytree(graded_index, folder)
-    kills = reloads = updates = 0
+    kills = 0
     with serving(folder, log, "--workers", "2") as opened, open_index(folder, threads=1) as index:
         wait_until(lambda: len(workers_of(opened)) == 2)
         hold = slow(opened.port, "/api/search")
@@ -279,14 +267,12 @@ def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(gra
 
             index.delete([paper.paper_id for paper in kept])
             index.append(kept)
-            updates += 2
             for _ in range(20):
                 hold()
 
             broken, former = sum(client.broken for client in clients), workers_of(opened)
             opened.process.send_signal(signal.SIGHUP)
             wait_until(lambda: len(workers_of(opened) - former) == len(workers_of(opened)) == 2)  # noqa: B023
-            reloads += 1
             assert sum(client.broken for client in clients) == broken  # no request is lost by that
         for client in clients:
             client.end()
@@ -295,12 +281,6 @@ def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(gra
         assert set(statuses) <= {200, 429}, statuses
         assert broken <= kills * len(clients)
         assert statuses[200] <= counted(opened) <= statuses[200] + broken
-        with capsys.disabled():
-            seconds = [each for client in clients for each in client.seconds]
-            print(
-                f"\nworkers: {dict(statuses)}, p95 {p95(seconds) * 1000:.0f} ms; {kills} kills, {reloads} "
-                f"reloads, {updates} updates; {broken} connections broke",
-            ) if IS_LONG else None
         workers = workers_of(opened)
         assert opened.stop() == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

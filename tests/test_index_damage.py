@@ -37,37 +37,19 @@ def copy(tmp_path, tiny_index) -> Path:
     return Path(shutil.copytree(tiny_index, tmp_path / "copy"))
 
 
-FILES = [
-    "papers.jsonl",
-    "papers.ids",
-    "papers.offsets.npy",
-    "sentences.npy",
-    "facets.npy",
-    "vectors.npy",
-    "whole.npy",
-    "faiss.index",
-    "lucene/segments_1",
-]
-
-
-def test_the_list_of_files_is_complete(tiny_index):
-    files = Index(tiny_index).manifest.files
-    assert {name for name in files if not name.startswith("lucene/")} | {"lucene/segments_1"} == set(FILES)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_truncated_or_missing_file_is_told(copy, name):
-    path = copy / name
-    size = path.stat().st_size
-    with path.open("r+b") as stream:
-        stream.truncate(size - 1)
-    with pytest.raises(
-        IndexFormatError, match=rf"{path.name}: expected {size} bytes, found {size - 1} bytes;"
-    ):
-        Index(copy)
-    path.unlink()
-    with pytest.raises(IndexFormatError, match=rf"{path.name}: expected {size} bytes, found no file"):
-        Index(copy)
+def test_a_truncated_or_missing_file_is_told(copy):
+    names = [name for name in Index(copy).manifest.files if "lucene/" not in name or "segments" in name]
+    assert len(names) == 9  # but for Lucene's others, which it checks itself
+    for name in names:
+        path, content = copy / name, (copy / name).read_bytes()
+        for kept, found in ((content[:-1], f"{len(content) - 1} bytes;"), (None, "no file")):
+            path.unlink() if kept is None else path.write_bytes(kept)
+            with pytest.raises(
+                IndexFormatError, match=rf"{path.name}: expected {len(content)} bytes, found {found}"
+            ):
+                Index(copy)
+        path.write_bytes(content)
+    Index(copy).close()
 
 
 @pytest.mark.parametrize(("name", "stage"), [("faiss.index", "dense"), ("lucene/segments_1", "bm25")])

@@ -41,13 +41,18 @@ def old_settings(tmp_path_factory, sample, settings) -> Job:
 
 
 @pytest.fixture(scope="module")
-def digests(tmp_path_factory, settings) -> dict[bool, str]:
-    """Digests of builds that nothing interrupted, with and without postings."""
+def jobs(settings, tiny_tagger) -> dict[str, Job]:
+    """Builds with postings, without, and without but with all papers tagged."""
+    dense = replace(settings, bm25=False)
+    tagged = replace(dense, facets="predicted", tagger=str(tiny_tagger))
+    return {"bm25": settings, "dense": dense, "tagged": tagged}
+
+
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory, jobs) -> dict[str, str]:
+    """Digests of builds that nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole")
-    return {
-        bm25: build_job(folder / f"index-{bm25}", replace(settings, bm25=bm25)).digest
-        for bm25 in (True, False)
-    }
+    return {kind: build_job(folder / kind, job).digest for kind, job in jobs.items()}
 
 
 def works(folder: Path, papers: int) -> None:
@@ -60,64 +65,32 @@ def works(folder: Path, papers: int) -> None:
 
 
 # Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.
-FRESH = [
-    ("papers begun", False),
-    ("papers written, not noted", False),
-    ("papers noted", True),
-    (LUCENE, True),
-    ("lucene ended", True),
-    ("lucene ended, not noted", True),
-    ("second shard begun", False),
-    ("vectors begun", True),
-    ("vectors written", False),
-    ("manifest written", False),
-    ("put in place", False),
-]
+MOMENTS_OF = {
+    "bm25": ["papers noted", LUCENE, "lucene ended", "lucene ended, not noted", "vectors begun"],
+    "dense": ["papers begun", "second shard begun", "manifest written", "put in place"],
+    "tagged": ["papers written, not noted", "facets begun", "shards read", "vectors written"],
+}
 
 
-@pytest.mark.parametrize(("moment", "bm25"), FRESH)
-def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, settings, digests, moment, bm25):
-    settings = replace(settings, bm25=bm25)
+@pytest.mark.parametrize(
+    ("kind", "moment"), [(kind, moment) for kind, moments in MOMENTS_OF.items() for moment in moments]
+)
+def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, jobs, digests, kind, moment):
     output = tmp_path / "index"
-    kill(moment, output, settings)
+    kill(moment, output, jobs[kind])
     assert not output.exists()
-    manifest = build_job(output, settings, resume=True)
-    assert manifest.digest == digests[bm25]
+    manifest = build_job(output, jobs[kind], resume=True)
+    assert manifest.digest == digests[kind]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
     assert files == {"manifest.json", *manifest.files}
     works(output, 128)
 
 
-TAGGING = [
-    "papers written, not noted",
-    "second shard begun",
-    "facets begun",
-    "shards read",
-    "vectors written",
-]
-
-
-@pytest.fixture(scope="module")
-def tagged(tmp_path_factory, settings, tiny_tagger) -> tuple[Job, str]:
-    """Settings that have all papers tagged, and the digest of a build that nothing interrupted."""
-    settings = replace(settings, bm25=False, facets="predicted", tagger=str(tiny_tagger))
-    return settings, build_job(tmp_path_factory.mktemp("tagged") / "index", settings).digest
-
-
-@pytest.mark.parametrize("moment", TAGGING)
-def test_a_build_killed_while_tagging_resumes(tmp_path, tagged, moment):
-    settings, digest = tagged
-    kill(moment, tmp_path / "index", settings)
-    assert build_job(tmp_path / "index", settings, resume=True).digest == digest
-    works(tmp_path / "index", 128)
-
-
-def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, tagged):
-    settings, digest = tagged
-    kill("vectors written", tmp_path / "index", settings)
+def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, jobs, digests):
+    kill("vectors written", tmp_path / "index", jobs["tagged"])
     (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
-    assert build_job(tmp_path / "index", settings, resume=True).digest == digest
+    assert build_job(tmp_path / "index", jobs["tagged"], resume=True).digest == digests["tagged"]
 
 
 @pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
@@ -131,35 +104,22 @@ def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_setti
         build_job(output, settings, resume=True)
     works(output, 20)
     assert all(sha256(output / name) == entry["sha256"] for name, entry in old.files.items())
-    assert build_job(output, settings, overwrite=True, resume=True).digest == digests[False]
+    assert build_job(output, settings, overwrite=True, resume=True).digest == digests["dense"]
     works(output, 128)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_killed_after_the_exchange_the_new_index_stands(tmp_path, settings, old_settings, digests):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
-    build_job(output, old_settings)
-    kill("old index exchanged", output, settings, "--overwrite")
-    works(output, 128)
-    assert build_job(output, settings, resume=True).digest == digests[False]
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_killed_at_its_very_end_the_index_stands(tmp_path, settings, digests):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
-    kill("state left", output, settings)
-    works(output, 128)
-    assert build_job(output, settings, resume=True).digest == digests[False]
-    assert not (output / STATE).exists()
 
 
 def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end(
     tmp_path, settings, old_settings, digests
 ):
+    """At its very end the old index stands, after the exchange the new one."""
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("state left", output, old_settings)
+    works(output, 20)
     kill("old index exchanged", output, settings, "--overwrite")
-    assert build_job(output, settings, resume=True).digest == digests[False]
+    works(output, 128)
+    assert build_job(output, settings, resume=True).digest == digests["dense"]
+    assert not (output / STATE).exists()
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
@@ -169,7 +129,7 @@ def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
     kill("vectors begun", output, settings, "--resume")
     kill("manifest written", output, settings, "--resume")
     kill("put in place", output, settings, "--resume")
-    assert build_job(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests["dense"]
 
 
 def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
@@ -196,7 +156,7 @@ def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digest
         build_job(output, other, resume=True)
     with pytest.raises(IndexBuildError, match="found other settings"):
         build_job(output, replace(settings, bm25=True), resume=True)
-    assert build_job(output, replace(settings, threads=2), resume=True).digest == digests[False]
+    assert build_job(output, replace(settings, threads=2), resume=True).digest == digests["dense"]
 
 
 def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
@@ -207,7 +167,7 @@ def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sampl
     corpus.write_text(corpus.read_text() + "\n")
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_job(output, settings, resume=True)
-    assert build_job(output, settings, overwrite=True).digest == digests[False]
+    assert build_job(output, settings, overwrite=True).digest == digests["dense"]
 
 
 def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
@@ -233,23 +193,11 @@ def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, dige
     os.utime(folder / "b.jsonl")
     refused()
     os.utime(folder / "b.jsonl", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert build_job(output, settings, resume=True).digest == digests[False]
-    assert build_job(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests["dense"]
+    assert build_job(output, settings, resume=True).digest == digests["dense"]
     os.utime(folder / "b.jsonl")
     with pytest.raises(IndexBuildError, match="is an index already"):
         build_job(output, settings, resume=True)
-
-
-def test_resuming_what_has_ended_is_done_unless_the_corpus_changed(tmp_path, settings, sample):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
-    job = replace(settings, corpus=(str(corpus),), bm25=False)
-    built = build_job(tmp_path / "index", job)
-    assert build_job(tmp_path / "index", job, resume=True) == built
-    later = (tmp_path / "index" / "manifest.json").stat().st_mtime_ns + 1
-    os.utime(corpus, ns=(later, later))
-    with pytest.raises(IndexBuildError, match="is an index already"):
-        build_job(tmp_path / "index", job, resume=True)
 
 
 def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
@@ -274,5 +222,5 @@ def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
 
 
 def test_moments_are_all_tried():
-    tried = {moment for moment, _ in FRESH} | {*TAGGING} | {"old index exchanged", "state left"}
-    assert tried == {*MOMENTS, LUCENE}
+    tried = {moment for moments in MOMENTS_OF.values() for moment in moments}
+    assert tried | {"old index exchanged", "state left"} == {*MOMENTS, LUCENE}

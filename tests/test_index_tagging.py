@@ -14,7 +14,6 @@ from support.tiny_tagger import write_tagger
 from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
-from qbe.index import __main__ as command
 from qbe.index.index import Index
 from qbe.index.papers import (
     FACET_CODES,
@@ -130,11 +129,6 @@ def test_masks_and_counts_agree_with_papers_ties_included(papers):
         assert np.flatnonzero(facet_mask(layout, facet)).tolist() == positions
 
 
-def test_threads_do_not_matter(tmp_path, folders, settings):
-    manifest = build_job(tmp_path / "index", replace(settings, threads=3))
-    assert manifest.digest == Index(folders["given"]).manifest.digest
-
-
 def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
     corpus = (str(sample / "corpus.jsonl"),)
     labelled = build_job(tmp_path / "all", replace(settings, corpus=corpus, tagger="no such tagger"))
@@ -180,10 +174,3 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     assert (
         build_job(output, job, overwrite=True).tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
     )
-
-
-def test_command_line_predicts(tmp_path, settings, capsys):
-    arguments = ["--corpus", *settings.corpus, "--output", str(tmp_path / "index"), "--only=dense"]
-    arguments += ["--encoder", settings.encoder, "--facets", "predicted", "--tagger", settings.tagger]
-    command.main([*arguments, "--threads", "1"])
-    assert ": 40 papers (0 with facet labels, 40 predicted), " in capsys.readouterr().out

@@ -47,6 +47,7 @@ def test_searching_without_java(java_home, tmp_path, tiny_index):
     run(java_home, tmp_path, "search", "--index", tiny_index, "--paper", "s001")
 
 
+@pytest.mark.parametrize("java_home", [None], indirect=True)
 def test_indexing_without_java_leaves_nothing(java_home, tmp_path, sample, tiny_encoder):
     output = tmp_path / "new" / "index"
     corpus = ("--corpus", sample / "corpus.jsonl", "--encoder", tiny_encoder)

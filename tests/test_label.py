@@ -1,7 +1,6 @@
 """Pairs graded by a language model: where they come from, what the command writes, agreement, reranking."""
 
 import json
-import os
 import random
 import re
 import signal
@@ -11,9 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.stats import spearmanr
 from support.endpoint import answer, endpoint, error, grades
 
 from qbe import LanguageModel, Query, SearchRequest, SearchSession
@@ -30,6 +27,7 @@ from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
+from qbe.llm.grading import digest_of
 from qbe.parallel import ordered_map
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
@@ -66,8 +64,12 @@ def by_words(request) -> object:
 # Candidates
 
 
-def test_candidates_come_from_all_pools_in_turn(index):
-    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+@pytest.fixture(scope="module")
+def pairs(index) -> list[Pair]:
+    return pool_candidates(index, QUERIES, 14, seed=0)
+
+
+def test_candidates_come_from_all_pools_in_turn(pairs):
     for query in QUERIES:
         pools = Counter(pair.pool for pair in pairs if pair.query_id == query)
         assert pools == dict.fromkeys(POOLS, 2)
@@ -75,27 +77,20 @@ def test_candidates_come_from_all_pools_in_turn(index):
         assert candidates == sorted(set(candidates) - {query})
 
 
-def test_candidates_depend_on_the_seed_and_not_on_the_other_queries(index):
-    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+def test_candidates_depend_on_the_seed_and_not_on_the_other_queries(index, pairs):
     assert pool_candidates(index, QUERIES[1:2], 14, seed=0) == [p for p in pairs if p.query_id == QUERIES[1]]
     assert pool_candidates(index, QUERIES, 14, seed=1) != pairs
 
 
-def test_the_best_by_each_facet_is_a_candidate(index):
-    pairs = pool_candidates(index, QUERIES, 14, seed=0)
+def test_the_best_by_each_facet_are_candidates_and_far_ones_are_in_no_ranking(index, pairs):
     with SearchSession(index, Fused()) as session:
         for query in QUERIES:
+            found = {pair.paper_id: pair.pool for pair in pairs if pair.query_id == query}
             for facet in Facet:
                 (best,) = session.search(SearchRequest(Query(index.paper(query), facet), 1)).hits
-                assert best.paper_id in {pair.paper_id for pair in pairs if pair.query_id == query}
-
-
-def test_far_candidates_are_in_no_ranking(index):
-    pairs = [pair for pair in pool_candidates(index, QUERIES, 14, seed=0) if pair.pool == FAR]
-    with SearchSession(index, Fused()) as session:
-        for pair in pairs:
-            near = session.search(SearchRequest(Query(index.paper(pair.query_id)), 60)).hits
-            assert pair.paper_id not in {hit.paper_id for hit in near}
+                assert best.paper_id in found
+            near = session.search(SearchRequest(Query(index.paper(query)), 60)).hits
+            assert FAR not in {found.get(hit.paper_id) for hit in near}
 
 
 def test_all_papers_of_a_small_index_are_candidates_at_most(index):
@@ -207,31 +202,22 @@ def test_two_commands_do_not_write_the_same_answers(label):
 
 
 WRONG = {
-    "nothing": [],
-    "no pairs": [
-        "--output",
-        "o.tsv",
-        "--model",
-        "m",
-        "--endpoint",
-        "http://127.0.0.1:1/v1",
-        "--pairs",
-        "none",
-    ],
-    "an estimate of no model": ["--output", "o.tsv", "--dry-run"],
-    "a budget of no model": ["--output", "o.tsv", "--budget-tokens", "5"],
-    "pairs without anything to do": ["--output", "o.tsv", "--pairs", "queries.txt"],
-    "merged candidates": ["--output", "o.tsv", "--merge", "3:2"],
-    "merging by another sign": ["--agreement", "a", "b", "--merge", "3=2"],
-    "candidates of pairs": ["--output", "o.tsv", "--pairs", "queries.txt", "--candidates", "3"],
-    "no candidates": ["--output", "o.tsv", "--candidates", "0"],
-    "too large a sample": ["--output", "o.tsv", "--sample", "1000"],
-    "an unknown query": ["--output", "o.tsv", "--queries", "ids"],
-    "a price in words": ["--output", "o.tsv", "--model", "m", "--price", "cheap"],
-    "no endpoint": ["--output", "o.tsv", "--model", "m"],
-    "no parallel requests": ["--output", "o.tsv", "--model", "m", "--parallel", "0"],
-    "output in place of a list": ["--output", "queries.txt"],
-    "an absent guideline": ["--output", "o.tsv", "--model", "m", "--guideline", "none"],
+    "nothing": "",
+    "no pairs": "--output o.tsv --model m --endpoint http://127.0.0.1:1/v1 --pairs none",
+    "an estimate of no model": "--output o.tsv --dry-run",
+    "a budget of no model": "--output o.tsv --budget-tokens 5",
+    "pairs without anything to do": "--output o.tsv --pairs queries.txt",
+    "merged candidates": "--output o.tsv --merge 3:2",
+    "merging by another sign": "--agreement a b --merge 3=2",
+    "candidates of pairs": "--output o.tsv --pairs queries.txt --candidates 3",
+    "no candidates": "--output o.tsv --candidates 0",
+    "too large a sample": "--output o.tsv --sample 1000",
+    "an unknown query": "--output o.tsv --queries ids",
+    "a price in words": "--output o.tsv --model m --price cheap",
+    "no endpoint": "--output o.tsv --model m",
+    "no parallel requests": "--output o.tsv --model m --parallel 0",
+    "output in place of a list": "--output queries.txt",
+    "an absent guideline": "--output o.tsv --model m --guideline none",
 }
 
 
@@ -241,14 +227,14 @@ def test_wrong_options(label, monkeypatch, told):
     messages = []
     for options in WRONG.values():
         with pytest.raises(QbeError) as raised:
-            label(*options)
+            label(*options.split())
         messages.append(f"{raised.value.exit_code} {raised.value}")
     told("label", messages)
     assert sorted(path.name for path in Path().iterdir()) == ["ids", "queries.txt"]
 
 
 def test_nothing_answered_is_asked_for_again_after_a_kill(tiny_index, tmp_path):
-    """A process that is killed in the middle, several times, and one that is left alone ask the same."""
+    """A process that is killed in the middle and goes on, and one that is left alone, ask the same."""
     output, answers = tmp_path / "graded.tsv", tmp_path / "graded.tsv.answers.jsonl"
     rng = random.Random(0)
 
@@ -259,29 +245,25 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(tiny_index, tmp_path):
     def start(url: str, to: Path) -> subprocess.Popen:
         command = [sys.executable, "-m", "qbe.label", "--index", tiny_index, "--output", to, "--sample", "10"]
         command += ["--candidates", "10", "--model", "tiny", "--endpoint", url, "--parallel", "2"]
-        return subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, env=os.environ)
+        return subprocess.Popen(list(map(str, command)))
 
     with endpoint(behave) as server:
-        for most in (20, 60):
-            process = start(server.url, output)
-            while not answers.exists() or answers.read_bytes().count(b"\n") < most:
-                assert process.poll() is None, process.stderr.read()
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            assert not output.exists()
-            answered = {json.loads(line)["digest"] for line in answers.read_bytes().split(b"\n")[:-1]}
-            before = len(server.requests)
-            time.sleep(0.1)
         process = start(server.url, output)
-        assert process.wait(60) == 0, process.stderr.read()
-        asked = Counter(request.prompt for request in server.requests[before:])
-    from qbe.llm.grading import digest_of
-
-    assert len(answered) >= 60
-    assert not answered & {digest_of("tiny", prompt) for prompt in asked}
+        while not answers.exists() or answers.read_bytes().count(b"\n") < 30:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not output.exists()
+        answered = {json.loads(line)["digest"] for line in answers.read_bytes().split(b"\n")[:-1]}
+        time.sleep(0.1)
+        before = len(server.requests)
+        assert start(server.url, output).wait() == 0
+        asked = {digest_of("tiny", request.prompt) for request in server.requests[before:]}
+    assert len(answered) >= 30
+    assert not answered & asked
     with endpoint(by_words) as server:
-        assert start(server.url, tmp_path / "alone.tsv").wait(60) == 0
+        assert start(server.url, tmp_path / "alone.tsv").wait() == 0
     assert output.read_bytes() == (tmp_path / "alone.tsv").read_bytes()
 
 
@@ -299,6 +281,9 @@ def two(tmp_path, monkeypatch) -> tuple[str, str]:
 
 
 def test_figures_of_agreement_by_hand(two):
+    write_pairs("c.tsv", [Pair("x", "y")], [(0, 0, 0)])
+    with pytest.raises(FileFormatError):  # files that share no pair
+        agreement("a.tsv", "c.tsv")
     found = agreement(*two)
     assert (found.pairs, found.queries, found.only) == (4, 2, (0, 1))
     background, method, result = found.facets
@@ -337,41 +322,15 @@ def test_agreement_is_printed(two, capsys):
     assert record["facets"]["background"]["kappa"] == pytest.approx(0.8)
 
 
-def test_files_that_share_no_pair_have_no_agreement(two):
-    write_pairs("c.tsv", [Pair("x", "y")], [(0, 0, 0)])
-    with pytest.raises(FileFormatError):
-        agreement("a.tsv", "c.tsv")
-
-
 def test_merged_grades_of_a_file(two, capsys):
     main(["--pairs", "a.tsv", "--merge", "3:2", "--output", "merged.tsv"])
     assert [pair.grades for pair in read_graded_pairs("merged.tsv")["r"]] == [(2, 1, 1), (0, 2, 1)]
 
 
-@pytest.mark.parametrize("text", ["3:12", "23:1", ":2", "3:", "3:2:1"])
-def test_grades_to_merge_are_single_digits(text):
-    with pytest.raises(UsageError, match="as in 3:2"):
-        parse_merges([text])
-
-
-def test_agreement_of_the_assessors_of_facet_judgments(qbe_data, tmp_path):
-    """The two assessors of facet-judgments, each as a file; figures by Cohen's table and by SciPy."""
-    rows = [line.split("\t") for line in (qbe_data / "facet-judgments/dev.tsv").read_text().splitlines()]
-    place = {name: n for n, name in enumerate(rows[0])}
-    files, columns = [], []
-    for side in ("strict", "wide"):
-        columns.append([[float(row[place[f"{facet}_{side}"]]) for facet in Facet] for row in rows[1:]])
-        files.append(tmp_path / f"{side}.tsv")
-        write_pairs(files[-1], [Pair(row[0], row[1]) for row in rows[1:]], columns[-1])
-    found = agreement(*files)
-    assert found.pairs == 715
-    for n, facet in enumerate(found.facets):
-        first, second = ([row[n] for row in column] for column in columns)
-        table = np.histogram2d(first, second, bins=np.arange(5) - 0.5)[0] / len(first)
-        chance = np.outer(table.sum(1), table.sum(0))
-        weights = np.subtract.outer(np.arange(4), np.arange(4)) ** 2
-        assert facet.kappa == pytest.approx(1 - (weights * table).sum() / (weights * chance).sum())
-        assert facet.spearman == pytest.approx(spearmanr(first, second).statistic)
+def test_grades_to_merge_are_single_digits():
+    for text in ("3:12", "23:1", ":2", "3:", "3:2:1", "3=2"):
+        with pytest.raises(UsageError, match="as in 3:2"):
+            parse_merges([text])
 
 
 # A reranker
@@ -397,7 +356,6 @@ def test_grades_order_the_best_papers(index, third):
             assert len(server.requests) == 10
             assert session.search(request).hits == second.hits  # nothing is asked twice
             assert len(server.requests) == 10
-        assert session._second.reranker._grader.client._http.is_closed
     order = [hit.paper_id for hit in first.hits]
     assert order.pop(2) == third.paper_id
     assert [hit.paper_id for hit in second.hits] == [third.paper_id, *order]

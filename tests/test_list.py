@@ -53,12 +53,10 @@ def index(tmp_path_factory) -> str:
     ("options", "ids"),
     [
         ([], ["lee2019", "doe2020", "x3"]),
-        (["FISH"], ["lee2019", "doe2020", "x3"]),
         (["fish", "lad"], ["lee2019"]),
         (["jose"], ["doe2020"]),
         (["ek", "lee"], ["lee2019"]),
         (["10.1000/AB"], ["lee2019"]),
-        (["doe2020"], ["doe2020"]),
         (["--where", "tags=nlp"], ["lee2019", "doe2020"]),
         (["--where", "tags=Nlp", "collections=thesis"], ["lee2019"]),
         (["fish", "--year", "2020-"], ["doe2020"]),

@@ -283,15 +283,6 @@ def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, tiny_encod
     assert not (tmp_path / "absent").exists()
 
 
-def test_an_encoder_that_moved_is_named(dense, papers, tmp_path, tiny_encoder):
-    moved = Path(shutil.copytree(tiny_encoder, tmp_path / "moved"))
-    append_papers(dense, [corpus(tmp_path, "third", papers[16:18])], encoder=str(moved))
-    with Index(dense) as index:
-        assert index.manifest.settings["encoder"] == str(moved)
-        outside = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
-        assert len(first_stage(index, "dense").search(outside, 20)) == 18
-
-
 def test_many_segments_are_warned_of(dense, papers, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(writer, "MANY_SEGMENTS", 2)
     append_papers(dense, [corpus(tmp_path, "third", papers[16:18])])

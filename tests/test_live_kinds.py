@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.builds import Job, build_job, build_part_job, comparable
 from support.factories import EXACT, FACTORIES, GRAPH
-from support.live import POOL, QUERIES, corpus
+from support.live import corpus
 from support.searching import first_stage
 
 from qbe.index.building import shards
@@ -134,27 +134,6 @@ def test_codes_do_not_compete_with_stored_vectors(mixed):
         assert (near[:, :40] >= begin).all()
         assert (near[:, 40:] < begin).all()
         assert near[1, 0] == begin + 3
-
-
-def test_many_queries_find_what_each_finds_alone(index, papers):
-    """Over segments of both kinds, with dead papers in both."""
-    gone = ["s002", "s050", "s101", "s120"]
-    delete_papers(index, gone)
-    queries = [
-        Query(paper, facet) for facet, paper_id in QUERIES for paper in papers if paper.paper_id == paper_id
-    ]
-    queries += [Query(replace(paper, paper_id=f"x{paper.paper_id}")) for paper in papers[:9]]
-    pools = [
-        [paper_id for paper_id in POOL if paper_id not in gone] if row % 3 == 1 else None
-        for row in range(len(queries))
-    ]
-    for stage in ("bm25", "dense", "fused"):
-        with Index(index) as alone, Index(index, threads=2) as together:
-            single = first_stage(alone, stage)
-            expected = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
-            assert first_stage(together, stage).batch_search(queries, 30, pools) == expected
-        assert not {hit.paper_id for hits in expected for hit in hits} & set(gone)
-        assert all(len(hits) == 30 for hits in expected if stage != "bm25")
 
 
 def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, settings, tmp_path):

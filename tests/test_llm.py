@@ -5,10 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, repeat
-from pathlib import Path
 
 import pytest
 from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades
+from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.llm.answers import Answer, Answers
@@ -85,7 +85,7 @@ def test_an_endpoint_that_asks_to_wait_long_ends_all():
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 405, 301])
+@pytest.mark.parametrize("status", [401, 404, 301])
 def test_what_no_request_can_change_ends_all_and_shows_no_key(status):
     refused = error(status, f"bad key {KEY}", Location="http://127.0.0.1:1/")
     with (
@@ -209,12 +209,8 @@ BAD = {
 
 
 def test_other_answers_are_refused(told):
-    messages = []
-    for text in BAD.values():
-        with pytest.raises(AnswerError) as error:
-            parse_answer(text)
-        messages.append(str(error.value))
-    told("answers of a language model", messages)
+    answers = [lambda text=text: parse_answer(text) for text in BAD.values()]
+    told("answers of a language model", messages_of(answers, AnswerError))
 
 
 def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
@@ -262,13 +258,12 @@ def test_an_answer_that_was_cut_off_is_taken_away(tmp_path, cut):
         assert file.read_bytes() == whole
 
 
-@pytest.mark.parametrize("content", ["notes on stone", '{"paper_id": "p"}\n', '{"digest": "a"}\n', "[]\n"])
-def test_another_file_is_no_file_of_answers(tmp_path, content):
-    file = tmp_path / "notes"
-    file.write_text(content)
-    with pytest.raises(FileFormatError):
-        Answers(file)
-    assert file.read_text() == content
+def test_another_file_is_no_file_of_answers(tmp_path):
+    for content in ("notes on stone", '{"paper_id": "p"}\n', '{"digest": "a"}\n', "[]\n"):
+        (tmp_path / "notes").write_text(content)
+        with pytest.raises(FileFormatError):
+            Answers(tmp_path / "notes")
+        assert (tmp_path / "notes").read_text() == content
 
 
 # The budget
@@ -319,23 +314,11 @@ def test_requests_that_fail_are_part_of_the_budget():
 def test_addresses_that_are_none(told, monkeypatch):
     for name in ("QBE_LLM_ENDPOINT", "QBE_LLM_KEY"):
         monkeypatch.delenv(name, raising=False)
-    messages = []
-    for url in (
-        None,
-        "localhost:8080",
-        "ftp://a/v1",
-        "http://ann:secret@a/v1",
-        "http://a/v1?key=1",
-        "http://[a",
-    ):
-        with pytest.raises(UsageError) as error:
-            Endpoint.of(url, "tiny")
-        assert "secret" not in str(error.value)
-        messages.append(str(error.value))
+    urls = (None, "localhost:8080", "ftp://a/v1", "http://ann:secret@a/v1", "http://a/v1?key=1", "http://[a")
+    messages = messages_of([lambda url=url: Endpoint.of(url, "tiny") for url in urls], UsageError)
     monkeypatch.setenv("QBE_LLM_KEY", "my secret\nkey")
-    with pytest.raises(UsageError) as error:
-        Endpoint.of("http://127.0.0.1/v1", "tiny")
-    messages.append(str(error.value))
+    messages += messages_of([lambda: Endpoint.of("http://127.0.0.1/v1", "tiny")], UsageError)
+    assert "secret" not in " ".join(messages)
     told("endpoints", messages)
 
 
@@ -354,9 +337,3 @@ def test_a_server_that_is_not_there_is_told_at_once():
     with client(server.url) as asking, pytest.raises(EndpointError, match="start it"):
         Grader(asking).grade(pairs(9))
     assert issubclass(RequestError, ModelError)
-
-
-def test_the_guideline_is_part_of_the_package():
-    from qbe.llm.grading import default_guideline
-
-    assert default_guideline() == (Path(__file__).parent.parent / "qbe/llm/guideline.md").read_text()

@@ -451,17 +451,23 @@ def test_other_protocols(folder, tmp_path):
     assert read_registry("memory://packs/registry.json") == {}
 
 
-def test_a_repository_of_the_hub(folder, tmp_path, monkeypatch):
+def test_a_repository_of_the_hub(folder, tmp_path):
     served = tmp_path / "served" / "datasets" / "someone" / "arxiv" / "resolve" / "main"
     served.mkdir(parents=True)
     shutil.copyfile(folder / "tiny.tar.zst", served / "index.tar.zst")
     with serving(tmp_path / "served", faults := Faults()) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        monkeypatch.setenv("HF_TOKEN", "hf_secret")
-        with open_index("hf:someone/arxiv") as index:
-            assert index.paper("s036").title.startswith("Two Crops of a Paragraph")
-    other = Source("hf:someone/arxiv@v1/two.tar.zst").url
-    assert other.endswith("/datasets/someone/arxiv/resolve/v1/two.tar.zst")
+        environment = {"HF_ENDPOINT": address, "HF_TOKEN": "hf_secret", "QBE_CACHE": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-m", "qbe", "list", "--index", "hf:someone/arxiv", "two", "crops"],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout.startswith("s036")
+    assert Source("hf:someone/arxiv@v1/two.tar.zst").url.endswith(
+        "/datasets/someone/arxiv/resolve/v1/two.tar.zst"
+    )
     assert {asked["Authorization"] for asked in faults.asked} == {"Bearer hf_secret"}
 
 

@@ -8,9 +8,8 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.list.__main__ import main
-from qbe.search.filtering import FilterCache
+from qbe.search.filtering import FilterCache, Technique
 from qbe.search.filters import PaperFilter
-from qbe.search.technique import Technique
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 HOW = Sentence("We label with linear-chain conditional random\nfields.", Facet.METHOD)

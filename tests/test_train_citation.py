@@ -1,6 +1,5 @@
 """Training of the citation model: figures and losses by hand, what is learned, the whole, resuming."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from support.citing import CITING, NO_YEAR, papers_that_cite
 from support.trainings import citation, write_qrels
 
 from qbe.cite.config import CiteConfig
-from qbe.cite.links import Evidence
 from qbe.cite.model import read_model
 from qbe.cite.projected import (
     MeasuredPapers,
@@ -24,13 +22,11 @@ from qbe.cite.projected import (
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.files import sha256
-from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
 from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, read_split
 from qbe.train.citation.projection import (
     Citations,
     ProjectionNetwork,
@@ -72,34 +68,11 @@ def test_a_split_has_the_rows_of_what_is_cited(folder, tmp_path):
     reader = IndexReader(folder)
     cited = read_split(reader, path)
     assert {row: rows.tolist() for row, rows in cited.items()} == {39: [2, 8], 10: [0]}
+    for line in ("absent 0 s001 1", "s040 0 absent 1"):
+        path.write_text(f"s041 0 s002 1\n{line}\n")
+        with pytest.raises(CorpusError, match="papers of the index, found absent, which it lacks"):
+            read_split(reader, path)
     reader.release()
-
-
-@pytest.mark.parametrize("line", ["absent 0 s001 1", "s040 0 absent 1"])
-def test_citations_of_papers_that_the_index_lacks(folder, tmp_path, line):
-    path = tmp_path / "dev.qrels"
-    path.write_text(f"s041 0 s002 1\n{line}\n")
-    reader = IndexReader(folder)
-    with pytest.raises(CorpusError) as raised:
-        read_split(reader, path)
-    assert str(raised.value) == (
-        f"{path}: expected papers of the index, found absent, which it lacks; build it from papers.jsonl of "
-        "the same collection"
-    )
-    reader.release()
-
-
-def test_a_paper_of_the_index_as_a_query(folder, citing):
-    with Index(folder) as index, index.reading() as reader:
-        evidence = Evidence(reader)
-        query = query_at(reader, evidence, 30, np.array([2, 5]))
-        assert (query.row, query.year, query.seeds.tolist(), query.left_out) == (30, 2007, [2, 5], {2, 5, 30})
-        assert query.encoded.aspect.paper.paper_id == citing[30].paper_id
-        assert query.encoded.positions == tuple(range(len(citing[30].sentences)))
-        np.testing.assert_array_equal(query.encoded.sentences, index.vectors(citing[30]).sentences)
-        np.testing.assert_array_equal(query.encoded.whole, index.vectors(citing[30]).whole)
-        assert query_at(reader, evidence, NO_YEAR).year is None
-        assert query_at(reader, evidence, NO_YEAR).left_out == {NO_YEAR}
 
 
 # Figures
@@ -297,16 +270,6 @@ def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
     assert [part.shape for part in head] == [(3,), (3,), (3, 4), (4,), (3,), (4,)]
 
 
-def test_the_mean_of_heads_scores_as_their_mean():
-    random = np.random.default_rng(1)
-    mean, scale = random.standard_normal(3), random.random(3) + 0.5
-    shapes = ((3, 2), (2,), (3,), (2,))
-    heads = [Head(mean, scale, *(random.standard_normal(shape) for shape in shapes)) for _ in range(3)]
-    features = np.array([[1.0, -2.0, 0.5], [np.nan, 1.0, 3.0]])
-    expected = np.mean([head.scores(features) for head in heads], axis=0)
-    np.testing.assert_allclose(mean_head(heads).scores(features), expected)
-
-
 def test_queries_of_which_nothing_was_found_teach_nothing(tmp_path):
     """But their candidates are part of the data that features are scaled by."""
     lists = [FeatureList(np.array([[1.0], [3.0]]), np.array([False, False]), 2)]
@@ -334,14 +297,9 @@ def test_a_model_is_published(trained, toy_training):
         assert len(head.out) == 2 * model.training["recipe"]["heads"]["hidden"]  # both seeds' heads, in mean
     assert model.training["dev"] == {key: each._asdict() for key, each in figures.items()}
     assert model.training["seeds"] == [0, 1]
-    assert model.training["data"] == {
-        f"{path.parent.name}/{path.name}": sha256(path) for path in (*sources.train, *sources.dev)
-    }
     with Index(sources.index) as index:
         assert model.training["index"] == index.manifest.digest
         assert model.encoder == index.manifest.dense["encoder"]
-    note = json.loads((folders.work / "made-from.json").read_text())
-    assert {key: model.training[key] for key in note} == note
 
 
 def test_the_mean_of_the_seeds_is_published(trained):

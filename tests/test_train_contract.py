@@ -1,16 +1,20 @@
 """What every training promises: it resumes to the same model, and notices what does not fit."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from support.tiny_reranker import write_lists
 from support.trainings import TRAININGS, Training
 
-from qbe.errors import ModelError, OutputError
+from qbe.errors import CorpusError, ModelError, OutputError
+from qbe.graded_pairs import GradedPair
 from qbe.train import artifacts
 from qbe.train.artifacts import Folders, RunOptions
 
@@ -97,7 +101,7 @@ def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_the_card_follows_the_template(trained):
+def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(training, trained):
     text = (trained.output / "README.md").read_text()
     headings = re.findall(r"^#+ .*|^- [^:]+:", text, re.MULTILINE)
     assert headings[1:] == [
@@ -105,9 +109,27 @@ def test_the_card_follows_the_template(trained):
         "## Figures",
     ]
     note = artifacts.read_provenance(trained.work)
+    assert note["data"] == training.sources.digests()
     for name, digest in note["data"].items():
         assert f"{name} ({digest[:12]})" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 110
+    for name in training.weights:
+        record = json.loads((trained.output / name).read_text()) if name.endswith(".json") else {}
+        if "training" in record:
+            made = record["training"]
+            assert {key: made[key] for key in made.keys() & note.keys()}.items() <= note.items()
+            assert made["data"] == note["data"]
+
+
+@pytest.mark.parametrize("name", ["reranker", "distillation", "projections", "large_encoder"])
+def test_grades_of_dev_that_are_all_equal_are_refused(request, tmp_path, name):
+    """No correlation could choose an epoch, nor measure what is published: nothing is learned."""
+    lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
+    training, dev = TRAININGS[name](request), write_lists(tmp_path / "dev.tsv", lists)
+    folders = Folders(tmp_path / "out", tmp_path / "work")
+    with pytest.raises(CorpusError, match=rf"{dev}: expected a query .*, found none for background, result"):
+        training.train(folders, RUN, replace(training.sources, dev=(dev,)))
+    assert not folders.output.exists()
 
 
 def test_training_without_torch_names_the_packages():

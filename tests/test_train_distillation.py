@@ -218,15 +218,9 @@ def test_rerankers_are_distilled_measured_and_published(toy_training, tmp_path):
     assert [metadata.heads[facet.value] for facet in Facet] == [pytest.approx(row) for row in heads]
 
 
-def test_what_is_wrong_with_the_sources_is_said(toy_training, tmp_path):
-    folders, run = Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0,), 1)
-    none = {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2}
-    equal = {"s036": [GradedPair("s051", (1.0, 0.0, 3.0)), GradedPair("s059", (1.0, 2.0, 0.0))]}
-    for lists, message in (
-        (none, "found none of 2"),
-        (equal, r"dev\.tsv: .* found none for background; "),
-    ):
-        dev = write_lists(tmp_path / "dev.tsv", lists)
-        with pytest.raises(CorpusError, match=message):
-            toy_training.train(folders, run, replace(toy_training.sources, dev=(dev,)))
+def test_a_dev_of_no_paper_of_the_index(toy_training, tmp_path):
+    dev = write_lists(tmp_path / "dev.tsv", {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2})
+    folders = Folders(tmp_path / "out", tmp_path / "work")
+    with pytest.raises(CorpusError, match="found none of 2"):
+        toy_training.train(folders, RunOptions((0,), 1), replace(toy_training.sources, dev=(dev,)))
     assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.builds import Job, build_job
 from support.cocitations import (
     SENTENCES,
     planted_pairs,
     write,
     write_bert,
 )
-from support.searching import first_stage
+from support.messages import messages_of
 from support.trainings import encoder
 
 from qbe.corpus.titles import TitleIndex
@@ -26,10 +26,8 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
-from qbe.index.index import Index
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
-from qbe.query import Query
 from qbe.rerank.transport import entropic_transport
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.encoder.data import Pair, hold_out, read_cocitations
@@ -94,34 +92,34 @@ def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
 
 POSITIVE = LINE["pos_context"]
 HOSTILE = [
-    ("{", "line 2: expected one JSON object a line, found malformed JSON"),
-    ("[1]", "line 2: expected a JSON object, found an array"),
-    (changed(cited_pids=["1", "1"]), "the ids of two papers or more as cited_pids, found ['1', '1']"),
-    (changed(cited_pids=None), "the ids of two papers or more as cited_pids, found none"),
-    (changed(cited_pids=["1", None]), "the ids of two papers or more as cited_pids, found ['1', None]"),
-    (changed(query=[]), "line 2, query: expected an object with TITLE and ABSTRACT, found []"),
-    (changed(query="A sentence."), "expected an object with TITLE and ABSTRACT, found 'A sentence.'"),
-    (changed(query={"ABSTRACT": ["x"]}), "line 2, query: expected a string as title, found none"),
-    (changed(pos_context={"TITLE": "x"}), "line 2, pos_context: expected a list of sentences as ABSTRACT"),
-    (changed(pos_context={"TITLE": "x", "ABSTRACT": [3]}), "pos_context: expected strings in the abstract"),
-    (changed(pos_context={"TITLE": "x", "ABSTRACT": ["", " "]}), "expected an abstract, found an empty one"),
-    (changed(query={"TITLE": "x", "ABSTRACT": ["\0"]}), "found a NUL character"),
-    (changed(pos_context={"TITLE": "x", "ABSTRACT": ["y"]}), "cc_align: expected the positions of two sent"),
-    (changed(pos_context=POSITIVE | {"cc_align": [1]}), "cc_align: expected the positions of two sentences"),
-    (changed(pos_context=POSITIVE | {"cc_align": [0, 1]}), "below 2 and 1, found [0, 1]; add it, or take an"),
-    (changed(pos_context=POSITIVE | {"cc_align": [0, True]}), "line 2, cc_align: expected the positions"),
+    "{",
+    "[1]",
+    changed(cited_pids=["1", "1"]),
+    changed(cited_pids=None),
+    changed(cited_pids=["1", None]),
+    changed(query=[]),
+    changed(query="A sentence."),
+    changed(query={"ABSTRACT": ["x"]}),
+    changed(query={"TITLE": "x", "ABSTRACT": ["\0"]}),
+    *(
+        changed(pos_context={"TITLE": "x", **wrong})
+        for wrong in ({}, {"ABSTRACT": [3]}, {"ABSTRACT": ["", " "]}, {"ABSTRACT": ["y"]})
+    ),
+    *(changed(pos_context=POSITIVE | {"cc_align": wrong}) for wrong in ([1], [0, 1], [0, True])),
 ]
 
 
-@pytest.mark.parametrize(("line", "message"), HOSTILE)
-def test_lines_that_cannot_be_read(tmp_path, line, message):
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps(LINE) + "\n" + (line if isinstance(line, str) else json.dumps(line)))
-    with pytest.raises(CorpusError) as caught:
-        read(path, aligned=True)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith(f"{path}, line 2")
-    assert "\n" not in str(caught.value)
+def test_lines_that_cannot_be_read(tmp_path, told):
+    def reads(line: object) -> Callable[[], object]:
+        path = tmp_path / "x.jsonl"
+
+        def action() -> None:
+            path.write_text(json.dumps(LINE) + "\n" + (line if isinstance(line, str) else json.dumps(line)))
+            read(path, aligned=True)
+
+        return action
+
+    told("co-citations", messages_of(map(reads, HOSTILE), CorpusError, tmp_path))
 
 
 def test_sets_are_held_out_whole():
@@ -221,14 +219,9 @@ def test_negatives_are_of_other_sets():
 
 # Fitting.
 
-# Objective: epochs, and how much better than untrained planted alignments are recovered at least. Found: from
-# 0.54 to 0.79 with the bi-encoder (by chance 0.5), from 0.49 to what stands behind with the others (0.11).
-LEARNS = {
-    "bi-encoder": (4, 0.15),
-    "ts": (2, 0.15),  # 0.79
-    "ot": (4, 0.1),  # 0.75
-    "ts+ot": (2, 0.15),  # 0.82
-}
+# Objective: epochs. Found: planted alignments are recovered from 0.54 to 0.79 with the bi-encoder (by chance
+# 0.5), from 0.49 to 0.82 with sentences (by chance 0.11).
+LEARNS = {"bi-encoder": 4, "ts+ot": 2}
 
 
 @torch.no_grad()
@@ -250,12 +243,12 @@ def recovered(
     return float(np.mean([place == pair.alignment for place, pair in zip(best, pairs, strict=True)]))
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LEARNS)
 def test_each_objective_learns_which_sentences_belong_together(bert, tmp_path, name):
     tokenizer = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128)
     train, dev = planted_pairs(320, 1), planted_pairs(80, 2)
-    (epochs, gain), others = LEARNS[name], planted_pairs(200, 3)
-    recipe = Recipe(name, epochs=epochs, batch=32, accumulate=1, learning_rate=3e-2)
+    others = planted_pairs(200, 3)
+    recipe = Recipe(name, epochs=LEARNS[name], batch=32, accumulate=1, learning_rate=3e-2)
     network = EncoderNetwork(bert)
     task = EncoderTask(network, tokenizer, recipe, train, dev)
     before, untrained = task.dev_loss(), recovered(network, tokenizer, others, name)
@@ -263,7 +256,7 @@ def test_each_objective_learns_which_sentences_belong_together(bert, tmp_path, n
     after, trained = task.dev_loss(), recovered(network, tokenizer, others, name)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
-    assert trained >= untrained + gain
+    assert trained >= untrained + 0.15
 
 
 # The whole of it.
@@ -322,21 +315,6 @@ def test_the_network_reads_as_the_library_does(trained):
         ours = actual.sentences[number][actual.present[number]]
         np.testing.assert_allclose(ours, expected.sentences, atol=2e-3)  # those are of half precision
         np.testing.assert_allclose(actual.whole[number], expected.whole, atol=2e-3)
-
-
-def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
-    settings = Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained.output))
-    manifest = build_job(tmp_path / "index", settings)
-    assert manifest.corpus["papers"] == 128
-    with Index(tmp_path / "index") as index:
-        hits = first_stage(index, "dense").search(Query(index.paper("s036")), 5)
-        assert len(hits) == 5
-
-
-@pytest.mark.parametrize("options", [{"epochs": 0}, {"learning_rate": math.nan}])
-def test_recipes_that_cannot_be_used(options):
-    with pytest.raises(UsageError, match=f"expected `{next(iter(options))}`"):
-        Recipe(**options)
 
 
 def test_data_and_models_that_are_unfit(toy_training, tmp_path):

@@ -21,7 +21,7 @@ from qbe.rerank.graded import FEATURES, Features, GradedQuery
 from qbe.rerank.projections import find_model
 from qbe.rerank.projections import read_model as read_projections
 from qbe.search.opening import stored_vectors
-from qbe.train.artifacts import Folders, RunOptions, read_provenance
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.grades import GradedFeatures, load_or_measure
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head, grade_loss
 
@@ -198,9 +198,6 @@ def test_a_model_is_published(trained, index, pairs):
     # Both seeds, each with a constant, and that of the calibration.
     assert model.head.hidden.shape == (len(FEATURES), 2 * (RECIPE.hidden + 1) + 1)
     assert (model.training["seeds"], model.training["pairs"]) == ([0, 1], 8)
-    assert model.training["data"] == {
-        f"{pairs.name}/{file}": sha256(pairs / file) for file in ("train.tsv", "dev.tsv", "evaluated.jsonl")
-    }
     assert model.training["calibrated"] == f"{pairs.name}/dev.tsv"
     assert model.training["index"] == index.manifest.digest
     assert model.encoder == index.manifest.dense["encoder"]
@@ -232,9 +229,3 @@ def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(toy_training, pairs,
             counts[part] = len(kept["grades"])
     assert counts == {"dev": 8, "train": 5}  # not those of s036
     assert read_model(tmp_path / "output", FEATURES).training["pairs"] == 5
-
-
-def test_the_note_is_in_the_metadata(trained):
-    folders, _ = trained
-    note, record = read_provenance(folders.work), read_model(folders.output, FEATURES).training
-    assert {key: record[key] for key in note} == note

@@ -97,13 +97,3 @@ def test_projections_are_published(toy_training, tmp_path):
         toy_training.train(
             Folders(tmp_path / "other", tmp_path / "w"), RunOptions((0,)), replace(sources, train=(foreign,))
         )
-
-
-def test_grades_of_dev_that_are_all_equal(toy_training, tmp_path):
-    """They have no correlation, which was told as 0."""
-    lists = {"s060": [GradedPair(name, (place, 1, place)) for place, name in enumerate(PROJECTED[:3])]}
-    dev = write_lists(tmp_path / "equal.tsv", lists)
-    sources = replace(toy_training.sources, dev=(*toy_training.sources.dev, dev))
-    with pytest.raises(CorpusError, match=rf"{dev}: expected a query .*, found none for method; give more"):
-        toy_training.train(Folders(tmp_path / "output", tmp_path / "work"), RunOptions((0,), 1), sources)
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["made-from.json"]

@@ -38,11 +38,6 @@ def test_the_label_is_chosen_facet_first(probabilities, label, facet):
     assert (found.label, found.facet) == (label, facet)
 
 
-def test_the_probability_of_a_facet():
-    found = FacetProbabilities(0.25, 0.125, 0.5, 0.0625, 0.0625)
-    assert [found.of(facet) for facet in Facet] == [0.375, 0.5, 0.0625]
-
-
 @given(st.lists(st.integers(0, 8), min_size=5, max_size=5).filter(any))
 def test_the_label_agrees_with_the_likeliest_facet(weights):
     found = FacetProbabilities(*(weight / sum(weights) for weight in weights))

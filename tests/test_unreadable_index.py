@@ -27,16 +27,28 @@ def folder(tiny_index, tmp_path) -> Path:
     return Path(shutil.copytree(tiny_index, tmp_path / "index"))
 
 
-@pytest.mark.parametrize(
-    "name", ["manifest.json", "papers.jsonl", "vectors.npy", "faiss.index", "lucene/segments_1"]
-)
-def test_what_may_not_be_read_is_named(folder, name):
-    (folder / name).chmod(0)
-    command = [sys.executable, "-m", "qbe.search", "--index", "index", "--paper", "s001", "--rerank", "none"]
+SEARCHES = """
+import os, sys
+from qbe import _cli
+from qbe.search.__main__ import OPTIONS, PROGRAM, main
+
+for name in sys.argv[1:]:
+    os.chmod(f"index/{name}", 0)
+    try:
+        _cli.run(PROGRAM, main, OPTIONS, ["--index", "index", "--paper", "s001", "--rerank", "none"])
+    except SystemExit as end:
+        assert end.code == 1
+    os.chmod(f"index/{name}", 0o644)
+"""
+
+
+def test_what_may_not_be_read_is_named(folder):
+    names = ["manifest.json", "papers.jsonl", "vectors.npy", "faiss.index", "lucene/segments_1"]
+    command = [sys.executable, "-c", SEARCHES, *names]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=folder.parent, preexec_fn=obey_permissions
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("qbe search: cannot read ")
-    assert line.endswith(f"cannot read index/{name}: Permission denied; choose a file that you may read")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    for name, line in zip(names, done.stderr.splitlines(), strict=True):
+        assert line.startswith("qbe search: cannot read ")
+        assert line.endswith(f"index/{name}: Permission denied; choose a file that you may read")

@@ -19,6 +19,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.rows import Mask, Selection
 from qbe.query import Query
 from qbe.search.filters import OF_QUERY, TECHNIQUE, PaperFilter, year_of
+from qbe.types import Facet, Paper, Sentence
 
 T = TypeVar("T")
 
@@ -26,6 +27,11 @@ KEPT = 64
 """Filters whose papers are kept, the last ones used; one a year where queries have years of their own."""
 
 NO_YEAR = 0
+
+SAID_FROM = 0.3
+"""From what probability of method and objective together a sentence says how: "we propose a graph network for
+traffic" is an objective, and names the technique.
+"""
 
 
 class FilterResult(NamedTuple):
@@ -109,8 +115,6 @@ class FilterCache:
 
     def _naming(self, name: str) -> Mask:
         """Which papers (papers,) name a technique."""
-        from qbe.search.technique import Technique
-
         technique = Technique(name)
         candidates = self._papers.read_containing(technique.parts)
         named = (paper is not None and technique.is_named_by(paper) for paper in candidates)
@@ -157,6 +161,55 @@ def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> 
             known.popitem(last=False)
     known.move_to_end(key)
     return known[key]
+
+
+class Technique:
+    """A name of one or several words, which a paper has next to each other, whatever their number and case.
+
+    >>> from qbe.types import Facet, Sentence
+    >>> technique = Technique("conditional random field")
+    >>> technique.is_named_by(Paper("1", "Conditional Random Fields for tagging", ()))
+    True
+    >>> other = Paper("2", "On stone", (Sentence("We cut it by random fields.", Facet.METHOD),), True)
+    >>> technique.is_named_by(other), Technique("random-field").is_named_by(other)
+    (False, True)
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raises UsageError for a name without a letter or a digit that could be looked for."""
+        self._words = _words(name)
+        if not self._words:
+            raise UsageError(
+                f"expected the name of a technique in `where`, such as technique=attention, found {name!r}"
+            )
+        self.parts: Sequence[bytes] = [_unchanging(word).encode() for word in self._words]
+        """Bytes that stand in every ASCII text, in lower case, that has the name."""
+
+    def is_named_by(self, paper: Paper) -> bool:
+        """Whether the title has the name, or a sentence that says how; any one of a paper without labels."""
+        said = [sentence.text for sentence in paper.sentences if not paper.labelled or _says_how(sentence)]
+        return any(map(self._stands_in, (paper.title, *said)))
+
+    def _stands_in(self, text: str) -> bool:
+        words, length = _words(text), len(self._words)
+        return any(words[place : place + length] == self._words for place in range(len(words) - length + 1))
+
+
+def _says_how(sentence: Sentence) -> bool:
+    if sentence.probabilities is None:
+        return sentence.facet is Facet.METHOD
+    return sentence.probabilities.method + sentence.probabilities.objective >= SAID_FROM
+
+
+def _words(text: str) -> list[str]:
+    from qbe.grade.words import words_of
+
+    return words_of(text.replace("-", " "))
+
+
+def _unchanging(word: str) -> str:
+    """The beginning of a word that its plural has, too: ``studies`` is one of ``study``."""
+    return word.removesuffix("y")
 
 
 def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:

@@ -23,7 +23,7 @@ OF_LIBRARIES = ("tags", "collections")
 """Keys of metadata that people fill in, whose values are compared without regard to upper and lower case."""
 
 TECHNIQUE = "technique"
-"""The key of ``where`` that asks for what a paper says, not for its metadata (`qbe.search.technique`)."""
+"""The key of ``where`` that asks for what papers say, not for metadata (`qbe.search.filtering.Technique`)."""
 
 Years = tuple[int | None, int | None]
 """The first and the last year; None: whatever is before or after."""

@@ -162,9 +162,10 @@ def two(
     return [Column(x, width, top, sheet.height - bottom) for x in (margin, margin + width + gutter)]
 
 
-def foot(columns: Sequence[Column]) -> list[Column]:
-    """The place of footnotes, below the first column."""
-    return [columns[0]._replace(bottom=columns[0].bottom + 60)]
+def footnote(sheet: Sheet, columns: Sequence[Column], text: str) -> None:
+    """A paragraph below the first column."""
+    below = [columns[0]._replace(bottom=columns[0].bottom + 60)]
+    sheet.flow(text, below, SERIF, 8, y=sheet.height - 60)
 
 
 def body(
@@ -196,16 +197,10 @@ def acm(paper: Paper) -> bytes:
     sheet.line(columns[0].x, y + 60, "ABSTRACT", SANS_BOLD, 10.9)
     place, end = sheet.flow(paper.abstract, columns, SERIF, 9, y=y + 74)
     sheet.line(columns[place].x, end + 12, "CCS CONCEPTS", SANS_BOLD, 10.9)
-    _, end = sheet.flow(
-        "Information systems: Retrieval models and ranking.", columns[place:], SERIF, 9, y=end + 26
-    )
-    sheet.line(
-        columns[place].x,
-        sheet.height - 50,
-        "Permission to make digital or hard copies of all or part of this",
-        SERIF,
-        7,
-    )
+    concepts = "Information systems: Retrieval models and ranking."
+    _, end = sheet.flow(concepts, columns[place:], SERIF, 9, y=end + 26)
+    permission = "Permission to make digital or hard copies of all or part of this"
+    sheet.line(columns[place].x, sheet.height - 50, permission, SERIF, 7)
     body(sheet, columns[place:], paper, end, SERIF, 9, "1 INTRODUCTION")
     return sheet.data()
 
@@ -219,20 +214,10 @@ def ieee(paper: Paper) -> bytes:
     columns = two(sheet, y + 20, gutter=12, margin=49)
     begin = sheet.line(columns[0].x + 9, y + 20, "Abstract\u2014", "Times-BoldItalic", 9) - columns[0].x
     place, end = sheet.flow(paper.abstract, columns, BOLD, 9, begin=begin)
-    begin = (
-        sheet.line(columns[place].x + 9, end + 5, "Index Terms\u2014", "Times-BoldItalic", 9)
-        - columns[place].x
-    )
-    _, end = sheet.flow(
-        "Retrieval, fish, lakes and rivers of the north.", columns[place:], BOLD, 9, y=end + 5, begin=begin
-    )
-    sheet.flow(
-        "Ann Lee is with the University of the North (e-mail: ann@example.org).",
-        foot(columns),
-        SERIF,
-        8,
-        y=sheet.height - 60,
-    )
+    x, terms = columns[place].x, "Retrieval, fish, lakes and rivers of the north."
+    begin = sheet.line(x + 9, end + 5, "Index Terms\u2014", "Times-BoldItalic", 9) - x
+    _, end = sheet.flow(terms, columns[place:], BOLD, 9, y=end + 5, begin=begin)
+    footnote(sheet, columns, "Ann Lee is with the University of the North (e-mail: ann@example.org).")
     body(sheet, columns[place:], paper, end, SERIF, 10, "I. INTRODUCTION")
     return sheet.data()
 
@@ -248,7 +233,7 @@ def acl(paper: Paper) -> bytes:
     sheet.line(middle - 22, y + 30, "Abstract", BOLD, 12)
     inner = [column._replace(x=column.x + 17, width=column.width - 34) for column in columns]
     _, end = sheet.flow(paper.abstract, inner, SERIF, 10, y=y + 48)
-    sheet.flow("Equal contribution. Code is at example.org.", foot(columns), SERIF, 8, y=sheet.height - 60)
+    footnote(sheet, columns, "Equal contribution. Code is at example.org.")
     for number in range(40):  # the ruler of a version for review
         sheet.line(20, 80 + 15 * number, f"{number:03}", SERIF, 7)
         sheet.line(sheet.width - 32, 80 + 15 * number, f"{number + 40:03}", SERIF, 7)
@@ -373,13 +358,7 @@ def springer(paper: Paper) -> bytes:
     begin = sheet.line(51, y + 60, "Abstract", BOLD, 10) - 51 + 8
     place, end = sheet.flow(paper.abstract, columns, SERIF, 10, begin=begin)
     sheet.line(columns[place].x, end + 12, "Keywords Fish . Lakes . Rivers", SERIF, 10)
-    sheet.flow(
-        "A. Lee University of the North, Lake Street 7 e-mail: ann@example.org",
-        foot(columns),
-        SERIF,
-        8,
-        y=sheet.height - 60,
-    )
+    footnote(sheet, columns, "A. Lee University of the North, Lake Street 7 e-mail: ann@example.org")
     body(sheet, columns[place:], paper, end + 20, SERIF, 10, "1 Introduction")
     return sheet.data()
 
@@ -482,15 +461,8 @@ def mdpi(paper: Paper) -> bytes:
     y = sheet.title(36, 112, paper.title, BOLD, 18, 520, 21)
     sheet.line(36, y + 8, "Ann Lee 1,* and Bo van der Berg 2", BOLD, 10)
     sheet.line(166, y + 34, "1 University of the North, Lake Street 7; ann@example.org", SERIF, 8)
-    for number, text in enumerate(
-        (
-            "Citation: Lee, A. Lakes 2021,",
-            "12, 345. https://doi.org/",
-            "Received: 7 January 2021",
-            "Accepted: 3 March 2021",
-            "Publisher's Note: stays neutral",
-        )
-    ):
+    aside = ["Citation: Lee, A. Lakes 2021,", "12, 345. https://doi.org/", "Received: 7 January 2021"]
+    for number, text in enumerate([*aside, "Accepted: 3 March 2021", "Publisher's Note: stays neutral"]):
         sheet.line(36, y + 60 + 12 * number, text, SERIF, 7)
     begin = sheet.line(166, y + 60, "Abstract:", BOLD, 9) - 166 + 3
     _, end = sheet.flow(
@@ -550,27 +522,9 @@ def optica(paper: Paper) -> bytes:
 
 Template = Callable[[Paper], bytes]
 WRITTEN_WITH: tuple[Template, ...] = (
-    acm,
-    ieee,
-    acl,
-    neurips,
-    lncs,
-    article,
-    revtex,
-    split_columns,
-    nature,
-    structured,
+    *(acm, ieee, acl, neurips, lncs, article, revtex, split_columns, nature, structured),
     without_abstract,
 )
 HELD_OUT: tuple[Template, ...] = (
-    elsevier,
-    iclr,
-    springer,
-    manuscript,
-    cover,
-    usenix,
-    mdpi,
-    aaai,
-    jmlr,
-    optica,
+    *(elsevier, iclr, springer, manuscript, cover, usenix, mdpi, aaai, jmlr, optica),
 )

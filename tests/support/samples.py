@@ -27,16 +27,12 @@ PAPERS = [
 
 
 class Sample(NamedTuple):
-    """A file of the papers: its format, name and content, and a pattern of what begins each record.
-
-    Without ``has_ids`` papers get theirs from the content.
-    """
+    """A file of the papers: its format, name and content, and a pattern of what begins each record."""
 
     format: str
     name: str
     data: bytes
     begins: str
-    has_ids: bool = True
 
 
 def _lines(records: Iterable[dict]) -> str:
@@ -93,7 +89,7 @@ _ACL = """<paper id="{n}">
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
-def _texts() -> list[tuple[str, str, str, str, bool]]:
+def _texts() -> list[tuple[str, str, str, str]]:
     own = _each(lambda n, t, a: {"paper_id": f"p{n}", "title": t, "abstract": [a]})
     works = _each(lambda n, t, a: {"DOI": f"10.1000/p{n}", "title": [t], "abstract": f"<jats:p>{a}</jats:p>"})
     cited = [{**work, "type": "journal-article", "is-referenced-by-count": 0} for work in works]
@@ -135,41 +131,34 @@ def _texts() -> list[tuple[str, str, str, str, bool]]:
     acl = f'{_XML}<collection id="2020.fish">\n<volume id="1">\n<meta>\n<year>2020</year>\n</meta>\n'
     object_line = r"^\{"
     return [
-        ("jsonl", "papers.jsonl", _lines(own), object_line, True),
-        ("arxiv", "arxiv.json", _lines(arxiv), object_line, True),
-        ("semantic-scholar", "s2.jsonl", _lines(s2), object_line, True),
-        ("openalex", "openalex.jsonl", _lines(openalex), object_line, True),
+        ("jsonl", "papers.jsonl", _lines(own), object_line),
+        ("arxiv", "arxiv.json", _lines(arxiv), object_line),
+        ("semantic-scholar", "s2.jsonl", _lines(s2), object_line),
+        ("openalex", "openalex.jsonl", _lines(openalex), object_line),
         (
             "openalex",
             "openalex.json",
             _array(openalex, '{"meta": {},\n"results": [\n', "\n]}\n"),
             object_line[:3] + '"id"',
-            True,
         ),
-        ("crossref", "crossref.jsonl", _lines(cited), object_line, True),
-        ("crossref", "crossref.json", _array(cited, '{"items": [\n', "\n]}\n"), r'^\{"DOI"', True),
-        ("csl-json", "csl.json", _array(csl), object_line, True),
-        ("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc", True),
-        ("ris", "refs.ris", ris, r"^TY  - ", True),
-        ("nbib", "refs.nbib", nbib, r"^PMID- ", True),
-        ("wos", "refs.ciw", wos_text, r"^PT ", True),
-        ("endnote", "refs.enw", endnote, r"^%0 ", True),
-        ("table", "papers.csv", _table(","), r"^p\d,", True),
-        ("table", "papers.tsv", _table("\t"), r"^p\d\t", True),
-        ("pubmed", "pubmed.xml", pubmed, r"<PubmedArticle>", True),
-        (
-            "acl-anthology",
-            "acl.xml",
-            acl + _tagged(_ACL, end="") + "</volume>\n</collection>\n",
-            r"<paper ",
-            True,
-        ),
+        ("crossref", "crossref.jsonl", _lines(cited), object_line),
+        ("crossref", "crossref.json", _array(cited, '{"items": [\n', "\n]}\n"), r'^\{"DOI"'),
+        ("csl-json", "csl.json", _array(csl), object_line),
+        ("bibtex", "refs.bib", _tagged(bib, end=""), r"^@misc"),
+        ("ris", "refs.ris", ris, r"^TY  - "),
+        ("nbib", "refs.nbib", nbib, r"^PMID- "),
+        ("wos", "refs.ciw", wos_text, r"^PT "),
+        ("endnote", "refs.enw", endnote, r"^%0 "),
+        ("table", "papers.csv", _table(","), r"^p\d,"),
+        ("table", "papers.tsv", _table("\t"), r"^p\d\t"),
+        ("pubmed", "pubmed.xml", pubmed, r"<PubmedArticle>"),
+        ("acl-anthology", "acl.xml", acl + _tagged(_ACL, end="") + "</volume>\n</collection>\n", r"<paper "),
     ]
 
 
 def samples() -> list[Sample]:
     """A sample of each format that is text, under its file's name."""
-    return [Sample(form, name, text.encode(), begins, ids) for form, name, text, begins, ids in _texts()]
+    return [Sample(form, name, text.encode(), begins) for form, name, text, begins in _texts()]
 
 
 def parquet() -> bytes:

@@ -1,0 +1,75 @@
+"""Hostile names, abstracts and records take a moment, not an hour."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from support.formats import buffered
+
+from qbe.corpus.authors import split_authors
+from qbe.corpus.formats import FORMATS
+from qbe.corpus.markup import clean_abstract
+from qbe.corpus.reading import Reading
+
+pytestmark = pytest.mark.slow
+
+
+def read(form: str, text: str) -> None:
+    list(FORMATS[form].read(buffered(text), "hostile", Reading()))
+
+
+def entry(value: str) -> None:
+    fields = ("title", "author", "abstract", "eprint", "url", "month")
+    joined = "".join(f"{name}={{{value}}}, " for name in fields)
+    read("bibtex", f"@book{{a, archiveprefix={{arxiv}}, year=1, {joined}}}")
+
+
+def row(cell: str) -> None:
+    header = "title\tabstract\tauthors\tcategories\tcites\tdate"
+    read("table", f"{header}\nOn fish\tFish swim.\t{cell}\t{cell}\t{cell}\t{cell}\n")
+
+
+def work(abstract: str) -> None:
+    read("crossref", json.dumps({"DOI": "10.5555/7", "title": ["On fish"], "abstract": abstract}))
+
+
+def record(lines: str) -> None:
+    read("ris", f"TY  - JOUR\n{lines}ER  - ")
+
+
+HOSTILE: dict[Callable[[str], object], list[str]] = {
+    split_authors: ["A. " * 200_000, "Lee, " * 200_000, " and " * 200_000, "(" * 500_000],
+    clean_abstract: [
+        "© " + "A " * 500_000,
+        "Copyright 2019 " + "Ab, " * 200_000 + "x",
+        "(" * 500_000 + "(c) 2019",
+        "All rights reserved " * 30_000,
+        "Copyright of " * 50_000 + "x",
+        "© 2019 " + "published by " * 50_000,
+    ],
+    entry: [
+        "{" * 200_000 + "}" * 200_000,
+        "\\{" * 200_000,
+        "{\\'" * 200_000 + "}" * 200_000,
+        "\\emph{" * 100_000 + "}" * 100_000,
+        *("$" * 400_000, "a-" * 200_000, "a and " * 100_000, "a," * 200_000, "@ " * 200_000),
+    ],
+    row: [
+        "[" + '"\\' * 400_000 + "]",
+        "['" * 400_000 + "]",
+        *(" and " * 200_000, "a-" * 500_000, "," * 500_000),
+    ],
+    work: [
+        part * 100_000 for part in ("<jats:title>", "</tex-math><mml:math", "<jats:title> ", "</mml:math>")
+    ],
+    record: ["AB  - a\n" + "a\n" * 1_000_000, "AB  - a\n" * 500_000],
+}
+
+
+@pytest.mark.parametrize("read", HOSTILE, ids=lambda read: read.__name__)
+def test_hostile_texts_take_a_moment(read):
+    for text in HOSTILE[read]:
+        start = time.process_time()
+        read(text)
+        assert time.process_time() - start < 20, text[:40]
