@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# CSFCube with the large encoder: dense, fused, and fused reranked by its projections and by the small
+# CSFCube with the large encoder: dense, fused, and fused reranked by its projections, its grades and the small
 # cross-encoders. The base is downloaded and the encoder exported when it is first used (1.5 GB in the cache).
 set -euo pipefail
 
@@ -13,6 +13,7 @@ search dense dense none
 search fused fused:background_penalty=0 none
 search fused+rerank fused cross-encoder
 search fused+projections fused projections
+search fused+grades fused grades
 qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/folds.json \
-    --run runs/csfcube-large.{dense,fused,fused+rerank,fused+projections}.trec \
+    --run runs/csfcube-large.{dense,fused,fused+rerank,fused+projections,fused+grades}.trec \
     --baseline runs/csfcube-large.fused.trec --published --output runs/report-large.json

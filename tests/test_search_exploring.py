@@ -236,7 +236,7 @@ def test_without_a_grade_model_of_the_encoder_nothing_is_graded(tiny_index):
         asked = Query.by_facets(tiny.paper("s036"), SHAPES[SAME_PROBLEM_OTHER_METHOD])
         hits = pipeline.search(asked, ALL)
         assert [hit.grades for hit in hits] == [None] * ALL
-        with pytest.raises(UsageError, match="expected an index with vectors of the default encoder"):
+        with pytest.raises(UsageError, match="expected an index with vectors of facet-encoder or"):
             pipeline.grade(asked, hits)
 
 

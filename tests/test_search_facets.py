@@ -340,7 +340,7 @@ def test_the_table_explained_and_plain_marks_best_guesses():
     ]
     plain = to_table(Papers(PREDICTED).paper, Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
     assert plain.splitlines()[0] == "Papers like “A new paper”, for its background:"
-    assert plain.splitlines()[3] == "              background: We aim to find it."
+    assert plain.splitlines()[3] == "              aim: We aim to find it."
 
 
 # Options that do not go together.

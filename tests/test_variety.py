@@ -156,7 +156,7 @@ def test_what_a_mix_needs(index, tiny_index):
     with Index(tiny_index) as tiny, Pipeline(tiny, Dense()) as pipeline:
         query = Query.by_facets(tiny.paper("s036"), variety.weights)
         for each in (variety, Variety(diversity=0.5), Variety(bounds={METHOD: (1, 2)})):
-            with pytest.raises(UsageError, match="expected an index with vectors of the default encoder"):
+            with pytest.raises(UsageError, match="expected an index with vectors of facet-encoder or"):
                 pipeline.search(query, variety=each)
 
 

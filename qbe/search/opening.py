@@ -211,18 +211,25 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     from qbe.grade.model import read_model, shipped_model
     from qbe.grade.words import shipped_words
     from qbe.rerank.graded import FEATURES, Features, Grader
-    from qbe.rerank.projections import ENCODERS, find_model
+    from qbe.rerank.projections import find_model
     from qbe.rerank.projections import read_model as read_projections
 
     dense = index.manifest.dense
     folder = None if dense is None else shipped_model(dense["encoder"])
     if dense is None or folder is None:
-        raise UsageError(
-            f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build "
-            "it with one of these"
-        )
+        raise no_grades()
     model, projections = read_model(folder, FEATURES), read_projections(find_model(dense["encoder"]))
     return Grader(Features(projections.projections, shipped_words(), stored_vectors(index, reader)), model)
+
+
+def no_grades() -> UsageError:
+    """What is raised where grades are asked for over an index whose vectors no grade model reads."""
+    from qbe.rerank.projections import ENCODERS
+
+    return UsageError(
+        f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build it "
+        "with one of these"
+    )
 
 
 def open_explore_stage(

@@ -22,6 +22,7 @@ from qbe.search.grading import ExploreRequest, ExploreStage, likely
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
+    no_grades,
     open_cross_encoder,
     open_explore_stage,
     open_first_stage,
@@ -259,7 +260,7 @@ class SearchSession(Closing):
             opened = self._over(reader)
             explore = opened.explore
             if explore is None:
-                raise _no_grades()
+                raise no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
             return explore.grade(_explored(task), hits)
 
@@ -360,7 +361,7 @@ class SearchSession(Closing):
         if variety.diversity is None:
             variety = replace(variety, diversity=reranker.diversity if isinstance(reranker, Grades) else 0.0)
         if opened.explore is None and (variety.mix or variety.bounds or variety.diversity):
-            raise _no_grades()
+            raise no_grades()
         if variety.mix and not opened.explore_ranks:
             raise UsageError(
                 f"expected a mix with another `rerank` than {self.stages.reranker.name}; drop one"
@@ -441,13 +442,6 @@ class SearchSession(Closing):
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
                 self._opened = _Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
-
-
-def _no_grades() -> UsageError:
-    return UsageError(
-        "expected an index with vectors of the default encoder for grades, found one without; build it with "
-        "the default encoder"
-    )
 
 
 def not_reranked(stages: Stages) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qbe.errors import QbeError, UsageError
+from qbe.errors import QbeError
 from qbe.index.index import Index
+from qbe.search.opening import no_grades
 from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
@@ -28,10 +29,7 @@ def watch_session(index: Index) -> SearchSession:
     if session.can_grade:
         return session
     session.close()
-    raise UsageError(
-        "expected an index with vectors of the default encoder, by which papers are graded, found one "
-        "without; build it with the default encoder"
-    )
+    raise no_grades()
 
 
 def note_papers(watches: Watches, index: Index) -> None:
