@@ -180,6 +180,8 @@ def _add_handlers(app: FastAPI) -> None:
     def http(request: Request, error: HTTPException) -> Response:
         headers, described = dict(error.headers or {}), f"{app.root_path}/openapi.json"
         match error.status_code:
+            case 400:  # of the framework, such as for arrays nested too deeply
+                return failure(422, "expected a body of JSON in UTF-8, found one that cannot be read")
             case 404:
                 message = f"expected an address of the interface, found {request.url.path}; see {described}"
                 return failure(404, message)
