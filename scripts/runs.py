@@ -61,6 +61,7 @@ ROWS: Mapping[str, Row] = {
     "csfcube-large.fused+projections": Row(
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
+    "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades (default)", LARGE, "fused", "grades"),
 }
 
 
