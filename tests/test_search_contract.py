@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from support.messages import messages_of
 from support.processors import INT8_IS_EXACT
 from support.rerankers import Overlap
 from support.searching import paper_of
@@ -203,12 +205,9 @@ REFUSED = [
 
 
 def test_what_is_refused(searcher, index, queries, told):
-    paper, messages = index.paper("s001"), []
-    for ask in REFUSED:
-        with pytest.raises((UsageError, PaperNotFoundError, FacetNotFoundError)) as raised:
-            ask(searcher, queries[0], paper)
-        messages.append(f"{raised.type.__name__}: {raised.value}")
-    told("searches", messages)
+    paper = index.paper("s001")
+    asked = [partial(ask, searcher, queries[0], paper) for ask in REFUSED]
+    told("searches", messages_of(asked, (UsageError, PaperNotFoundError, FacetNotFoundError)))
     once, twice = (searcher.search(Query(paper, positions=each), 9) for each in ((2, 1), (2, 1, 2, 2)))
     assert once == twice  # repeated positions count once
 

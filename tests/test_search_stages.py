@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from support.messages import messages_of
 
 import qbe
 from qbe.errors import UsageError
@@ -121,12 +122,7 @@ WRONG = [
 
 
 def test_what_is_refused(told):
-    messages = []
-    for make in WRONG:
-        with pytest.raises((UsageError, TypeError)) as raised:
-            make()
-        messages.append(f"{raised.type.__name__}: {raised.value}")
-    told("stages", messages)
+    told("stages", messages_of(WRONG, (UsageError, TypeError)))
 
 
 def test_help_names_every_parameter():

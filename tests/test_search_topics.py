@@ -1,8 +1,10 @@
 """Topics: which are searched by what, under which ids; papers from outside; what is left out is said."""
 
 import json
+from functools import partial
 
 import pytest
+from support.messages import messages_of
 
 from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import Topic
@@ -127,9 +129,5 @@ def test_what_is_wrong_with_topics_is_named_with_its_line(search, tmp_path, told
     texts = ["\n".join(["query_id | paper_id | facet | aspects | text", *rows]) for rows in WRONG]
     headers = ("paper_id | facet", "query_id | paper_id | facets", "query_id | text | text")
     texts += [f"{header}\na | b | c" for header in headers]
-    messages = []
-    for text in texts:
-        with pytest.raises((FileFormatError, PaperNotFoundError)) as raised:
-            search(text.replace(" | ", "\t").replace("-", "") + "\n")
-        messages.append(f"{raised.type.__name__}: {raised.value}".replace(f"{tmp_path}/", ""))
-    told("topics", messages)
+    searches = [partial(search, text.replace(" | ", "\t").replace("-", "") + "\n") for text in texts]
+    told("topics", messages_of(searches, (FileFormatError, PaperNotFoundError), tmp_path))

@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 import urllib.parse
+from functools import partial
 
 import pytest
+from support.messages import messages_of
 from support.serving import serving
 
 from qbe.errors import InputError, UsageError
@@ -304,12 +306,10 @@ def test_what_is_wrong_for_all_workers_is_said_once(tmp_path):
 def test_bad_options(server, graded_index, told):
     wrong = [["--host", "0.0.0.0"], ["--workers", "0"], ["--port", "70000"], ["--port", str(server.port)]]
     paths = ("qbe", "//evil.example", "/a b", "/a?b", "https://evil.example/")
-    messages = []
-    for arguments in (*wrong, *(["--root-path", path] for path in paths)):
-        with pytest.raises((UsageError, InputError)) as raised:
-            main(["--index", str(graded_index), *arguments])
-        messages.append(f"{raised.type.__name__}: {raised.value}".replace(str(server.port), "PORT"))
-    told("options of qbe serve", messages)
+    wrong += [["--root-path", path] for path in paths]
+    starts = [partial(main, ["--index", str(graded_index), *arguments]) for arguments in wrong]
+    messages = messages_of(starts, (UsageError, InputError))
+    told("options of qbe serve", [message.replace(str(server.port), "PORT") for message in messages])
 
 
 def test_keys_and_the_names_that_whoever_has_one_may_use(tmp_path, caplog):
