@@ -13,12 +13,14 @@ from qbe.search.filters import PaperFilter
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 HOW = Sentence("We label with linear-chain conditional random\nfields.", Facet.METHOD)
+KEYWORDS = {"technique": ["CRF", "Conditional random fields"]}
 PAPERS = [
     Paper("title", "Conditional Random Fields for naming", (Sentence("Names matter."),)),
     Paper("method", "On names", (Sentence("Names matter.", Facet.BACKGROUND), HOW), labelled=True),
     Paper("before", "On names", (Sentence(HOW.text, Facet.BACKGROUND),), labelled=True),
     Paper("unlabelled", "On names", (Sentence(HOW.text),)),
     Paper("apart", "Random fields, conditional on names", (Sentence("Fields are random."),)),
+    Paper("metadata", "On names", (Sentence("Names matter."),), metadata=KEYWORDS),
     Paper("accents", "Cônditional Random Fïeld", (Sentence("Names matter."),)),
 ]
 
@@ -39,7 +41,7 @@ def folder(tmp_path_factory):
 def test_it_is_named_in_the_title_or_where_a_paper_says_how(name):
     technique = Technique(name)
     named = [paper.paper_id for paper in PAPERS if technique.is_named_by(paper)]
-    assert named == ["title", "method", "unlabelled", "accents"]
+    assert named == ["title", "method", "unlabelled", "metadata", "accents"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_a_filter_keeps_what_names_it(folder):
         result = filters.of(PaperFilter(where={"technique": "conditional random fields"}))
         assert result.selection is not None
         rows = result.selection.rows.tolist()
-        assert [reader.papers[row].paper_id for row in rows] == ["title", "method", "accents"]
+        assert [reader.papers[row].paper_id for row in rows] == ["title", "method", "metadata", "accents"]
         assert filters.of(PaperFilter(where={"technique": "no such thing"})).papers == 0
         with pytest.raises(UsageError):
             filters.of(PaperFilter(where={"technique": "..."}))
@@ -78,5 +80,6 @@ def test_the_command_line_takes_it(folder, capsys):
     assert [line.split('"')[3] for line in capsys.readouterr().out.splitlines()] == [
         "title",
         "method",
+        "metadata",
         "accents",
     ]

@@ -186,9 +186,13 @@ class Technique:
         """Bytes that stand in every ASCII text, in lower case, that has the name."""
 
     def is_named_by(self, paper: Paper) -> bool:
-        """Whether the title has the name, or a sentence that says how; any one of a paper without labels."""
+        """Whether the title has the name, or a sentence that says how (any one of a paper without labels), or
+        what the metadata has under this key.
+        """
         said = [sentence.text for sentence in paper.sentences if not paper.labelled or _says_how(sentence)]
-        return any(map(self._stands_in, (paper.title, *said)))
+        stored = paper.metadata.get(TECHNIQUE, [])
+        kept = stored if isinstance(stored, list) else [stored]
+        return any(map(self._stands_in, (paper.title, *said, *map(str, kept))))
 
     def _stands_in(self, text: str) -> bool:
         words, length = _words(text), len(self._words)

@@ -23,7 +23,7 @@ OF_LIBRARIES = ("tags", "collections")
 """Keys of metadata that people fill in, whose values are compared without regard to upper and lower case."""
 
 TECHNIQUE = "technique"
-"""The key of ``where`` that asks for what papers say, not for metadata (`qbe.search.filtering.Technique`)."""
+"""The key of ``where`` that asks for what papers say, too (see `qbe.search.filtering.Technique`)."""
 
 Years = tuple[int | None, int | None]
 """The first and the last year; None: whatever is before or after."""
@@ -51,7 +51,7 @@ class PaperFilter:
     ``authors``: the name of one of the paper's authors has all words of one of these, in any order, upper
     and lower case and accents apart. ``where``: the metadata has each key with the value, which is compared
     as text, that of OF_LIBRARIES without regard to case; of a list one element is enough. The key
-    ``technique`` asks for papers that name the technique in their title or where they say how.
+    ``technique`` asks for papers that name it there, in their title, or where they say how.
 
     Raises TypeError for values of another type, UsageError for those that are not possible.
 
