@@ -3,7 +3,7 @@
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
 # hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools, whose
 # lists are scored by the corners that they come from, too (diversity). INDEX names another index, such as one of
-# the papers of the pools alone.
+# the papers of the pools alone, RERANK another reranker than grades (grades:encoder=facet-encoder-large: an hour).
 set -euo pipefail
 
 index="${INDEX:-indexes/arxiv}"
@@ -26,9 +26,9 @@ for name in ${WILD-wild-dev}; do
         case $scope in
             background | method | result)
                 search "$name.bm25.$scope" "$topics" --facet $scope --first-stage bm25 --rerank none --hits 10
-                search "$name.default.$scope" "$topics" --facet $scope --hits 10
+                search "$name.default.$scope" "$topics" --facet $scope --hits 10 --rerank "${RERANK:-grades}"
                 ;;
-            *) search "$name.default.$scope" "$topics" --like $scope --hits 10 ;;
+            *) search "$name.default.$scope" "$topics" --like $scope --hits 10 --rerank "${RERANK:-grades}" ;;
         esac
     done
     qbe evaluate --protocol as-asked --qrels "$pairs" --run runs/"$name".{bm25,default}.*.trec \

@@ -7,14 +7,17 @@ problems that both have (`qbe.grade.words`). The grade model turns these feature
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import permutations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from qbe.encode.pooling import PaperVectors
-from qbe.grade.model import Estimates, GradeModel
+from qbe.grade.model import Estimates, GradeModel, on_scale
 from qbe.grade.words import NAMES as WORD_FEATURES
 from qbe.grade.words import TechniqueWords, facet_shares
 from qbe.parallel import Workers
@@ -22,6 +25,7 @@ from qbe.rerank.projections import (
     TERMS,
     Doubles,
     FacetProjection,
+    Ints,
     Space,
     StoredPapers,
     VectorSource,
@@ -32,6 +36,12 @@ from qbe.rerank.projections import (
 )
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Paper
+
+if TYPE_CHECKING:
+    from qbe.encode.encoder import Encoder
+
+KEPT = 4096
+"""Papers whose vectors by another encoder than the index's are kept: of 768 dimensions some 100 MB."""
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
@@ -192,34 +202,123 @@ def _shares(papers: Sequence[Paper]) -> Doubles:
     return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
 
 
+def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
+    """The grades of each candidate by the names of the facets that a paper has sentences of, from 0 to 3.
+
+    >>> from qbe.types import Sentence
+    >>> paper, ones = Paper("1", "", (Sentence("We cut.", Facet.METHOD),)), np.ones((1, 3))
+    >>> named_grades(paper, Estimates(3.25 * ones, ones, ones))
+    [{'method': 3.0}]
+    """
+    places = [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
+    names = [_NAMES[place] for place in places]
+    shown = on_scale(estimates.grades[:, places]).round(4)
+    return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
+
+
+class EncodedPapers:
+    """The vectors of papers by an encoder, computed when they are first asked for; those of the KEPT papers
+    that were asked for last are kept. Threads may share it.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._kept: OrderedDict[Hashable, PaperVectors] = OrderedDict()
+        self._encoding = threading.Lock()
+
+    def vectors(self, papers: Sequence[Paper]) -> list[PaperVectors]:
+        """The vectors of each paper."""
+        keys = [(paper.title, tuple(each.text for each in paper.sentences)) for paper in papers]
+        with self._encoding:
+            missing = {key: paper for key, paper in zip(keys, papers, strict=True) if key not in self._kept}
+            found = {key: self._kept[key] for key in keys if key not in missing}
+            found.update(zip(missing, self._encoder.encode(missing.values()), strict=True))
+            for key in keys:
+                self._kept[key] = found[key]
+                self._kept.move_to_end(key)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return [found[key] for key in keys]
+
+    def stored(self, papers: Sequence[Paper]) -> StoredPapers:
+        """The same as an index stores them."""
+        vectors = self.vectors(papers)
+        starts = np.cumsum([0, *(len(each.sentences) for each in vectors[:-1])])
+        sentences = np.concatenate([each.sentences for each in vectors]).astype(np.float64)
+        return StoredPapers(sentences, starts, np.stack([each.whole for each in vectors]).astype(np.float64))
+
+
+class Regrader:
+    """Grades the best of graded candidates again, by vectors that another encoder makes of them."""
+
+    def __init__(self, grader: Grader, papers: EncodedPapers, count: int) -> None:
+        """``grader`` reads the vectors of ``papers``; ``count`` candidates are graded again."""
+        self._grader, self._papers, self.count = grader, papers, count
+
+    def best(self, scores: Doubles) -> Ints:
+        """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
+        first.
+        """
+        return np.argsort(-scores, kind="stable")[: self.count]
+
+    def regraded(
+        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
+    ) -> Estimates:
+        """The estimates of candidates by a paper, with those of the ``best`` made again."""
+        (vectors,) = self._papers.vectors([paper])
+        again, _ = self._grader.grade(GradedQuery(paper, vectors), [candidates[place] for place in best])
+        replaced = Estimates(*(part.copy() for part in estimates))
+        for part, better in zip(replaced, again, strict=True):
+            part[best] = better
+        return replaced
+
+
 class GradedReranker:
     """Scores candidates for an aspect that is a facet by their estimated grade in it.
 
-    Of a score, ``match`` is the closest pair of sentences by projected vectors.
+    Of a score, ``match`` is the closest pair of sentences by projected vectors of the index, and ``grades``
+    are those of the facets that the query's paper has (`named_grades`).
     """
 
     name = "grades"
     needs_vectors = True
     takes_whole_abstracts = False
 
-    def __init__(self, grader: Grader, workers: Workers | None = None) -> None:
-        """``workers`` score as many requests at a time as they have threads (by default one)."""
-        self._grader, self._workers = grader, workers or Workers()
+    def __init__(
+        self,
+        grader: Grader,
+        workers: Workers | None = None,
+        open_regrader: Callable[[], Regrader | None] = lambda: None,
+    ) -> None:
+        """``workers`` score as many requests at a time as they have threads (by default one);
+        ``open_regrader``, called when something is scored, opens what grades the best again, if anything.
+        """
+        self._grader, self._workers, self._open_regrader = grader, workers or Workers(), open_regrader
 
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
-        return scored_in_threads(self._score, requests, self._workers, progress)
+        regrader = self._open_regrader()
+        # An encoder has threads of its own, for the papers of one request.
+        workers = self._workers if regrader is None else Workers()
+        return scored_in_threads(partial(self._score, regrader), requests, workers, progress)
 
-    def _score(self, request: RerankRequest) -> list[RerankScore]:
+    def _score(self, regrader: Regrader | None, request: RerankRequest) -> list[RerankScore]:
         query, papers = request
         facet, vectors = query.aspect.facet, query.vectors
         assert facet is not None and vectors is not None
         estimates, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
         place = list(Facet).index(facet)
+        if regrader is not None:
+            best = regrader.best(estimates.grades[:, place])
+            estimates = regrader.regraded(query.aspect.paper, papers, estimates, best)
+        named = named_grades(query.aspect.paper, estimates)
         scores = []
-        for grade, sentences in zip(estimates.grades[:, place].tolist(), compared.places, strict=True):
+        for grade, sentences, grades in zip(
+            estimates.grades[:, place].tolist(), compared.places, named, strict=True
+        ):
             cosines = compared.cosines[place][list(query.positions), sentences]
-            scores.append(RerankScore(grade, closest_pair(cosines, query.positions)))
+            match = closest_pair(cosines, query.positions)
+            scores.append(RerankScore(grade, match, grades=grades))
         return scores

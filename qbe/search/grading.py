@@ -18,11 +18,11 @@ from qbe.search.contracts import FirstStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
 from qbe.shapes import PLAIN, SHAPES, Variety
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Hit
 
 if TYPE_CHECKING:
     from qbe.grade.model import Estimates
-    from qbe.rerank.graded import GradedQuery, Grader
+    from qbe.rerank.graded import GradedQuery, Grader, Regrader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -37,27 +37,36 @@ _PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet
 
 
 class ExploreRequest(NamedTuple):
-    """A query whose aspects are all facets, its papers with the vectors of their sentences, and how the list
-    is put together.
+    """A query whose aspects are all facets, its papers with the vectors of their sentences, how the list is
+    put together, and whether the best candidates are graded ``again``, if anything does.
     """
 
     ranking: RankingRequest
     papers: Sequence[GradedQuery]
     variety: Variety = PLAIN
+    again: bool = False
 
 
 class ExploreStage:
     """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
     another one in the disliked (of at most 1).
 
-    Candidates come from the first stages, by every liked aspect.
+    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
+    (`qbe.rerank.graded.Regrader`).
     """
 
     def __init__(
-        self, reader: IndexReader, stages: Sequence[FirstStage], open_grader: Callable[[], Grader]
+        self,
+        reader: IndexReader,
+        stages: Sequence[FirstStage],
+        open_grader: Callable[[], Grader],
+        open_regrader: Callable[[], Regrader | None] = lambda: None,
     ) -> None:
-        """``open_grader`` is called when something is graded."""
-        self._reader, self._stages, self._open_grader = reader, stages, open_grader
+        """``open_grader``, and ``open_regrader``, of what grades the best candidates again, if anything, are
+        called when something is graded.
+        """
+        self._reader, self._stages = reader, stages
+        self._open_grader, self._open_regrader = open_grader, open_regrader
 
     def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
         """For each request its candidates, at least ``k`` of them where there are so many, with their grades,
@@ -69,6 +78,9 @@ class ExploreStage:
 
     def _ranked(self, request: ExploreRequest, rows: Rows, *, explain: bool) -> list[Hit]:
         graded, variety = self._graded(request, rows), request.variety
+        regrader = self._regrader(request)
+        if regrader is not None:
+            graded = self._regraded(regrader, request, rows, graded, regrader.best(_fit(request, graded)))
         if variety.mix:
             return self._mixed(request, rows, graded, explain=explain)
         hits = [
@@ -144,14 +156,35 @@ class ExploreStage:
 
     def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of any query, in their order, with grades."""
-        rows = distinct(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
-        by_row = dict(zip(rows.tolist(), _named_grades(request, self._graded(request, rows)), strict=True))
+        in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
+        rows = distinct(in_order)
+        graded, regrader = self._graded(request, rows), self._regrader(request)
+        if regrader is not None:
+            first = np.searchsorted(rows, in_order[: regrader.count])
+            graded = self._regraded(regrader, request, rows, graded, first)
+        by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
     def _graded(self, request: ExploreRequest, rows: Rows) -> list[Estimates]:
         """What is estimated of papers by each paper of a request."""
         grader, papers = self._open_grader(), [self._reader.papers[row] for row in rows.tolist()]
         return [grader.grade(query, papers)[0] for query in request.papers]
+
+    def _regrader(self, request: ExploreRequest) -> Regrader | None:
+        return self._open_regrader() if request.again else None
+
+    def _regraded(
+        self,
+        regrader: Regrader,
+        request: ExploreRequest,
+        rows: Rows,
+        graded: Sequence[Estimates],
+        best: Rows,
+    ) -> list[Estimates]:
+        """The same, with the estimates of the ``best``, places of rows, made again."""
+        papers = [self._reader.papers[row] for row in rows.tolist()]
+        pairs = zip(request.papers, graded, strict=True)
+        return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:
         papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
@@ -175,6 +208,19 @@ def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: s
         elif weight > 0:
             aspects.append(aspect)
     return _as_asked(_chances(request, graded, aspects), aspects)
+
+
+def _fit(request: ExploreRequest, graded: Sequence[Estimates]) -> Scores:
+    """How well candidates (papers,) fit what is asked for; of a mix the reciprocal of their best place by any
+    of its shapes, since chances of different shapes do not compare.
+    """
+    mix, aspects = request.variety.mix, request.ranking.query.aspects
+    if not mix:
+        return _as_asked(_chances(request, graded, aspects), aspects)
+    by_shape = np.array([_shape_chances(request, graded, name) for name in mix])
+    order = np.argsort(-by_shape, axis=1, kind="stable")
+    fit: Scores = 1 / (1 + np.argsort(order, axis=1).min(axis=0, initial=by_shape.shape[1]))
+    return fit
 
 
 def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
@@ -214,7 +260,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
     where they are fewer than the hits of a shape among the first ``k``; None where weights other than 1 make
     scores no chances.
 
-    >>> from qbe.types import Sentence
+    >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
     >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
     >>> likely(query, Variety(), [Hit("p2", 0.7, chance=0.7), Hit("p3", 0.2, chance=0.2)], 2)
@@ -240,20 +286,23 @@ def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[
     """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
     name none. A facet that no paper of the query has sentences of is left out.
     """
-    from qbe.grade.model import on_scale
+    from qbe.rerank.graded import named_grades
 
-    query = request.ranking.query
-    ids = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
-    papers = zip((each.paper for each in request.papers), graded, strict=True)
-    liked = [(paper, each) for paper, each in papers if paper.paper_id in ids]
-    best = {
-        facet.value: np.max([each.grades[:, place] for paper, each in liked if _has(paper, facet)], axis=0)
-        for facet, place in _PLACES.items()
-        if any(_has(paper, facet) for paper, _ in liked)
-    }
-    count = len(graded[0].grades)
-    shown = {name: on_scale(column).round(4) for name, column in best.items()}
-    return [{name: float(column[row]) for name, column in shown.items()} for row in range(count)]
+    liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
+    papers = (each.paper for each in request.papers)
+    named = [
+        named_grades(paper, estimates)
+        for paper, estimates in zip(papers, graded, strict=True)
+        if paper.paper_id in liked
+    ]
+    return [
+        {
+            facet.value: max(grades[facet.value] for grades in by_paper if facet.value in grades)
+            for facet in Facet
+            if any(facet.value in grades for grades in by_paper)
+        }
+        for by_paper in zip(*named, strict=True)
+    ]
 
 
 def _hits(
@@ -276,10 +325,6 @@ def _hits(
             hit = hit._replace(component_scores=named)
         hits.append(hit)
     return hits
-
-
-def _has(paper: Paper, facet: Facet) -> bool:
-    return bool(paper.facet_positions(facet)[0])
 
 
 def _graded_by(request: ExploreRequest, graded: Sequence[Estimates], aspect: Aspect) -> Estimates:

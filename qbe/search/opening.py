@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,7 @@ from qbe.search.stages import (
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import Grader
+    from qbe.rerank.graded import Grader, Regrader
     from qbe.rerank.projections import VectorSource
     from qbe.search.grading import ExploreStage
 
@@ -82,9 +83,10 @@ def open_rerank_stage(
     index: Index,
     workers: Workers,
     open_cross_encoder: Callable[..., Reranker],
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
 ) -> RerankStage | None:
     """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder, on a
-    ``device`` where one is named.
+    ``device`` where one is named; ``open_regrader`` is that of `regrader_opener`.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
     not in the index, UsageError where there are no projections of its encoder's vectors.
@@ -97,7 +99,7 @@ def open_rerank_stage(
         return None
     penalty = 0.0
     if isinstance(stage, Grades):
-        reranker = _graded(index, workers)
+        reranker = _graded(index, workers, open_regrader)
     elif isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
@@ -151,10 +153,56 @@ def _language_model(stage: LanguageModel) -> Reranker:
     return LanguageModelReranker(Grader(client, parallel=stage.parallel))
 
 
-def _graded(index: Index, workers: Workers) -> Reranker:
+def _graded(index: Index, workers: Workers, open_regrader: Callable[[], Regrader | None]) -> Reranker:
     from qbe.rerank.graded import GradedReranker
 
-    return GradedReranker(open_grader(index), workers)
+    return GradedReranker(open_grader(index), workers, open_regrader)
+
+
+def regraded_count(stage: Any) -> int:
+    """How many of the best papers a stage grades again, by another encoder.
+
+    >>> regraded_count(Grades()), regraded_count(Grades(encoder="facet-encoder-large", encoded=10))
+    (0, 10)
+    """
+    return stage.encoded if isinstance(stage, Grades) and stage.encoder is not None else 0
+
+
+def regrader_opener(stage: Any, threads: int) -> Callable[[], Regrader | None]:
+    """What opens, once, that which grades the best papers of a stage again; gives None where nothing does.
+
+    Raises what `qbe.models.encoder_files.resolve_encoder` does for its encoder, UsageError for one that
+    grades are not trained for. The encoder is loaded when it first encodes.
+
+    >>> regrader_opener(Grades(), threads=1)() is None
+    True
+    """
+    if not regraded_count(stage):
+        return lambda: None
+    from qbe.grade.model import shipped_model
+    from qbe.models.encoder_files import resolve_encoder, usual_precision
+    from qbe.models.session import CPU
+    from qbe.rerank.projections import ENCODERS
+
+    files = resolve_encoder(stage.encoder, usual_precision(CPU))
+    if shipped_model(files.identity) is None:
+        raise UsageError(
+            f"expected `encoder` {' or '.join(ENCODERS)} for grades, found {stage.encoder}; give one"
+        )
+    count, opening = stage.encoded, threading.Lock()
+    opened: list[Regrader] = []
+
+    def open_once() -> Regrader:
+        from qbe.encode.encoder import Encoder
+        from qbe.rerank.graded import EncodedPapers, Regrader
+
+        with opening:
+            if not opened:
+                papers = EncodedPapers(Encoder(files, threads))
+                opened.append(Regrader(_grader(files.identity, papers.stored), papers, count))
+            return opened[0]
+
+    return open_once
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
@@ -208,18 +256,25 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].grades.shape
     (1, 3)
     """
+    dense = index.manifest.dense
+    if dense is None:
+        raise no_grades()
+    return _grader(dense["encoder"], stored_vectors(index, reader))
+
+
+def _grader(encoder: Mapping[str, Any], vectors: VectorSource) -> Grader:
+    """What grades papers by their ``vectors``, which are those of an ``encoder``."""
     from qbe.grade.model import read_model, shipped_model
     from qbe.grade.words import shipped_words
     from qbe.rerank.graded import FEATURES, Features, Grader
     from qbe.rerank.projections import find_model
     from qbe.rerank.projections import read_model as read_projections
 
-    dense = index.manifest.dense
-    folder = None if dense is None else shipped_model(dense["encoder"])
-    if dense is None or folder is None:
+    folder = shipped_model(encoder)
+    if folder is None:
         raise no_grades()
-    model, projections = read_model(folder, FEATURES), read_projections(find_model(dense["encoder"]))
-    return Grader(Features(projections.projections, shipped_words(), stored_vectors(index, reader)), model)
+    projections = read_projections(find_model(encoder)).projections
+    return Grader(Features(projections, shipped_words(), vectors), read_model(folder, FEATURES))
 
 
 def no_grades() -> UsageError:
@@ -233,10 +288,14 @@ def no_grades() -> UsageError:
 
 
 def open_explore_stage(
-    index: Index, reader: IndexReader, first_stage: FirstStage, workers: Workers
+    index: Index,
+    reader: IndexReader,
+    first_stage: FirstStage,
+    workers: Workers,
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
 ) -> ExploreStage | None:
     """What ranks queries of several facets by grades; None where the grade model does not read the vectors of
-    the index.
+    the index. ``open_regrader`` is that of `regrader_opener`.
 
     >>> with index.reading() as reader:
     ...     stage = open_first_stage(Dense(), reader, Workers())
@@ -254,4 +313,4 @@ def open_explore_stage(
     stages = [first_stage]
     if isinstance(first_stage, BM25Stage | FusedStage):  # dense search needs no Java
         stages.append(BM25Stage(reader, workers, TELLING_WORDS))
-    return ExploreStage(reader, stages, cache(lambda: open_grader(index, reader)))
+    return ExploreStage(reader, stages, cache(lambda: open_grader(index, reader)), open_regrader)

@@ -27,6 +27,8 @@ from qbe.search.opening import (
     open_explore_stage,
     open_first_stage,
     open_rerank_stage,
+    regraded_count,
+    regrader_opener,
 )
 from qbe.search.questions import is_question
 from qbe.search.ranking import RankingRequest, RerankStage, rank
@@ -76,7 +78,8 @@ class Task(NamedTuple):
     """A query on its way through the stages: what it is ranked by, how many papers are to be ranked
     (``depth``), and the ``hits`` of the first stage, once there are some.
 
-    ``graded_by``, of a query that grades rank or whose hits are graded, are its papers.
+    ``graded_by``, of a query that grades rank or whose hits are graded, are its papers; ``again`` says that
+    it went through the second stage, so that its best hits are graded as that grades them.
     """
 
     opened: _Opened
@@ -88,6 +91,7 @@ class Task(NamedTuple):
     depth: int
     variety: Variety
     hits: Sequence[Hit] = ()
+    again: bool = False
 
     @property
     def explores(self) -> bool:
@@ -143,6 +147,8 @@ class SearchSession(Closing):
         self._open_reranker = open_reranker
         self._cross_encoders: dict[str, Reranker] = {}
         self._second: RerankStage | None = None
+        self._open_regrader = regrader_opener(self.stages.reranker, index.threads)
+        self._regraded = regraded_count(self.stages.reranker)
         try:
             with index.reading() as reader:
                 # Side by side: Java opens the postings while Python reads what reranks.
@@ -155,7 +161,9 @@ class SearchSession(Closing):
 
     def _open_second(self) -> None:
         reranker = self.stages.reranker
-        self._second = open_rerank_stage(reranker, self.index, self._workers, self._cross_encoder)
+        self._second = open_rerank_stage(
+            reranker, self.index, self._workers, self._cross_encoder, self._open_regrader
+        )
 
     def close(self) -> None:
         """End the threads; the index stays open."""
@@ -205,7 +213,7 @@ class SearchSession(Closing):
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._carried_out(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, hits in zip(again, reranked, strict=True):
-                tasks[place] = tasks[place]._replace(hits=hits)
+                tasks[place] = tasks[place]._replace(hits=hits, again=True)
             stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
             return self._all_finished(tasks, stages, rerank=rerank)
 
@@ -213,7 +221,7 @@ class SearchSession(Closing):
 
     def reranks(self, query: Query) -> bool:
         """Whether the hits of a query are reranked: where the reranker takes one of the aspects, and grades
-        do not rank the query.
+        do not rank the query, or the best of them are graded again.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
@@ -237,7 +245,7 @@ class SearchSession(Closing):
         facets = [aspect.facet for aspect in aspects]
         opened = self.index.read(self._over)
         if opened.explore_ranks and len(facets) > 1 and None not in facets:
-            return 0
+            return min(self._regraded, papers)
         return self._second.pair_count(facets, papers)
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
@@ -262,7 +270,7 @@ class SearchSession(Closing):
             if explore is None:
                 raise no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return explore.grade(_explored(task), hits)
+            return explore.grade(_explored(task)._replace(again=True), hits)
 
         return self._computed(grade)
 
@@ -284,7 +292,7 @@ class SearchSession(Closing):
         if first.opened is not self._over(reader):
             (first,) = self._first(reader, [request], self._execute)
         (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
-        return self._finished(first._replace(hits=hits), RERANKED, is_final=True)
+        return self._finished(first._replace(hits=hits, again=True), RERANKED, is_final=True)
 
     def _carried_out(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
@@ -317,11 +325,27 @@ class SearchSession(Closing):
 
         def reranked(some: Sequence[Task]) -> list[list[Hit]]:
             opened, explain, hits = some[0].opened, some[0].request.explain, [task.hits for task in some]
+            if some[0].explores:
+                return self._again(some, progress)
             assert self._second is not None
             rankings = [task.ranking for task in some]
-            return self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
+            ranked = self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
+            return [_asked_for(task, each) for task, each in zip(some, ranked, strict=True)]
 
-        return _in_groups(tasks, lambda task: (id(task.opened), task.request.explain), reranked)
+        return _in_groups(
+            tasks, lambda task: (id(task.opened), task.request.explain, task.explores), reranked
+        )
+
+    def _again(self, tasks: Sequence[Task], progress: Progress | None) -> list[list[Hit]]:
+        """The hits of tasks that grades rank, the best of them graded again."""
+        ranked = []
+        for task in tasks:
+            explore, explain = task.opened.explore, task.request.explain
+            assert explore is not None
+            ranked += explore.rank([_explored(task)._replace(again=True)], task.depth, explain=explain)
+            if progress:
+                progress(min(self._regraded, len(ranked[-1])))
+        return ranked
 
     def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
         """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
@@ -438,7 +462,7 @@ class SearchSession(Closing):
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
-                explore = open_explore_stage(self.index, reader, stage, self._workers)
+                explore = open_explore_stage(self.index, reader, stage, self._workers, self._open_regrader)
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
                 self._opened = _Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
@@ -484,7 +508,7 @@ def _in_groups(
 
 def _explored(task: Task) -> ExploreRequest:
     assert task.graded_by is not None
-    return ExploreRequest(task.ranking, task.graded_by, task.variety)
+    return ExploreRequest(task.ranking, task.graded_by, task.variety, task.again)
 
 
 def _varied(task: Task) -> list[Hit]:
@@ -510,9 +534,20 @@ def _labels_all(request: SearchRequest) -> bool:
     return request.explain or request.grades or bool(request.variety.bounds)
 
 
+def _asked_for(task: Task, hits: list[Hit]) -> list[Hit]:
+    """Reranked hits without the grades that they were ranked by, unless these are the query's and wanted; a
+    language model's stay.
+    """
+    if not task.opened.explore_ranks or (task.request.grades and task.prepared.query.is_single):
+        return hits
+    return [hit._replace(grades=None) for hit in hits]
+
+
 def _graded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
-    """Hits with grades in all facets, where the search did not grade them."""
+    """Hits with grades in all facets, those of them that nothing graded yet."""
     explore = task.opened.explore
-    if explore is None or not hits or any(hit.grades is not None for hit in hits):
+    missing = [hit for hit in hits if hit.grades is None]
+    if explore is None or not missing or (len(missing) < len(hits) and not task.opened.explore_ranks):
         return list(hits)
-    return explore.grade(_explored(task), hits)
+    graded = iter(explore.grade(_explored(task), missing))
+    return [next(graded) if hit.grades is None else hit for hit in hits]
