@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent / "qbe"
-WITH_INDEX = ("index", "search", "cite", "cluster", "service", "serve", "mcp", "list", "label")
+WITH_INDEX = ("index", "rerank", "search", "cite", "cluster", "service", "serve", "mcp", "list", "label")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
