@@ -253,13 +253,13 @@ class Regrader:
 
     def __init__(self, grader: Grader, papers: EncodedPapers, count: int) -> None:
         """``grader`` reads the vectors of ``papers``; ``count`` candidates are graded again."""
-        self._grader, self._papers, self.count = grader, papers, count
+        self._grader, self._papers, self._count = grader, papers, count
 
     def best(self, scores: Doubles) -> Ints:
         """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
         first.
         """
-        return np.argsort(-scores, kind="stable")[: self.count]
+        return np.argsort(-scores, kind="stable")[: self._count]
 
     def regraded(
         self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints

@@ -77,10 +77,8 @@ class ExploreStage:
         ]
 
     def _ranked(self, request: ExploreRequest, rows: Rows, *, explain: bool) -> list[Hit]:
-        graded, variety = self._graded(request, rows), request.variety
-        regrader = self._regrader(request)
-        if regrader is not None:
-            graded = self._regraded(regrader, request, rows, graded, regrader.best(_fit(request, graded)))
+        graded = self._graded(request, rows, lambda some: _fit(request, some))
+        variety = request.variety
         if variety.mix:
             return self._mixed(request, rows, graded, explain=explain)
         hits = [
@@ -158,32 +156,28 @@ class ExploreStage:
         """Hits of any query, in their order, with grades."""
         in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
         rows = distinct(in_order)
-        graded, regrader = self._graded(request, rows), self._regrader(request)
-        if regrader is not None:
-            first = np.searchsorted(rows, in_order[: regrader.count])
-            graded = self._regraded(regrader, request, rows, graded, first)
+
+        def hits_below(_: Sequence[Estimates]) -> Scores:
+            """How many hits stand below each paper."""
+            below_row = dict(zip(reversed(in_order.tolist()), range(len(hits)), strict=True))
+            return np.array([below_row[row] for row in rows.tolist()], np.float64)
+
+        graded = self._graded(request, rows, hits_below)
         by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
-    def _graded(self, request: ExploreRequest, rows: Rows) -> list[Estimates]:
-        """What is estimated of papers by each paper of a request."""
-        grader, papers = self._open_grader(), [self._reader.papers[row] for row in rows.tolist()]
-        return [grader.grade(query, papers)[0] for query in request.papers]
-
-    def _regrader(self, request: ExploreRequest) -> Regrader | None:
-        return self._open_regrader() if request.again else None
-
-    def _regraded(
-        self,
-        regrader: Regrader,
-        request: ExploreRequest,
-        rows: Rows,
-        graded: Sequence[Estimates],
-        best: Rows,
+    def _graded(
+        self, request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
     ) -> list[Estimates]:
-        """The same, with the estimates of the ``best``, places of rows, made again."""
-        papers = [self._reader.papers[row] for row in rows.tolist()]
-        pairs = zip(request.papers, graded, strict=True)
+        """What is estimated of papers by each paper of a request; of those with the highest ``fit`` (papers,)
+        again, where the request wants that.
+        """
+        grader, papers = self._open_grader(), [self._reader.papers[row] for row in rows.tolist()]
+        graded = [grader.grade(query, papers)[0] for query in request.papers]
+        regrader = self._open_regrader() if request.again else None
+        if regrader is None:
+            return graded
+        best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
         return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:

@@ -330,7 +330,7 @@ class SearchSession(Closing):
             assert self._second is not None
             rankings = [task.ranking for task in some]
             ranked = self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
-            return [_asked_for(task, each) for task, each in zip(some, ranked, strict=True)]
+            return [_without_unwanted_grades(task, each) for task, each in zip(some, ranked, strict=True)]
 
         return _in_groups(
             tasks, lambda task: (id(task.opened), task.request.explain, task.explores), reranked
@@ -534,7 +534,7 @@ def _labels_all(request: SearchRequest) -> bool:
     return request.explain or request.grades or bool(request.variety.bounds)
 
 
-def _asked_for(task: Task, hits: list[Hit]) -> list[Hit]:
+def _without_unwanted_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     """Reranked hits without the grades that they were ranked by, unless these are the query's and wanted; a
     language model's stay.
     """
