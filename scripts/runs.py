@@ -53,8 +53,8 @@ ROWS: Mapping[str, Row] = {
     "csfcube.fused+rerank": Row("qbe fused, cross-encoders", SMALL, "fused", "cross-encoder"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
-    "csfcube.fused+second-look": Row(
-        "qbe fused, grades, second look", SMALL, "fused", "grades:encoder=facet-encoder-large"
+    "csfcube.fused+cascade": Row(
+        "qbe fused, grades, cascade", SMALL, "fused", "grades:encoder=facet-encoder-large"
     ),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
