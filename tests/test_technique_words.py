@@ -60,7 +60,8 @@ def test_features_by_hand():
     """By all words of method the query has graph, kernel and their pair with weights 1/2, 1 and 9/4 of title
     and sentence; traffic of the title weighs 3/2.
     """
-    values = WORDS.compare(QUERY, [SAME_METHOD, SAME_PROBLEM, paper("Fish", ("They swim.", METHOD))])
+    candidates = [SAME_METHOD, SAME_PROBLEM, paper("Fish", ("They swim.", METHOD))]
+    values = WORDS.compare(QUERY, WORDS.of_papers(candidates))
     feature = dict(zip(NAMES, values.T, strict=True))
     # Weights are idf / 2 where all words count alike.
     assert feature["words.1.all.share"] == pytest.approx([3.75 / 5.25, 1.5 / 5.25, 0], abs=1e-5)
@@ -75,7 +76,7 @@ def test_features_by_hand():
 
 def test_papers_without_known_terms():
     nothing = paper("Fish", ("They swim.", METHOD))
-    assert not WORDS.compare(nothing, [QUERY, nothing]).any()
+    assert not WORDS.compare(nothing, WORDS.of_papers([QUERY, nothing])).any()
     assert WORDS.of(nothing).shares.shape == (4, 0)
     assert WORDS.in_common(nothing, [QUERY]) == [()]
     assert WORDS.in_common(QUERY, []) == []

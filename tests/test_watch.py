@@ -16,6 +16,7 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.query import Query
+from qbe.rerank.graded import Features
 from qbe.service.requests import SearchBody
 from qbe.types import Facet, Hit, Paper
 from qbe.watch.__main__ import main
@@ -138,6 +139,23 @@ def test_a_search_that_fails_sees_its_new_papers_another_time(index, papers, tmp
     assert searched(index, content) == {}
     found = {paper_id for name, paper_id in found_in(content) if name == "bib"}
     assert found == {each.paper_id for each in papers[OLD + 1 :]}  # but its own
+
+
+def test_new_papers_are_read_once_for_many_watches(index, papers, monkeypatch):
+    bodies = [SearchBody(paper_ids=[papers[place].paper_id], facet="method") for place in range(8)]
+    exploring = SearchBody(paper_ids=["s036"], like=["background"], unlike=["method"])
+    searches = [watch_of(str(place), body, 0) for place, body in enumerate([*bodies, exploring])]
+    content = kept(index, *searches)
+    append_papers(index, papers[OLD:])
+    read = []
+    candidates = Features.candidates
+    monkeypatch.setattr(
+        Features, "candidates", lambda self, some: read.append(len(some)) or candidates(self, some)
+    )
+    assert searched(index, content) == {}
+    new = len(papers) - OLD
+    assert read == [new, new]  # for those by a facet, and for explorations
+    assert all(len(watch.found) == new for watch in content.watches.values())
 
 
 def test_of_a_bibliography_the_best_grade_counts(index, papers, tmp_path):

@@ -172,17 +172,23 @@ NAMES = (
 """The names of the features that `TechniqueWords.compare` gives."""
 
 
-class _Compared(NamedTuple):
-    """The terms of a query, and those of candidates, in order: the candidate's place (terms,), the number,
-    whether the query has it, and the shares (4, terms) of both, those of the query 0 where it lacks it.
+class PapersTerms(NamedTuple):
+    """The terms of so many ``papers``, in order: the paper's place (terms,), the number, the shares
+    (4, terms) as `PaperTerms` has them.
     """
 
-    query: PaperTerms
     owners: Ints
     numbers: Ints
+    shares: Doubles
+    papers: int
+
+
+class _Shared(NamedTuple):
+    """Which terms of candidates a query has (terms,), and its own shares (4, terms) of them, 0 where not."""
+
+    query: PaperTerms
     is_shared: NDArray[np.bool_]
     ours: Doubles
-    theirs: Doubles
 
 
 class TechniqueWords:
@@ -243,8 +249,8 @@ class TechniqueWords:
 
     def of(self, paper: Paper) -> PaperTerms:
         """The terms of a paper, with how much they stand in sentences of each facet."""
-        _, numbers, shares = self._of_all([paper])
-        return PaperTerms(numbers, shares)
+        terms = self.of_papers([paper])
+        return PaperTerms(terms.numbers, terms.shares)
 
     def lean_of(self, text: str) -> float:
         """The mean lean of a text's terms to techniques, weighted by how rare they are; 0 where it has none.
@@ -259,8 +265,8 @@ class TechniqueWords:
         weight = float(self.idf[known].sum())
         return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
 
-    def _of_all(self, papers: Sequence[Paper]) -> tuple[Ints, Ints, Doubles]:
-        """The terms of papers, in order: to which paper each belongs, its number, its shares (4, terms)."""
+    def of_papers(self, papers: Sequence[Paper]) -> PapersTerms:
+        """The terms of papers."""
         words: list[int] = []
         lengths: list[int] = []
         owners: list[int] = []
@@ -289,7 +295,8 @@ class TechniqueWords:
         by_text = np.array(shares, np.float64).reshape(-1, 3)[place[order]]
         highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
         of_any = highest.max(axis=1, initial=0.0)[:, None]
-        return *np.divmod(keys, len(self.terms)), np.hstack([highest, of_any]).T
+        owner, number = np.divmod(keys, len(self.terms))
+        return PapersTerms(owner, number, np.hstack([highest, of_any]).T, len(papers))
 
     def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
         """The numbers of terms of two words, by those of the words; -1 for what is no term."""
@@ -297,12 +304,12 @@ class TechniqueWords:
         places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
         return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
 
-    def compare(self, query: Paper, candidates: Sequence[Paper]) -> Doubles:
+    def compare(self, query: Paper, candidates: PapersTerms) -> Doubles:
         """The features NAMES of candidates, (candidates, NAMES): the cosine of weighted terms, the share of
         the query's terms that the candidate has, and the weights of the most telling terms in common.
         """
-        count = len(candidates)
-        mine, owners, numbers, _, ours, theirs = self._compared(query, candidates)
+        owners, numbers, theirs, count = candidates
+        mine, _, ours = self._shared(query, candidates)
 
         def summed(values: Doubles) -> Doubles:
             return np.bincount(owners, values, count).astype(np.float64)
@@ -319,23 +326,23 @@ class TechniqueWords:
             columns += list(_three_highest(weights, owners, count))
         return np.stack(columns, axis=1)
 
-    def _compared(self, query: Paper, candidates: Sequence[Paper]) -> _Compared:
-        mine = self.of(query)
-        owners, numbers, theirs = self._of_all(candidates)
+    def _shared(self, query: Paper, candidates: PapersTerms) -> _Shared:
+        mine, numbers = self.of(query), candidates.numbers
         if not len(mine.numbers):
-            return _Compared(mine, owners, numbers, numbers < 0, np.zeros_like(theirs), theirs)
+            return _Shared(mine, numbers < 0, np.zeros_like(candidates.shares))
         place = np.searchsorted(mine.numbers, numbers)
         place[place == len(mine.numbers)] = 0
         is_shared = mine.numbers[place] == numbers
-        ours = np.where(is_shared, mine.shares[:, place], 0.0)
-        return _Compared(mine, owners, numbers, is_shared, ours, theirs)
+        return _Shared(mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0))
 
     def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
         """The terms of techniques that each candidate shares with a query, the most telling first; a word
         that stands in a pair is not named beside it.
         """
-        _, owners, numbers, is_shared, ours, theirs = self._compared(query, candidates)
-        weights = np.minimum(ours[ANY], theirs[ANY]) * self._values["strong technique"][numbers]
+        theirs = self.of_papers(candidates)
+        owners, numbers = theirs.owners, theirs.numbers
+        _, is_shared, ours = self._shared(query, theirs)
+        weights = np.minimum(ours[ANY], theirs.shares[ANY]) * self._values["strong technique"][numbers]
         telling = is_shared & (self.lean[numbers] > _NAMED_FROM) & (self.idf[numbers] > _RARE_FROM)
         named: list[list[str]] = [[] for _ in candidates]
         for place in np.argsort(-weights, kind="stable").tolist():

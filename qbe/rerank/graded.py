@@ -19,10 +19,11 @@ import numpy as np
 from qbe.encode.pooling import PaperVectors
 from qbe.grade.model import Estimates, GradeModel, on_scale
 from qbe.grade.words import NAMES as WORD_FEATURES
-from qbe.grade.words import TechniqueWords, facet_shares
+from qbe.grade.words import PapersTerms, TechniqueWords, facet_shares
 from qbe.parallel import Workers
 from qbe.rerank.projections import (
     TERMS,
+    Bools,
     Doubles,
     FacetProjection,
     Ints,
@@ -31,8 +32,6 @@ from qbe.rerank.projections import (
     VectorSource,
     closest_pair,
     mark_facet,
-    projected,
-    unit,
 )
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Paper
@@ -70,6 +69,27 @@ class GradedQuery(NamedTuple):
     vectors: PaperVectors
 
 
+class FacetView(NamedTuple):
+    """Candidates seen by a facet: which sentences are ``marked`` as of it, and how much each is (sentences,);
+    the ``projected`` vectors, and the ``sums`` of the marked ones of these, and of the plain ones.
+    """
+
+    marked: Bools
+    shares: Doubles
+    projected: StoredPapers
+    sums: tuple[Doubles, Doubles]
+
+
+class Candidates(NamedTuple):
+    """Papers to be graded, with all that does not depend on the query; ``plain`` vectors are at unit
+    length.
+    """
+
+    plain: StoredPapers
+    views: Sequence[FacetView]
+    words: PapersTerms
+
+
 class Compared(NamedTuple):
     """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
     sentence of a facet; by facet the ``cosines`` (query's sentences, candidates' sentences) of projected
@@ -101,14 +121,26 @@ class Features:
         """``vectors`` gives the stored vectors of candidates, by the encoder that the projections read."""
         self._projections, self._words, self._vectors = projections, words, vectors
 
-    def compare(self, query: GradedQuery, candidates: Sequence[Paper]) -> Compared:
+    def candidates(self, papers: Sequence[Paper]) -> Candidates:
+        """At least one paper, to be compared with several queries."""
+        stored = self._vectors(papers)
+        plain, views = stored.projected(None), []
+        for facet, shares in zip(Facet, _shares(papers), strict=True):
+            marked = mark_facet(papers, facet, stored)
+            space = stored.projected(self._projections[facet].matrix)
+            views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
+        return Candidates(plain, views, self._words.of_papers(papers))
+
+    def compare(self, query: GradedQuery, candidates: Sequence[Paper] | Candidates) -> Compared:
         """The features of candidates."""
         if not candidates:
             return Compared(np.empty((0, len(FEATURES))), [], [])
-        stored = self._vectors(candidates)
-        by_vectors, cosines = _by_vectors(query, candidates, stored, self._projections)
-        by_words = self._words.compare(query.paper, candidates)
-        return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, stored.places())
+        if not isinstance(candidates, Candidates):
+            candidates = self.candidates(candidates)
+        by_vectors, cosines = _by_vectors(query, candidates, self._projections)
+        by_words = self._words.compare(query.paper, candidates.words)
+        places = candidates.plain.places()
+        return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, places)
 
     def similarities(self, papers: Sequence[Paper]) -> Doubles:
         """How alike papers are, (facets, papers, papers): the cosines of the sums of their projected
@@ -119,9 +151,8 @@ class Features:
         stored = self._vectors(papers)
         by_facet = []
         for facet in Facet:
-            marked = mark_facet(papers, facet, stored)[:, None]
-            vectors = projected(stored.sentences, self._projections[facet].matrix)
-            sums = unit(np.add.reduceat(np.where(marked, vectors, 0.0), stored.starts, axis=0))
+            space = stored.projected(self._projections[facet].matrix)
+            sums = space.sums(mark_facet(papers, facet, stored))
             by_facet.append(sums @ sums.T)
         return np.stack(by_facet)
 
@@ -144,47 +175,52 @@ class Grader:
         """See `Features.similarities`."""
         return self._features.similarities(papers)
 
-    def grade(self, query: GradedQuery, candidates: Sequence[Paper]) -> tuple[Estimates, Compared]:
+    def candidates(self, papers: Sequence[Paper]) -> Candidates:
+        """See `Features.candidates`."""
+        return self._features.candidates(papers)
+
+    def grade(
+        self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
+    ) -> tuple[Estimates, Compared]:
         """What is estimated of candidates, and what it comes from."""
         compared = self._features.compare(query, candidates)
         return self._model.estimates(compared.values), compared
 
 
 def _by_vectors(
-    query: GradedQuery,
-    candidates: Sequence[Paper],
-    stored: StoredPapers,
-    projections: Mapping[Facet, FacetProjection],
+    query: GradedQuery, candidates: Candidates, projections: Mapping[Facet, FacetProjection]
 ) -> tuple[Doubles, list[Doubles]]:
-    starts, mine, theirs = stored.starts, _shares([query.paper]), _shares(candidates)
-    plain = Space.of(query.vectors.sentences, query.vectors.whole, stored, None)
+    starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
+    sentences, whole = query.vectors.sentences, query.vectors.whole
+    plain = Space.of(sentences, whole, candidates.plain, None)
     columns: list[Doubles] = []
     cosines: list[Doubles] = []
-    for facet, share, of_candidates in zip(Facet, mine, np.sqrt(theirs), strict=True):
+    for facet, share, view in zip(Facet, mine, candidates.views, strict=True):
         positions = list(query.paper.facet_positions(facet)[0])
-        marked = mark_facet(candidates, facet, stored)
-        matrix = projections[facet].matrix
-        space = Space.of(query.vectors.sentences, query.vectors.whole, stored, matrix)
+        space = Space.of(sentences, whole, view.projected, projections[facet].matrix)
         cosines.append(space.cosines)
-        for each in (space, plain):
+        for each, sums in zip((space, plain), view.sums, strict=True):
             if not positions:
-                columns += [np.full(len(candidates), np.nan)] * (len(TERMS) + 3)
+                columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
                 continue
-            by_share = np.maximum.reduceat(each.cosines * of_candidates, starts, axis=1)
-            columns += each.terms(positions, marked, starts)
+            by_share = np.maximum.reduceat(each.cosines * np.sqrt(view.shares), starts, axis=1)
+            columns += each.terms(positions, view.marked, sums, starts)
             columns += [
                 each.best[positions].max(axis=0),
                 _mean(by_share, share),
                 _mean(each.best, share),
             ]
     for first, second in _OTHERS:
-        by_share = np.maximum.reduceat(plain.cosines * np.sqrt(theirs[second]), starts, axis=1)
+        by_share = np.maximum.reduceat(
+            plain.cosines * np.sqrt(candidates.views[second].shares), starts, axis=1
+        )
         columns.append(_mean(by_share, mine[first]))
     nearest = plain.cosines.max(axis=0)
-    for share in theirs:
-        columns.append(np.add.reduceat(nearest * share, starts) / (np.add.reduceat(share, starts) + _LEAST))
-    sizes = np.diff([*starts.tolist(), len(stored.sentences)])
-    columns += [np.full(len(candidates), np.log(len(query.paper.sentences))), np.log(sizes)]
+    for view in candidates.views:
+        of_facet = np.add.reduceat(view.shares, starts) + _LEAST
+        columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
+    sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
+    columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
     return np.stack(columns, axis=1), cosines
 
 

@@ -55,6 +55,14 @@ class StoredPapers(NamedTuple):
         ends = [*self.starts[1:].tolist(), len(self.sentences)]
         return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
 
+    def projected(self, matrix: Doubles | None) -> StoredPapers:
+        """The same, projected (see `projected`)."""
+        return StoredPapers(projected(self.sentences, matrix), self.starts, projected(self.whole, matrix))
+
+    def sums(self, marked: Bools) -> Doubles:
+        """The sum of each paper's ``marked`` (sentences,) sentences, at unit length, (papers, dimension)."""
+        return unit(np.add.reduceat(np.where(marked[:, None], self.sentences, 0.0), self.starts, axis=0))
+
 
 class Compared(NamedTuple):
     """The TERMS of some papers, (4, papers), and the cosines (query's sentences, sentences) of projected
@@ -76,12 +84,11 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """Sentence vectors at unit length in a space, of the query and of papers, compared: ``cosines`` (query's
-    sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
+    """Sentence vectors of a ``query`` and of papers, at unit length in a space, compared: ``cosines``
+    (query's sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
     """
 
     query: Doubles
-    sentences: Doubles
     cosines: Doubles
     best: Doubles
     whole: Doubles
@@ -94,22 +101,24 @@ class Space(NamedTuple):
         papers: StoredPapers,
         matrix: Doubles | None,
     ) -> Self:
-        """The projections of a query and of papers; without a ``matrix`` the vectors themselves."""
-        query, candidates = projected(sentences, matrix), projected(papers.sentences, matrix)
-        cosines = query @ candidates.T
-        by_whole = projected(papers.whole, matrix) @ projected(whole[None], matrix)[0]
-        best = np.maximum.reduceat(cosines, papers.starts, axis=1)
-        return cls(query, candidates, cosines, best, by_whole)
+        """A query, projected, and ``papers``, which are; without a ``matrix`` its vectors themselves."""
+        query = projected(sentences, matrix)
+        cosines = query @ papers.sentences.T
+        by_whole = papers.whole @ projected(whole[None], matrix)[0]
+        return cls(query, cosines, np.maximum.reduceat(cosines, papers.starts, axis=1), by_whole)
 
-    def terms(self, positions: Sequence[int] | slice, facet: Bools, starts: Ints) -> list[Doubles]:
-        """The TERMS of the query's sentences at ``positions``, as `compare` has them, each (papers,)."""
+    def terms(
+        self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
+    ) -> list[Doubles]:
+        """The TERMS of the query's sentences at ``positions``, as `compare` has them, each (papers,);
+        ``sums`` are those of the sentences of the ``facet`` (`StoredPapers.sums`).
+        """
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
-        sums = np.add.reduceat(np.where(facet[:, None], self.sentences, 0.0), starts, axis=0)
         return [
             self.best[positions].mean(axis=0),
             np.maximum.reduceat(of_facet, starts, axis=1).mean(axis=0),
             self.whole,
-            unit(sums) @ unit(self.query[positions].sum(axis=0)),
+            sums @ unit(self.query[positions].sum(axis=0)),
         ]
 
 
@@ -144,8 +153,11 @@ def compare(
     >>> dict(zip(TERMS, compared.terms[:, 0].tolist()))
     {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0}
     """
-    space = Space.of(sentences, whole, papers, matrix)
-    return Compared(np.stack(space.terms(slice(None), facet, papers.starts)), space.cosines)
+    there = papers.projected(matrix)
+    space = Space.of(sentences, whole, there, matrix)
+    return Compared(
+        np.stack(space.terms(slice(None), facet, there.sums(facet), papers.starts)), space.cosines
+    )
 
 
 def unit(vectors: Doubles) -> Doubles:

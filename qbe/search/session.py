@@ -270,7 +270,7 @@ class SearchSession(Closing):
             if explore is None:
                 raise no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return explore.grade(_explored(task)._replace(again=True), hits)
+            return explore.grade([(_explored(task)._replace(again=True), hits)])[0]
 
         return self._computed(grade)
 
@@ -421,12 +421,13 @@ class SearchSession(Closing):
 
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = _in_groups(tasks, lambda task: (id(task.opened), task.request.matches), matched)
+        hits = _graded(tasks, hits)
         counted = [tuple(_counts(task)) for task in tasks]
         return [
             Ranking(
                 stage,
                 task.prepared.query,
-                _graded(task, query_hits) if task.request.grades else query_hits,
+                query_hits,
                 task.selected,
                 True,
                 tuple(self._notes(task, stage, counts, rerank=rerank)),
@@ -543,11 +544,24 @@ def _without_unwanted_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     return [hit._replace(grades=None) for hit in hits]
 
 
-def _graded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
-    """Hits with grades in all facets, those of them that nothing graded yet."""
-    explore = task.opened.explore
-    missing = [hit for hit in hits if hit.grades is None]
-    if explore is None or not missing or (len(missing) < len(hits) and not task.opened.explore_ranks):
+def _graded(tasks: Sequence[Task], hits: Sequence[list[Hit]]) -> list[list[Hit]]:
+    """The hits of tasks; where grades are asked for, with grades in all facets, those of them that nothing
+    graded yet.
+    """
+    ungraded = [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)]
+    explore = tasks[0].opened.explore if tasks else None  # all are of one commit
+    if explore is None:
         return list(hits)
-    graded = iter(explore.grade(_explored(task), missing))
-    return [next(graded) if hit.grades is None else hit for hit in hits]
+    asked = [(_explored(task), some) for task, some in zip(tasks, ungraded, strict=True) if some]
+    graded = iter([hit for each in explore.grade(asked) for hit in each])
+    return [
+        [next(graded) if some and hit.grades is None else hit for hit in each]
+        for each, some in zip(hits, ungraded, strict=True)
+    ]
+
+
+def _ungraded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that grades are asked for and lacking of; none where a language model gave some."""
+    missing = [hit for hit in hits if hit.grades is None]
+    is_partly = len(missing) < len(hits) and not task.opened.explore_ranks
+    return missing if task.request.grades and not is_partly else []

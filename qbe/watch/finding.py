@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from qbe.errors import QbeError
 from qbe.index.index import Index
@@ -17,8 +18,8 @@ from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 from qbe.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 
-TOGETHER = 5000
-"""New papers that are graded together."""
+TOGETHER, SEARCHES = 500, 25
+"""How many new papers are graded together, for how many watches."""
 
 
 def watch_session(index: Index) -> SearchSession:
@@ -68,14 +69,16 @@ def find(
     time = now()
     problems: dict[str, QbeError] = {}
     room = watches.room()
-    for watch in watches.watches.values():
-        new = watches.known[watch.seen :]
-        most = max(0, min(room, MOST_OF_ONE - watch.waiting))
-        try:
-            graded = _graded(watch, new, session) if most else {}
-        except QbeError as error:
-            problems[watch.name] = error
-        else:
+    every = list(watches.watches.values())
+    for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
+        waiting = [watch for watch in some if room > 0 and watch.waiting < MOST_OF_ONE]
+        grades = _graded(waiting, watches.known, session, problems)
+        for watch in some:
+            advance(1)
+            if watch.name in problems:
+                continue
+            new, graded = watches.known[watch.seen :], grades.get(watch.name, {})
+            most = max(0, min(room, MOST_OF_ONE - watch.waiting))
             found = [paper_id for paper_id in new if graded.get(paper_id, -1.0) >= watch.grade]
             if len(found) > most or (new and not most):  # those behind what there is room for stay new
                 problems[watch.name] = QbeError(full())
@@ -85,27 +88,63 @@ def find(
             watch.keep([Found(paper_id, graded[paper_id], time) for paper_id in best])
             watch.seen += len(new)
             room -= len(found)
-        advance(1)
     return problems
 
 
-def _graded(watch: Watch, paper_ids: Sequence[str], session: SearchSession) -> dict[str, float]:
-    """The grades of those of some papers that are in the index and may be found."""
-    index = session.index
-    grades: dict[str, float] = {}
-    own: set[str] = set()
-    pool = [paper_id for paper_id in paper_ids if paper_id in index]
-    if not pool:
-        return grades
-    for body in _bodies(watch, index):
-        asked = body.compile(index)
-        own |= {paper.paper_id for paper in asked.query.papers}
-        for begin in range(0, len(pool), TOGETHER):
-            some = pool[begin : begin + TOGETHER]
-            request = SearchRequest(asked.query, len(some), some, asked.filter, matches=False, grades=True)
-            for hit in session.search(request, rerank=False).hits:
-                grades[hit.paper_id] = max(grade_of(body, hit), grades.get(hit.paper_id, 0.0))
-    return {paper_id: grade for paper_id, grade in grades.items() if paper_id not in own}
+class _Asked(NamedTuple):
+    """A search of a watch; a bibliography has several."""
+
+    watch: Watch
+    body: SearchBody
+    request: SearchRequest
+
+
+def _graded(
+    watches: Sequence[Watch], known: Sequence[str], session: SearchSession, problems: dict[str, QbeError]
+) -> dict[str, dict[str, float]]:
+    """For each watch, by its name, the grades of those papers that are new for it, are in the index and may
+    be found. What goes wrong with one is noted.
+    """
+    index, asked = session.index, list[_Asked]()
+    for watch in watches:
+        try:
+            asked += [_Asked(watch, body, body.compile(index)) for body in _bodies(watch, index)]
+        except QbeError as error:
+            problems[watch.name] = error
+    grades: dict[str, dict[str, float]] = {watch.name: {} for watch in watches}
+    for begin in range(min((watch.seen for watch in watches), default=0), len(known), TOGETHER):
+        together = known[begin : begin + TOGETHER]
+        pool = [paper_id for paper_id in together if paper_id in index]
+        some = [each for each in asked if each.watch.seen < begin + TOGETHER and pool]
+        for (watch, body, _), hits in zip(some, _found(some, pool, session), strict=True):
+            if isinstance(hits, QbeError):
+                problems[watch.name] = hits
+                continue
+            graded = grades[watch.name]
+            for hit in hits:
+                graded[hit.paper_id] = max(grade_of(body, hit), graded.get(hit.paper_id, 0.0))
+    for watch, _, request in asked:
+        for paper in request.query.papers:
+            grades[watch.name].pop(paper.paper_id, None)
+    return grades
+
+
+def _found(
+    asked: Sequence[_Asked], pool: Sequence[str], session: SearchSession
+) -> list[Sequence[Hit] | QbeError]:
+    """The hits of searches among the papers of a pool, or what went wrong with one, which is found out by
+    searching one by one.
+    """
+    requests = [
+        SearchRequest(each.query, len(pool), pool, each.filter, matches=False, grades=True)
+        for _, _, each in asked
+    ]
+    try:
+        return [ranking.hits for ranking in session.batch(requests, rerank=False)]
+    except QbeError as error:
+        if len(asked) == 1:
+            return [error]
+        return [found for each in asked for found in _found([each], pool, session)]
 
 
 def _bodies(watch: Watch, index: Index) -> Iterator[SearchBody]:
