@@ -39,6 +39,7 @@ HOURS: Mapping[str, float] = {
     "grades": 0.6,
     "citation": 1,
     "grades-large": 2.5,
+    "citation-large": 0.7,
 }
 """About how long each takes on two cores without AMX, its index included. Measured are the tagger, the
 distillation of the rerankers (1 h of 3 seeds) and the small projections (10 minutes without their index); the

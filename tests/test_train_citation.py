@@ -338,6 +338,12 @@ def test_figures_are_those_of_the_recommendations(trained, folder, toy_training)
             assert citation_figures(lists) == pytest.approx(figures[key], abs=0.02)
 
 
+def test_an_index_without_citations_is_refused(toy_training, tiny_index, tmp_path):
+    sources = replace(toy_training.sources, index=tiny_index)
+    with pytest.raises(CorpusError, match="expected an `index` whose papers say what they cite"):
+        toy_training.train(Folders(tmp_path / "output", tmp_path / "work"), RunOptions((0,)), sources)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(toy_training, tmp_path):
     (tmp_path / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")

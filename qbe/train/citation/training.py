@@ -18,7 +18,7 @@ from qbe.cite.links import Evidence
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
-from qbe.errors import UsageError
+from qbe.errors import CorpusError, UsageError
 from qbe.export.staging import staged_folder
 from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
@@ -97,7 +97,7 @@ def train(
 
     ``sources`` are an index of the papers, and qrels of who cites whom, to train on and of dev. The mean of
     the seeds' projections is published. Returns the figures on dev, by what is known beside texts. Raises
-    CorpusError for citations of papers that the index lacks, UsageError for data without years to hold back,
+    CorpusError for citations of papers that the index lacks, or where it has no citations, UsageError for data without years to hold back,
     IndexFormatError for an index without vectors or postings, OutputError where nothing can be written.
     """
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
@@ -148,7 +148,13 @@ class _Training:
             index.whole_vectors.astype(np.float32),
             np.asarray(reader.layout.starts, np.int64),
         )
-        self._years = Evidence(reader).years
+        evidence = Evidence(reader)
+        self._years = evidence.years
+        if not len(evidence.links):
+            raise CorpusError(
+                "expected an `index` whose papers say what they cite, found none that does; build it from "
+                "papers.jsonl of the `collection`"
+            )
 
     def run(
         self, seeds: Sequence[int], provenance: Mapping[str, Any]
