@@ -267,9 +267,9 @@ def looks_english(text: str) -> bool:
     >>> [looks_english(text) for text in texts]
     [False, False, False, True]
     """
-    letters = [letter for letter in text if letter.isalpha()]
+    letters = list(filter(str.isalpha, text))
     # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
-    if not letters or sum(letter < "\u0250" for letter in letters) < len(letters) / 2:
+    if not letters or sum(map("\u0250".__gt__, letters)) < len(letters) / 2:
         return False
     words = text.lower().split()
     others = sum(word in _OTHERS for word in words)

@@ -395,7 +395,7 @@ class SearchService(Closing):
 
     def _search_record(self, body: SearchBody, page: HitPage) -> Record:
         return {
-            "query": self._query_record(page.ranking.query),
+            "query": self._query_record(page),
             "stage": page.ranking.stage,
             "first_stage": body.first_stage or self.stages.first_stage.name,
             "passing": page.ranking.selected.papers,
@@ -414,14 +414,15 @@ class SearchService(Closing):
             "seconds": round(page.seconds, 4),
         }
 
-    def _query_record(self, query: Query) -> Record:
+    def _query_record(self, page: HitPage) -> Record:
+        query = page.ranking.query
         selected: dict[str, set[int]] = {paper.paper_id: set() for paper in query.papers}
         for aspect in query.aspects:
             if aspect.weight > 0:
                 selected[aspect.paper.paper_id].update(aspect.selected_positions())
         return {
             "query_id": query.query_id,
-            "heading": heading(query),
+            "heading": page.heading,
             "papers": [
                 paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
                 for paper in query.papers

@@ -123,6 +123,8 @@ def train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
     if params.nlist is not None:
         ivf: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
         ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
+        if hasattr(ivf, "do_polysemous_training"):
+            ivf.do_polysemous_training = False  # takes seconds a code, for a search by Hamming distances
         if hasattr(ivf, "use_precomputed_table"):
             ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
         for clustering in (ivf.cp, *([ivf.pq.cp] if hasattr(ivf, "pq") else [])):
