@@ -46,7 +46,7 @@ def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
 def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO_ROWS) -> CiteQuery:
     """The paper at a row as a query, with its stored vectors."""
     paper = reader.papers[row]
-    vectors: PaperVectors | None = reader.stored_vectors(paper)
+    vectors: PaperVectors | None = reader.stored_vectors(paper) if reader.manifest.dense else None
     year = evidence.years[row]
     encoded = EncodedAspect.of(Aspect(paper), vectors)
     return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
