@@ -49,14 +49,17 @@ class RecordError(CorpusError):
     ``reason`` says in a few words what is wrong with it, in the same words for all records of which the same
     is wrong, so that they can be counted. Without ``is_fault`` nothing is wrong: the record is left out and
     counted, and never ends a reading (an older version of a paper, a work of a database without a title).
+    ``names`` are what it is called: its key or id, its DOI.
 
     >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
     'no title'
     """
 
-    def __init__(self, message: str, reason: str, *, is_fault: bool = True) -> None:
+    def __init__(
+        self, message: str, reason: str, *, is_fault: bool = True, names: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.reason, self.is_fault = reason, is_fault
+        self.reason, self.is_fault, self.names = reason, is_fault, names
 
 
 class FileFormatError(QbeError):

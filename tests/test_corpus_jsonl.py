@@ -51,6 +51,13 @@ def test_other_names(names: tuple[str, str, str], named: dict[str, str]) -> None
         assert [entry.record for entry in read(text, named)] == [PAPER]
 
 
+def test_own_records_keep_what_they_tell_beside_their_metadata() -> None:
+    record = {**OWN, "year": 2019, "authors": ["Lee, Ann"], "venue": "V", "metadata": {"venue": "W"}}
+    (entry,) = read(json.dumps(record))
+    told = {"authors": ["Ann Lee"], "year": 2019, "venue": "W"}
+    assert entry.record == {**record, "metadata": told}
+
+
 def test_a_name_that_no_record_has_is_an_error_at_the_end() -> None:
     with pytest.raises(CorpusError, match="expected records with 'summry', found none; check `columns`"):
         read(json.dumps(PLAIN), {"abstract": "summry"})

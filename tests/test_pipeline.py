@@ -8,7 +8,7 @@ import pytest
 from support.rerankers import ByHand
 from support.searching import PLAIN, first_stage, reranked
 
-from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, open_index
+from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic, open_index
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.parallel import Workers
@@ -32,6 +32,20 @@ def test_over_pools_nothing_is_opened_that_finds_candidates(index, tiny_index, t
     with open_index(tmp_path / "index") as opened, first_stage(opened) as pipeline:
         (tmp_path / "index" / "faiss.index").unlink()
         assert pipeline.search(Query(opened.paper("s036"), Facet.METHOD), 3, pool) == expected
+
+
+def test_topics_and_pools_that_do_not_fit(index):
+    topic = Topic("q1", "s036")
+    with first_stage(index, "dense") as pipeline:
+        with pytest.raises(UsageError, match="expected each query_id once, found q1 twice"):
+            pipeline.run([topic, Topic("q1", "s001")])
+        with pytest.raises(UsageError, match="expected a pool for each query, found none for q1"):
+            pipeline.run([topic], pools={"q": ["s051"]})
+        query = Query(index.paper("s036"))
+        with pytest.raises(TypeError, match="expected a pool as a list of paper ids, found the generator"):
+            pipeline.search(query, pool=(each for each in ["s051"]))
+        with pytest.raises(TypeError, match=r"expected a sequence of qbe\.Query, found a generator"):
+            pipeline.batch_search(each for each in [query])
 
 
 # Several aspects.

@@ -125,6 +125,17 @@ def test_a_line_of_a_list_is_any_name_of_a_paper(identified, line):
     )
 
 
+def test_entries_without_a_title_are_found_by_what_they_are_called(identified, tmp_path):
+    for name, text, expected in (
+        ("a.bib", "@misc{s004}\n@misc{x, doi = {10.5555/S004}}\n@misc{nosuch}", (["s004"], 3, (), 1)),
+        ("a.ris", "TY  - JOUR\nDO  - 10.5555/S004\nER  -\n", (["s004"], 1, (), 0)),
+    ):
+        (tmp_path / name).write_text(text)
+        found = papers_of(identified, tmp_path / name)
+        assert found[:4] == expected
+        assert len(found.broken) == expected[1] - 1 - expected[3]
+
+
 def test_titles_are_compared_with_year_and_author(tmp_path, papers):
     titles, known = ("Nets and fish of lakes", "Editorial"), {"year": 2003, "authors": ["Ann Lee", "Bo Ek"]}
     named = [
@@ -143,6 +154,9 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers):
         found = papers_named(reader, [{"title": titles[number], "metadata": metadata}])
         expected = ([f"s00{number + 1}"], 1, ()) if is_found else ([], 1, (titles[number],))
         assert found == (*expected, 0, ())
+    for year, named_by_key in ((1950, []), (2003, ["s001"])):  # in all another paper; of the same year
+        record = {"paper_id": "s001", "title": "Cats", "metadata": {"year": year, "authors": ["Zed Q."]}}
+        assert papers_named(reader, [record]).paper_ids == named_by_key
     reader.release()
 
 
@@ -176,6 +190,10 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers):
         ("10.5555/4", None),  # the id 4 is that of another paper
         ("https://doi.org/10.5555/4", None),
         ("https://doi.org/10.18653/v1/4", None),
+        ("https://www.jstor.org/stable/4004", None),  # the page of a publisher, and no id of PubMed
+        ("isbn:4004", None),
+        ("1905.01234,1905.99999", None),
+        ("1905.01234 and more", None),
         ("of", None),
         ("???", None),
         ("", None),

@@ -231,6 +231,10 @@ def test_a_function_reranks(index, query, first):
     with reranked(index, lambda aspect, papers: [1.0]) as pipeline, pytest.raises(ModelError) as caught:
         pipeline.search(query)
     assert "expected 100 scores of the reranker <lambda>, one for each paper, found 1" in str(caught.value)
+    for wrong in ({"s001": 1.0}, "1", ["a"], None):
+        stage = reranked(index, lambda aspect, papers, wrong=wrong: wrong)
+        with stage as pipeline, pytest.raises(ModelError, match="a list of numbers of the reranker <lambda>"):
+            pipeline.search(query)
 
 
 def test_an_object_that_says_nothing_of_itself_reranks(index, query):

@@ -211,7 +211,7 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     """The record of an entry; raises RecordError where it has no title."""
     title, subtitle = _text(fields, "title"), _text(fields, "subtitle")
     if not title:
-        raise no_title(where, is_fault=True)
+        raise no_title(where, key, doi(_address(fields, "doi")), is_fault=True)
     url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
     published, arxiv = _date(fields), _arxiv(fields, url)
     acl = _ANTHOLOGY.search(url) if "acl" in url else None

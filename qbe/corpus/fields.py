@@ -104,14 +104,18 @@ def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
     )
 
 
-def no_title(where: str, *, is_fault: bool = False) -> RecordError:
-    """The error for what has no title: in a database it need not be a paper, and so it is no fault.
+def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
+    """The error for what has no title, but perhaps ``names``, key and ids: in a database it need not be a
+    paper, and so it is no fault.
 
     >>> no_title("works.json, item 1").reason
     'no title'
     """
     return RecordError(
-        f"{where}: expected a title, found none; add it or remove the record", "no title", is_fault=is_fault
+        f"{where}: expected a title, found none; add it or remove the record",
+        "no title",
+        is_fault=is_fault,
+        names=tuple(filter(None, names)),
     )
 
 

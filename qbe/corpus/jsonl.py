@@ -1,7 +1,7 @@
 """Papers in JSON: one object a line, an array or an object of objects.
 
-Records are qbe's own (`qbe.corpus.record`), or have no ``paper_id``, and what they tell under usual names, as
-a table has (`qbe.corpus.columns`).
+Records are qbe's own (`qbe.corpus.record`), or have no ``paper_id``; what they tell under usual names, as a
+table has (`qbe.corpus.columns`), counts in both.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _ANSWER = re.compile(
 """An object with a list of papers, as databases answer (Lens, Dimensions)."""
 
 _OF_SENTENCES = ("pred_labels", OFFSETS)
+_OWN = frozenset((*FIELDS, *_OF_SENTENCES))
 
 
 def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -66,13 +67,15 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
     by_names: dict[tuple[str, ...], columns.Columns] = {}
 
     def record(original: Mapping[str, Any], where: str) -> dict[str, Any]:
-        if "paper_id" in original and not reading.columns:
+        is_own = "paper_id" in original and not reading.columns
+        if is_own and (original.keys() <= _OWN or "title" not in original):
             return dict(original)
         names = tuple(original)
         lacking.difference_update(names)
         if names not in by_names:
             by_names[names] = _columns(names, reading.columns, where)
-        return _record(original, names, by_names[names], where)
+        made = _record(original, names, by_names[names], where)
+        return {**original, "metadata": made["metadata"]} if is_own else made
 
     yield from converted(_entries(stream, name), record)
     if lacking:

@@ -127,7 +127,8 @@ class Tagged:
 
         title, book = first("title"), first("book")
         if not (title or book):
-            raise fields.no_title(where, is_fault=True)
+            names = filter(None, map(fields.doi, all_of("doi")))
+            raise fields.no_title(where, first("id"), *names, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])

@@ -15,17 +15,21 @@ import numpy as np
 from qbe.corpus import fields
 from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.index.views import PaperStore
-from qbe.types import year_given
+from qbe.types import Paper, year_given
 
 MOST = 1000
 """Papers that a part of a title may find."""
 
 _END = b"\n"
 _ARXIV = re.compile(
-    r"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/)(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
+    r"(?:^(?=\S+$)|arxiv[.:]\s*|arxiv\.org/\w+/)"
+    r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/]|[,;]\s*\d{4}\.\d{4})"
 )
+"""One id: alone, or behind its name in a line of a bibliography; of several in a row none."""
 _PREFIX = re.compile(r"[a-z]+:\s*(?!/)")
 """As of ``PMID: 7`` and ``doi:10.1234/5``."""
+_NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid")
+"""Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others."""
 _FEWEST_LETTERS = 4
 """Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks."""
 _ACL = "10.18653/v1/"
@@ -119,7 +123,10 @@ class Names:
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         own = record.get("paper_id")
-        row = self._named([*([own] if isinstance(own, str) else []), *other_ids(metadata)])
+        row = self._named([own] if isinstance(own, str) else [])
+        if row is not None and contradicts(self._papers[row], record):
+            row = None
+        row = self._named(other_ids(metadata)) if row is None else row
         title = record.get("title")
         if row is None and isinstance(title, str):
             row = self._titled(normalized_title(title), metadata)
@@ -181,6 +188,23 @@ class Names:
             place = self._text.find(rarest, end)
 
 
+def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
+    """Whether a record tells of another paper, though its id, perhaps a key that somebody chose, is the
+    paper's: it has another title, another year and another first author.
+
+    >>> record = {"title": "On birds", "metadata": {"year": 1950, "authors": ["Bo Ray"]}}
+    >>> contradicts(Paper("ray", "On fish", (), metadata={"year": 2020, "authors": ["Ann Lee"]}), record)
+    True
+    """
+    title, metadata = record.get("title"), record.get("metadata")
+    if not isinstance(title, str) or not isinstance(metadata, Mapping):
+        return False
+    author, its_author = (first_author(each.get("authors")) for each in (metadata, paper.metadata))
+    year = year_given(metadata)
+    pairs = (normalized_title(title), normalized_title(paper.title)), (year, paper.year), (author, its_author)
+    return all(one and other and one != other for one, other in pairs)
+
+
 def shortcuts(text: str) -> list[str]:
     """Ids that a text may stand for, which are looked up before all names are read.
 
@@ -214,6 +238,8 @@ def _parts(text: str) -> list[str]:
     if lower.startswith(("http://", "https://")):
         if fields.doi(lower):  # of which the last part may be the id of another paper
             return []
-        return _names(re.split(r"[?#]", lower)[0].rstrip("/").rpartition("/")[2])
-    prefix = _PREFIX.match(lower)
-    return _names(lower[prefix.end() :]) if prefix else []
+        last = re.split(r"[?#]", lower)[0].rstrip("/").rpartition("/")[2]
+    else:
+        prefix = _PREFIX.match(lower)
+        last = lower[prefix.end() :] if prefix else ""
+    return [] if last.isdecimal() and not _NUMBERED.search(lower) else _names(last)

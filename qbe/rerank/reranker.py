@@ -106,10 +106,21 @@ class FunctionReranker:
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
-        """See `Reranker.batch_score`; raises ModelError for another number of scores than papers."""
+        """See `Reranker.batch_score`; raises ModelError for another number of scores than papers, and for
+        what is no number.
+        """
         results = []
         for query, papers in requests:
-            scores = [float(score) for score in self._function(query.aspect, papers)] if papers else []
+            given = self._function(query.aspect, papers) if papers else []
+            try:
+                if isinstance(given, Mapping | str):
+                    raise TypeError
+                scores = [float(score) for score in given]
+            except (TypeError, ValueError):
+                raise ModelError(
+                    f"expected a list of numbers of the reranker {self.name}, one for each paper, found "
+                    f"{given!r:.60}; return one"
+                ) from None
             if len(scores) != len(papers):
                 raise ModelError(
                     f"expected {len(papers)} scores of the reranker {self.name}, one for each paper, found "

@@ -13,6 +13,7 @@ from qbe.corpus.read import entries, id_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_source
 from qbe.errors import RecordError, UsageError
+from qbe.index.names import contradicts
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
 
@@ -79,7 +80,8 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     """The papers of the index that records of a corpus name, or texts: ids, DOIs, arXiv ids, addresses, or
     titles.
 
-    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author.
+    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author;
+    what cannot be read, by the ids in it.
 
     >>> with index.reading() as reader:
     ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
@@ -90,16 +92,19 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     for entry in named:
         count += 1
         if isinstance(entry, RecordError):
-            broken.append(str(entry))
-            continue
-        record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
+            record: Mapping[str, Any] = {"metadata": {"ids": dict(enumerate(entry.names))}}
+        else:
+            record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
         name = record.get("paper_id")
-        paper_id = entry if isinstance(entry, str) else id_of(entry) or ""
-        if reader.papers.find(paper_id) is None:
+        paper_id = entry if isinstance(entry, str) else id_of(record) or ""
+        row = reader.papers.find(paper_id)
+        if row is None or contradicts(reader.papers[row], record):
             paper_id = reader.names.of_record(record) or ""
         if paper_id:
             repeated += paper_id in paper_ids
             paper_ids[paper_id] = None
+        elif isinstance(entry, RecordError):
+            broken.append(str(entry))
         else:
             missing.append(str(name or record.get("title") or f"entry {count}"))
     return NamedPapers(list(paper_ids), count, tuple(missing), repeated, tuple(broken))
@@ -143,4 +148,6 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
 
 
 def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:
-    return None if isinstance(record, RecordError) else record["metadata"].get("key")
+    return (
+        next(iter(record.names), None) if isinstance(record, RecordError) else record["metadata"].get("key")
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -137,6 +138,10 @@ class Pipeline(Closing):
         """
         if isinstance(queries, Query):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
+        if not isinstance(queries, Sequence):
+            raise TypeError(
+                f"expected a sequence of qbe.Query, found a {type(queries).__name__}; make a list"
+            )
         if pools is not None and len(pools) != len(queries):
             raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
         requests = [
@@ -171,8 +176,8 @@ class Pipeline(Closing):
         """The rankings of topics, or of a topics file, by their query ids.
 
         ``pools`` are paper ids by query id, as `qbe.topics.read_pools` reads them: then these are ranked.
-        Raises what `search` does, FileFormatError for a malformed file, PaperNotFoundError for a paper that
-        the index lacks.
+        Raises what `search` does, UsageError for a query id that occurs twice or lacks a pool,
+        FileFormatError for a malformed file, PaperNotFoundError for a paper that the index lacks.
 
         >>> from qbe import Dense, Facet, Topic
         >>> with Pipeline(index, Dense()) as pipeline:
@@ -180,10 +185,15 @@ class Pipeline(Closing):
         's051'
         """
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
+        ids = [topic.query_id for topic in listed]
+        if repeated := next((each for each, count in Counter(ids).items() if count > 1), None):
+            raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
+        if lacking := next((each for each in ids if pools is not None and each not in pools), None):
+            raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
         rankings: dict[str, Sequence[Hit]] = {}
         for first in range(0, len(listed), BLOCK):
             block = listed[first : first + BLOCK]
-            of_block = None if pools is None else [pools.get(topic.query_id) for topic in block]
+            of_block = None if pools is None else [pools[topic.query_id] for topic in block]
             hits = self.batch_search(queries_of(self.index, block), k, of_block, matches=False)
             rankings |= {topic.query_id: tuple(found) for topic, found in zip(block, hits, strict=True)}
         return Run(self.stages.run_tag, rankings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,8 +81,10 @@ def check_k(k: object) -> None:
 
 def check_pool(pool: Sequence[object] | None) -> None:
     """Raise TypeError for a pool that is no list of ids."""
-    if isinstance(pool, str):
-        raise TypeError(f"expected a pool as a list of paper ids, found the str {pool!r:.60}")
+    if pool is not None and (isinstance(pool, str) or not isinstance(pool, Collection)):
+        raise TypeError(
+            f"expected a pool as a list of paper ids, found the {type(pool).__name__} {pool!r:.60}"
+        )
     for paper_id in pool or ():
         if not isinstance(paper_id, str):
             raise TypeError(

@@ -97,8 +97,9 @@ def train(
 
     ``sources`` are an index of the papers, and qrels of who cites whom, to train on and of dev. The mean of
     the seeds' projections is published. Returns the figures on dev, by what is known beside texts. Raises
-    CorpusError for citations of papers that the index lacks, or where it has no citations, UsageError for data without years to hold back,
-    IndexFormatError for an index without vectors or postings, OutputError where nothing can be written.
+    CorpusError for citations of papers that the index lacks, or where it has no citations, UsageError for
+    data without years to hold back, IndexFormatError for an index without vectors or postings, OutputError
+    where nothing can be written.
     """
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
         provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest)
