@@ -8,6 +8,7 @@ from support.bibliographies import NAMES, TEXTS, paper_of
 from qbe.bibliography.reference import author_names, reference_of
 from qbe.bibliography.writing import Keys
 from qbe.corpus.authors import split_name
+from qbe.search.present import credits_of
 
 # Fields
 
@@ -30,6 +31,13 @@ def test_links_and_a_title_that_stands_for_the_abstract():
         "url": "http://x.org/y",
     }
     assert reference.link == "https://arxiv.org/abs/1905.01234"
+
+
+def test_authors_that_a_source_does_not_name_are_told():
+    for names, shown in ((["Bo Ray"], "Bo Ray et al."), (["Ann Lee", "Bo Ray"], "Ann Lee, Bo Ray et al.")):
+        reference = reference_of(paper_of("On fish", authors=names, et_al=True))
+        assert (reference.authors, credits_of(reference)) == ((*names, "et al."), shown)
+        assert reference.names == tuple(names)
 
 
 MEMBERS = st.sampled_from(["name", "first", "middle", "last", "suffix", "arxiv"])

@@ -31,6 +31,9 @@ _MEETING = re.compile(
     r"|^(?:advances in neural|findings of the|lecture notes)\b",
     re.IGNORECASE,
 )
+ET_AL = "et al."
+"""Stands for authors that a source does not name."""
+
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 """An acronym with a year, such as "ACL 2020"."""
@@ -102,8 +105,8 @@ class Reference(NamedTuple):
 
     @property
     def authors(self) -> tuple[str, ...]:
-        """The names for readers, "Given Family"."""
-        return tuple(map(given_first, self.names))
+        """The names for readers, "Given Family"; "et al." is the last where there are others."""
+        return (*map(given_first, self.names), *((ET_AL,) if self.has_others else ()))
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from qbe.bibliography.reference import Reference, reference_of
+from qbe.bibliography.reference import ET_AL, Reference, reference_of
 from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
@@ -227,9 +227,9 @@ def credits_of(reference: Reference, *, link: bool = True) -> str:
     >>> credits_of(reference_of(Paper("7", "On fish", (), metadata=metadata)))
     'Ann Lee, Bo Ek, Cy Doe et al.; Fish Letters'
     """
-    authors = ", ".join(reference.authors[:MAX_AUTHORS])
-    others = " et al." if len(reference.authors) > MAX_AUTHORS else ""
-    return "; ".join(filter(None, (authors + others, reference.venue, reference.link if link else "")))
+    first = [author for author in reference.authors[:MAX_AUTHORS] if author != ET_AL]
+    authors = ", ".join(first) + (f" {ET_AL}" if len(first) < len(reference.authors) else "")
+    return "; ".join(filter(None, (authors, reference.venue, reference.link if link else "")))
 
 
 def grades_in_words(hit: Hit) -> str:
