@@ -21,7 +21,8 @@ class Aspect:
 
     At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
     ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
-    UsageError for a facet together with positions and for a weight that `check_weight` refuses.
+    UsageError for a paper without sentences, a facet together with positions, and a weight that
+    `check_weight` refuses.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
@@ -39,6 +40,8 @@ class Aspect:
             raise TypeError(
                 f"expected a qbe.Paper, found {_kind(self.paper)}; look one up with index.paper(id)"
             )
+        if not self.paper.sentences:
+            raise UsageError(f"expected a paper with sentences, found none in {self.paper.paper_id}; add some")
         if self.facet is not None and not isinstance(self.facet, Facet):
             raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, found {_kind(self.facet)}")
         if self.positions is not None:

@@ -139,3 +139,8 @@ def test_bad_aspects_name_their_line(tmp_path, told):
             read_topics(tmp_path / "topics.tsv")
         messages.append(str(raised.value).replace(f"{tmp_path}/", ""))
     told("aspects of topics", messages)
+
+
+def test_a_paper_without_sentences_is_no_query():
+    with pytest.raises(UsageError, match="expected a paper with sentences, found none in p1"):
+        Query(Paper("p1", "On fish", ()))
