@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
 from qbe.files import StrPath
-from qbe.lines import bad_line, read_fields
+from qbe.lines import bad_line, plain_number, read_fields
 from qbe.types import Facet
 
 COLUMNS = ("query_id", "paper_id", *(facet.value for facet in Facet))
+
+HIGHEST = 3
+"""The highest grade; the lowest is 0."""
 
 
 class GradedPair(NamedTuple):
@@ -63,7 +65,7 @@ def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
             query_id, paper_id, *grades = (row[column] for column in COLUMNS)
             pair = GradedPair(paper_id, tuple(map(_grade, grades)))
         except (KeyError, ValueError) as error:
-            expected = "two ids and finite numbers as grades"
+            expected = f"two ids and numbers from 0 to {HIGHEST} as grades"
             raise bad_line(path, number, expected, "\t".join(fields)) from error
         lists.setdefault(query_id, []).append(pair)
     if not lists:
@@ -72,7 +74,7 @@ def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
 
 
 def _grade(text: str) -> float:
-    grade = float(text)
-    if not math.isfinite(grade):
+    grade = float(plain_number(text))
+    if not 0 <= grade <= HIGHEST:
         raise ValueError(f"a grade of {grade}")
     return grade

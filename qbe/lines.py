@@ -14,6 +14,9 @@ from qbe.files import StrPath, atomic_file
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh": "bzip2"}
+"""Formats by the bytes that their files begin with."""
+
 
 def write_lines(path: StrPath, lines: Iterable[str]) -> None:
     """Write lines as they come: the judgements of a large collection are never one string."""
@@ -25,7 +28,8 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     r"""Numbered lines of a text file (``-``: standard input), without line ends: UTF-8 with or without a byte
     order mark, or UTF-16 with one. Blank lines are passed over.
 
-    Raises FileFormatError for a file that cannot be read, and, with the line, for one in another encoding.
+    Raises FileFormatError for a file that cannot be read or is compressed, and, with the line, for one in
+    another encoding.
 
     >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))
     >>> list(read_text_lines("run.trec"))
@@ -34,6 +38,12 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
             first = stream.readline()
+            for magic, compressed in _COMPRESSED.items():
+                if first.startswith(magic):
+                    raise FileFormatError(
+                        f"{path}: expected a text file, found one that is compressed ({compressed}); "
+                        "decompress it"
+                    )
             if first.startswith(_UTF_16):
                 first += stream.read()
             lines = _without_mark(first, str(path)).splitlines(keepends=True)
@@ -83,6 +93,18 @@ def read_ids(path: StrPath) -> list[str]:
     ['s001', 's002']
     """
     return [line.strip() for _, line in read_text_lines(path)]
+
+
+def plain_number(text: str) -> str:
+    """A text that is to be read as a number; raises ValueError for what Python alone reads as one: digits
+    outside ASCII, and underscores between digits.
+
+    >>> float(plain_number("-2.5e3"))
+    -2500.0
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"not a plain number: {text!r}")
+    return text
 
 
 def bad_line(path: StrPath, number: int, expected: str, value: str) -> FileFormatError:

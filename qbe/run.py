@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
@@ -72,23 +73,40 @@ class Run(Mapping[str, Sequence[Hit]]):
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
         """The run of a data frame with the columns ``qid``, ``docno`` and ``score``, such as PyTerrier's
-        results; hits are ordered by score, best first, ties by id. Raises UsageError for another one.
+        results; hits are ordered by score, best first, ties by id. Raises TypeError for another object,
+        UsageError for a frame without them, with missing ids, with a paper twice for a query, or with scores
+        that are no finite numbers in single precision.
         """
+        from qbe.trec import as_written
+
+        if not hasattr(frame, "isna"):
+            raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
             raise UsageError(
                 f"expected the columns qid, docno and score, found no {', '.join(missing)}; rename columns"
             )
+        for name in COLUMNS[:2]:
+            if frame[name].isna().any():
+                raise UsageError(f"expected an id in each row of {name}, found none in some; leave these out")
+        try:
+            scores = [float(score) for score in frame["score"]]
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"expected numbers as score, found another value ({error}); convert it"
+            ) from error
         rankings: dict[str, list[Hit]] = {}
-        for query_id, paper_id, score in zip(frame["qid"], frame["docno"], frame["score"], strict=True):
-            rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), float(score)))
+        for query_id, paper_id, score in zip(frame["qid"], frame["docno"], scores, strict=True):
+            rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), score))
         ordered = {
             query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))
             for query_id, hits in rankings.items()
         }
+        as_written(ordered)  # what cannot be written
         return cls(tag, ordered)
 
     def to_dataframe(self) -> pd.DataFrame:
         """A data frame with the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier.
+        Raises TypeError for anything but hits.
 
         >>> Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))}).to_dataframe()
                  qid docno  score  rank
@@ -98,6 +116,9 @@ class Run(Mapping[str, Sequence[Hit]]):
         check_package("pandas")
         import pandas as pd
 
+        from qbe.trec import check_hits
+
+        check_hits(self)
         rows = [
             (query_id, hit.paper_id, hit.score, rank)
             for query_id, hits in self.items()
@@ -108,7 +129,8 @@ class Run(Mapping[str, Sequence[Hit]]):
     def write(self, path: StrPath) -> None:
         """Write a TREC run file, whole or not at all, with strictly decreasing single-precision scores.
 
-        Raises UsageError for a tag that is not one word, TypeError for anything but hits, OutputError.
+        Raises UsageError for a tag or an id that is not one word, a paper twice in a ranking, or a score that
+        is not finite in single precision; TypeError for anything but hits; OutputError.
 
         >>> Run("my-run", {"p1_method": (Hit("p7", 2.5),)}).write("my.trec")
         >>> Run.from_trec("my.trec")["p1_method"]
@@ -126,16 +148,21 @@ class Run(Mapping[str, Sequence[Hit]]):
             measures: names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol
                 (``NDCG%20``).
 
-        A judged query that is missing in the run scores as an empty ranking. Raises UsageError for an unknown
-        measure, FileFormatError when no query is in both qrels and run.
+        The order of the hits is evaluated, of which equal scores change nothing: figures are those of the
+        file that `write` writes. A judged query that is missing in the run scores as an empty ranking.
+
+        Raises UsageError for an unknown measure, a paper twice in a ranking, or a score that is not finite in
+        single precision; TypeError for anything but hits; FileFormatError when no query is in both qrels and
+        run.
 
         >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
         >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
         {'RR': {'all': 0.5}, 'P@1': {'all': 0.0}}
         """
         from qbe.evaluate.evaluation import evaluate
+        from qbe.trec import as_written
 
-        return evaluate(qrels, self, measures)
+        return evaluate(qrels, as_written(self), measures)
 
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
@@ -145,7 +172,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         Each has the mean ``difference``, ``randomization_p``, ``t_test_p``, and both after Holm's correction
         over all scopes of the measure; its 95 % ``interval`` by the bootstrap, ``wins``, ``ties`` and
         ``losses``, and the difference ``without_influential``, the query that changes it most. Raises what
-        `evaluate` does.
+        `evaluate` does, and TypeError for anything but a run.
 
         >>> qrels = {"p1": {"p3": 1}, "p2": {"p3": 1}}
         >>> one, two = Hit("p3", 1.0), Hit("p7", 2.5)
@@ -158,6 +185,8 @@ class Run(Mapping[str, Sequence[Hit]]):
         """
         from qbe.evaluate.significance import compare
 
+        if not isinstance(other, Run):
+            raise TypeError(f"expected a qbe.Run to compare with, found {type(other).__name__}")
         name = other.tag if other.tag != self.tag else f"{other.tag} (other)"
         ours, theirs = self.evaluate(qrels, measures), other.evaluate(qrels, measures)
         return compare({self.tag: ours}, {name: theirs})
@@ -167,18 +196,29 @@ class Run(Mapping[str, Sequence[Hit]]):
 
         The scores of a query's hits get mean 0 and standard deviation 1 in each run; a paper that a run lacks
         has that run's lowest score there. Only queries of all runs are fused. ``weights`` are those of this
-        run and of the others, 1 by default. Raises UsageError for another number of weights, and where no
-        query is in all runs.
+        run and of the others, 1 by default. Raises UsageError for another number of weights, for weights and
+        scores that are not finite, and where no query is in all runs; TypeError for anything but hits.
 
         >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
         >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
         >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
         ['a', 'b', 'c']
         """
+        from qbe.trec import check_hits
+
         runs = (self, *others)
         weights = [1.0] * len(runs) if weights is None else weights
         if len(weights) != len(runs):
             raise UsageError(f"expected {len(runs)} `weights`, one for each run, found {len(weights)}")
+        if not all(map(math.isfinite, weights)):
+            raise UsageError(f"expected finite numbers as `weights`, found {', '.join(map(str, weights))}")
+        for run in runs:
+            check_hits(run)
+            for query_id, hits in run.items():
+                if not all(math.isfinite(hit.score) for hit in hits):
+                    raise UsageError(
+                        f"expected finite scores, found others in run {run.tag} for {query_id}; mend them"
+                    )
         shared = [query_id for query_id in self if all(query_id in run for run in others)]
         if not shared:
             raise UsageError("expected a query of all runs, found none; fuse runs of the same topics")

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.files import StrPath, write_text
-from qbe.lines import bad_line, read_fields, write_lines
+from qbe.lines import bad_line, plain_number, read_fields, write_lines
 from qbe.types import Hit
 
 Rankings = Mapping[str, Sequence[Hit]]
 """Ranked papers by query id, best first."""
+
+MAX_RELEVANCE = 1000
+"""The largest relevance of a qrels file. Measures need time and memory in proportion to it."""
 
 
 class Judgment(NamedTuple):
@@ -66,22 +69,58 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
         previous = value
 
 
-def format_run(tag: str, rankings: Rankings) -> str:
-    """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order.
-
-    Raises UsageError for a tag that is not one word: the file could not be read again; TypeError for anything
-    but hits.
-    """
-    if tag.split() != [tag]:
-        raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
-    lines = []
+def check_hits(rankings: Rankings) -> None:
+    """Raise TypeError for anything but hits in rankings."""
     for query_id, hits in rankings.items():
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects for {query_id}, found {type(hit).__name__}")
-        scores = strictly_decreasing(hit.score for hit in hits)
-        for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), start=1):
-            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {score:.9g} {tag}\n")
+
+
+def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
+    """Rankings with the scores that a run file has, `strictly_decreasing`: evaluators, which sort by score,
+    then keep the order of the hits.
+
+    Raises TypeError for anything but hits, UsageError for a score that is not finite in single precision and
+    for a paper twice in a ranking.
+
+    >>> [hit.score for hit in as_written({"q": (Hit("a", 0.0), Hit("b", 1.0))})["q"]]
+    [0.0, -1.401298464324817e-45]
+    """
+    check_hits(rankings)
+    written = {}
+    for query_id, hits in rankings.items():
+        try:
+            scores = list(strictly_decreasing(hit.score for hit in hits))
+        except ValueError as error:
+            raise UsageError(f"query {query_id}: {error}; give other scores") from error
+        seen: set[str] = set()
+        for hit in hits:
+            if hit.paper_id in seen:
+                raise UsageError(
+                    f"expected each paper once in a ranking, found {hit.paper_id} again for {query_id}; "
+                    "leave it out"
+                )
+            seen.add(hit.paper_id)
+        written[query_id] = tuple(hit._replace(score=score) for hit, score in zip(hits, scores, strict=True))
+    return written
+
+
+def format_run(tag: str, rankings: Rankings) -> str:
+    """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order.
+
+    Raises UsageError for a tag or an id that is not one word: the file could not be read again; and what
+    `as_written` does.
+    """
+    if tag.split() != [tag]:
+        raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
+    lines = []
+    for query_id, hits in as_written(rankings).items():
+        for word in (query_id, *(hit.paper_id for hit in hits)):
+            if word.split() != [word]:
+                raise UsageError(f"expected ids of one word each, found {word!r}; leave out white space")
+        for rank, hit in enumerate(hits, start=1):
+            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {hit.score:.9g} {tag}\n")
     return "".join(lines)
 
 
@@ -105,7 +144,9 @@ def read_run(path: StrPath) -> RunFile:
             raise bad_line(path, number, "query_id Q0 paper_id rank score tag", " ".join(fields))
         query_id, _, paper_id, _, score, tag = fields
         try:
-            hit = Hit(sys.intern(paper_id), float(score))  # one string a document, not one a line
+            hit = Hit(
+                sys.intern(paper_id), float(plain_number(score))
+            )  # one string a document, not one a line
         except ValueError as error:
             raise bad_line(path, number, "a number as score", score) from error
         if not math.isfinite(hit.score):
@@ -132,7 +173,7 @@ def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
     """Grades by query id and paper id out of TREC qrels files: the mapping that ir-measures takes.
 
     Raises FileFormatError with the line number for a line without four fields, a grade that is no
-    whole number, or a paper judged twice for a query, also in two of the files.
+    whole number or beyond MAX_RELEVANCE, or a paper judged twice for a query, also in two of the files.
 
     >>> for facet, grade in (("method", 2), ("result", 0)):
     ...     write_qrels(f"{facet}.qrels", [Judgment(f"1_{facet}", "a", grade)])
@@ -165,7 +206,10 @@ def _read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
                 path, number, "each document judged once for a query", f"{paper_id} again for {query_id}"
             )
         try:
-            grades[sys.intern(paper_id)] = int(relevance)  # one string a document, not one a judgement
+            grade = int(plain_number(relevance))
         except ValueError as error:
             raise bad_line(path, number, "a whole number as relevance", relevance) from error
+        if abs(grade) > MAX_RELEVANCE:  # an id in the wrong column
+            raise bad_line(path, number, f"a relevance from -{MAX_RELEVANCE} to {MAX_RELEVANCE}", relevance)
+        grades[sys.intern(paper_id)] = grade  # one string a document, not one a judgement
     return qrels

@@ -69,6 +69,25 @@ def test_measures_by_hand():
     )
 
 
+def test_what_is_not_judged_in_a_scope_does_not_count_there():
+    grades = {"p": {"a": {M: 3.0}, "b": {B: 0.0}}, "r": {"b": {B: 3.0}}}
+    assert not is_as_asked({M: 3.0}, "same-method-other-problem")
+    rankings = {"p_method": hits("ab"), "r_background": hits("b")}
+    result = as_asked_protocol(grades, Run("by-hand", rankings))
+    assert (result.figures["P@5"]["method"], result.figures["P@5"]["background"]) == (0.2, 0.1)
+    assert result.queries["method"] == ("p_method",)
+    assert result.queries["same-method-other-problem"] == ()
+    assert result.per_query["judged@10"]["p_method"] == 0.5
+    assert result.figures["mean method grade"]["method"] == 3
+    assert result.warnings == (
+        "1 of 2 queries by background missing (p, ...)",
+        "1 of the first 10 hits by method are not judged",
+    )
+    more = as_asked_protocol(grades, Run("by-hand", {**rankings, "r_method": hits("b")}))
+    assert more.figures == result.figures
+    assert "queries by method without judgements left out: 1 (r, ...)" in more.warnings
+
+
 def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = ["query_id paper_id background method result"]

@@ -174,6 +174,8 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({"good.method.run": "1_method Q0 d1 1 2 r\n"}, "QRELS --run good.method.trec good.method.run"),
     ({}, "QRELS --run GOOD --measures foo"),
     ({}, "QRELS --run GOOD --measures P"),
+    ({}, "QRELS --run GOOD --measures P@0"),
+    ({}, "QRELS --run GOOD --measures AP(rel=0)"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 0"),
     ({}, f"{CSFCUBE} --plot out.json"),
     ({}, f"{CSFCUBE} --plot gains.pdf"),

@@ -70,6 +70,18 @@ def test_a_ranking_that_ignores_the_facet_is_right_by_one_at_a_time():
     assert both == 0
 
 
+def test_a_missing_query_ranks_no_pair_right():
+    full = {"q_method": "abcd", "q_background": "bcda", "q_result": "acb"}
+    assert crossed_protocol(GRADES, run(**full, p_method="ea", p_background="ae")).warnings == ()
+    lacking = crossed_protocol(GRADES, run(**full, p_method="ea", x_method="a", p_result="a"))
+    assert lacking.warnings == (
+        "no documents for query p_background: it scores as an empty ranking",
+        "queries without judgements left out: 2 (x_method, p_result)",
+    )
+    by_name = {name: values["p_method-background"] for name, values in lacking.per_query.items()}
+    assert by_name == {"right by first": 1, "right by second": 0, "right by both": 0}
+
+
 def test_a_run_without_a_facet_of_the_pairs_is_refused():
     with pytest.raises(FileFormatError, match="by background"):
         crossed_protocol(GRADES, run(q_method="ab", q_result="ab"))
@@ -89,11 +101,35 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
     assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
     assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
     pairs.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0\thigh\t1\n")
-    with pytest.raises(FileFormatError, match="line 2: expected two ids and finite numbers as grades"):
+    with pytest.raises(FileFormatError, match="line 2: expected two ids and numbers from 0 to 3 as grades"):
         read_facet_grades([pairs])
     write_qrels(tmp_path / "whole.qrels", [Judgment("q", "a", 1)])
     with pytest.raises(FileFormatError, match="expected queries such as p1_method, found q"):
         read_facet_grades([tmp_path / "whole.qrels"])
+
+
+def test_grades_that_contradict_each_other_are_refused(tmp_path):
+    header, one, two = (
+        "query_id\tpaper_id\tbackground\tmethod\tresult\n",
+        "q\ta\t0\t2\t1\n",
+        "q\ta\t0\t2\t3\n",
+    )
+    first, again, other, within = (
+        tmp_path / name for name in ("first.tsv", "again.tsv", "other.qrels", "in.tsv")
+    )
+    first.write_text(header + one)
+    again.write_text(header + one + one)
+    other.write_text("q_result 0 a 3\n")
+    within.write_text(header + one + two)
+    assert read_facet_grades([first, again]) == read_facet_grades([first])
+    for paths in ([within], [first, other]):
+        with pytest.raises(
+            FileFormatError, match=f"{paths[-1]}: .*one grade by result for q and a, found 1 and 3"
+        ):
+            read_facet_grades(paths)
+    other.write_text("q_method 0 a -1\n")
+    with pytest.raises(FileFormatError, match="from 0 to 3, found -1 for q and a by method"):
+        read_facet_grades([other])
 
 
 def test_the_command(tmp_path, capsys):

@@ -138,7 +138,13 @@ def test_measures_are_named_canonically_once():
     assert list(parse_measures(names)) == ["AP", "CSFCube_nDCG", "CSFCube_Rprec", "P@20"]
 
 
-@pytest.mark.parametrize("name", ["foo", "P", "P@x", "nDCG(foo=1)", "NDCG%21", "", "P(rel="])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("foo", "P", "P@x", "nDCG(foo=1)", "NDCG%21", "", "P(rel="),
+        *("P@0", "nDCG@0", "R(cutoff=0)", "AP(rel=0)", "P(rel=0)@5", "P@99999999999999999999"),
+    ],
+)
 def test_a_measure_that_cannot_be_is_refused(name):
     with pytest.raises(UsageError, match="CSFCube_nDCG"):
         parse_measures([name])

@@ -1,7 +1,10 @@
 """Text files in UTF-8 with a byte order mark and in UTF-16: read like those without, by every reader."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +49,13 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, read, encoding):
     assert read(str(tmp_path / "marked")) == read(str(tmp_path / "plain"))
 
 
-ENCODINGS = [b"q1 Q0\nq2 \xff Q0\n", "q1 Q0\n".encode("utf-16-le"), b"\xff\xfeq"]
+ENCODINGS = [
+    b"q1 Q0\nq2 \xff Q0\n",
+    "q1 Q0\n".encode("utf-16-le"),
+    b"\xff\xfeq",
+    *(module.compress(b"q1 Q0\n") for module in (gzip, lzma, bz2)),
+    b"\x28\xb5\x2f\xfd",
+]
 
 
 def test_other_encodings_are_named(tmp_path, told):
@@ -63,8 +72,12 @@ BROKEN: dict[Callable[[Path], object], list[str | None]] = {
         "q Q0 a 1 2 t\nq Q0 b 2 x t\n",
         "q Q0 a 1 nan t\n",
         "q Q0 a 1 2 t\nq Q0 a 2 1 t\n",
+        "q Q0 a 1 1_0 t\n",
     ],
-    read_qrels: ["q 0 a\n", "q 0 a x\n", "q 0 a 1\nq 0 a 0\n"],
+    read_qrels: [
+        *("q 0 a\n", "q 0 a x\n", "q 0 a 1\nq 0 a 0\n", "q 0 a 1000\nq 0 b 1001\n"),
+        *(f"q 0 a {grade}\n" for grade in ("99999999999999999999", "-8781666", "1_0", "٣")),
+    ],
     read_topics: [
         "",
         "7_method\t7\tmethod\n",
@@ -83,6 +96,7 @@ BROKEN: dict[Callable[[Path], object], list[str | None]] = {
         PAIRS.replace("\tmethod", "") + "q\tp\t1\t2\n",
         PAIRS.replace("\t", ",") + "q,p,1,2,3\n",
         *(PAIRS + f"{line}\n" for line in ("q\tp\t1\tmuch\t3", "q\tp\t1\t\t3", "q", "q\tp\tinf\t2\t3")),
+        *(PAIRS + f"q\tp\t1\t2\t{grade}\n" for grade in ("7", "-1", "nan", "0_1")),
     ],
     read_ids: [None],
     read_pools: [None],

@@ -1,6 +1,7 @@
 """Runs: files, data frames, measures, significance, fusion."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 import ir_measures
@@ -9,6 +10,7 @@ import pytest
 
 import qbe
 from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.significance import compare
 from qbe.run import Run
 from qbe.types import Hit
@@ -47,6 +49,43 @@ def test_a_tag_that_is_not_one_word_is_not_written(tag, tmp_path):
         Run(tag, {}).write(tmp_path / "x.trec")
 
 
+HUGE, TWICE = 1e39, (Hit("a", 2.0), Hit("a", 1.0))
+SPACED = [
+    {"my q": (Hit("a", 1.0),)},
+    {"q": (Hit("a b", 1.0),)},
+    {"q": (Hit("", 1.0),)},
+    {"": (Hit("a", 1.0),)},
+]
+
+
+@pytest.mark.parametrize(
+    "rankings", [{"q": TWICE}, *({"q": (Hit("a", x),)} for x in (math.nan, -math.inf, HUGE))]
+)
+def test_what_cannot_be_written_is_not_evaluated(rankings, tmp_path):
+    ranked = Run("t", rankings)
+    for action in (partial(ranked.evaluate, {"q": {"a": 1}}), partial(ranked.write, tmp_path / "x.trec")):
+        with pytest.raises(UsageError, match=r"for q;|query q:"):
+            action()
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("rankings", SPACED)
+def test_ids_that_are_not_one_word_are_not_written(rankings, tmp_path):
+    with pytest.raises(UsageError, match="ids of one word each"):
+        Run("t", rankings).write(tmp_path / "x.trec")
+
+
+@pytest.mark.parametrize("scores", [(1.0, 1.0, 1.0), (1 + 2e-10, 1 + 1e-10, 1.0), (1.0, 2.0, 2.0)])
+def test_a_run_is_evaluated_as_its_file_is(scores, tmp_path):
+    qrels, ranked = {"q": {"a": 3, "b": 1}}, Run("t", {"q": tuple(map(Hit, "abc", scores))})
+    ranked.write(tmp_path / "x.trec")
+    written, found = Run.from_trec(tmp_path / "x.trec"), ranked.evaluate(qrels, ["nDCG", "AP", "CSFCube_AP"])
+    assert found == written.evaluate(qrels, ["nDCG", "AP", "CSFCube_AP"])
+    assert found.figures["nDCG"]["all"] == pytest.approx(1)
+    tied = Run("t", {"q": (Hit("c", 1.0), Hit("b", 1.0), Hit("a", 1.0))})  # trec_eval's order, as of a file
+    assert tied.evaluate(qrels, ["AP"]) == evaluate(qrels, tied, ["AP"])
+
+
 def test_a_data_frame_and_back():
     ranked = run(q1="ba", q2="c")
     frame = ranked.to_dataframe()
@@ -58,6 +97,21 @@ def test_a_data_frame_and_back():
     assert Run.from_dataframe(tied)["1"] == (Hit("7", 0.5), Hit("8", 0.5))
     with pytest.raises(UsageError, match="found no score"):
         Run.from_dataframe(frame.drop(columns="score"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([("q", "a", math.nan)], "found nan"),
+        ([("q", "a", 1.0), ("q", "a", 2.0)], "found a again for q"),
+        ([("q", None, 1.0)], "each row of docno"),
+        ([(math.nan, "a", 1.0)], "each row of qid"),
+        ([("q", "a", "high")], "numbers as score"),
+    ],
+)
+def test_a_data_frame_that_is_no_run_is_refused(rows, found):
+    with pytest.raises(UsageError, match=found):
+        Run.from_dataframe(pd.DataFrame(rows, columns=["qid", "docno", "score"]))
 
 
 def test_figures_are_those_of_ir_measures():
@@ -104,6 +158,11 @@ def test_fusion_by_hand():
     assert [hit.score for hit in equal.fuse(equal)["q"]] == [0, 0]
     with pytest.raises(UsageError, match="2 `weights`, one for each run, found 1"):
         one.fuse(two, weights=[1])
+    for weights in ([1, math.nan], [math.inf, 1]):
+        with pytest.raises(UsageError, match="finite numbers as `weights`"):
+            one.fuse(two, weights=weights)
+    with pytest.raises(UsageError, match="others in run bad for q"):
+        one.fuse(Run("bad", {"q": (Hit("a", math.nan),)}))
     with pytest.raises(UsageError, match="found none; fuse runs of the same topics"):
         one.fuse(Run("other", {"x": ()}))
 

@@ -122,6 +122,9 @@ WRONG = [
     ["q1 | - | - | - | \0"],
     ["q1 | - | - | - | -"],
     ["q1 | s036 | - | - | Fish swim."],
+    [],
+    ["q1 | s036 | - | sentences:0,99 | -"],
+    ["q1 | - | - | sentences:2 | Fish swim. We count."],
 ]
 
 

@@ -54,6 +54,11 @@ VALUES = [
     lambda: PAPER.facet_positions("method"),
     lambda: Run({}, "tag"),
     lambda: Run("tag", [Hit("a", 1.0)]),
+    lambda: Run.from_dataframe([1]),
+    lambda: Run("tag", {}).compare("x", {}),
+    lambda: Run("tag", {"q": ["p"]}).evaluate({"q": {"p": 1}}),
+    lambda: Run("tag", {"q": ["p"]}).to_dataframe(),
+    lambda: Run("tag", {"q": ["p"]}).fuse(),
 ]
 RUNS = [{"q": [("p", 1.0)]}, {"q": ["p"]}, {"q": Hit("p", 1.0)}]
 SETTINGS = ["bm25", {"dense": False}, Dense()]
@@ -79,6 +84,7 @@ PIPELINE = [
     lambda pipeline, query: pipeline.search(query, 3, "s001"),
     lambda pipeline, query: pipeline.search(query, 3, ["s002", 7]),
     lambda pipeline, query: pipeline.batch_search(query),
+    lambda pipeline, query: pipeline.grade(query, ["s001"]),
     lambda pipeline, query: pipeline.batch_search([query], 3, ["s001"]),
 ]
 

@@ -8,7 +8,7 @@ a judgement counts as not asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from statistics import fmean
 
 from qbe.errors import FileFormatError
@@ -62,9 +62,11 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of rankings over a whole corpus.
 
     A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}``. Measures are those
-    of DEFINITIONS, means over the query papers; None for scopes of which the run has no query. Warns of query
-    papers that are missing in the run (they score 0) and of hits without a judgement. Raises FileFormatError
-    where the run has no query of a graded paper.
+    of DEFINITIONS, means over the query papers; None for scopes of which the run has no query. A candidate is
+    judged in a scope where it has grades for all facets of its requirements, and the query papers of a scope
+    are those with such a candidate. Warns of query papers that are missing in the run (they score 0), of
+    queries of the run without judgements in their scope, and of hits without a judgement. Raises
+    FileFormatError where the run has no query of a graded paper.
 
     >>> from qbe.types import Hit
     >>> rows = {"a": {Facet.METHOD: 2.0}, "b": {Facet.METHOD: 1.0}}
@@ -72,25 +74,31 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     >>> as_asked_protocol({"p": rows}, rankings).figures["P@5"]["method"]
     0.2
     """
-    scopes = {scope: hits for scope, hits in _first_hits(grades, rankings).items() if hits}
+    judged = {scope: _judged(grades, scope) for scope in REQUIREMENTS}
+    first = _first_hits(grades, rankings)
+    scopes = {scope: hits for scope, hits in first.items() if not judged[scope].keys().isdisjoint(hits)}
     if not scopes:
         paper, shape = next(iter(grades), "p1"), next(iter(REQUIREMENTS))
         raise FileFormatError(
             f"expected rankings of the graded papers, of queries such as {paper}_{shape}, found "
             f"{next(iter(rankings), 'no query')}; name the queries of the topics so"
         )
-    queries = {scope: tuple(f"{paper}_{scope}" for paper in grades) for scope in REQUIREMENTS}
+    queries = {scope: tuple(f"{paper}_{scope}" for paper in judged[scope]) for scope in REQUIREMENTS}
     per_query: dict[str, dict[str, float]] = {measure: {} for measure in DEFINITIONS}
     warnings: list[str] = []
     for scope, of_scope in scopes.items():
-        unjudged = 0
-        for paper, rows in grades.items():
+        unjudged, papers = 0, judged[scope]
+        for paper, candidates in papers.items():
             hits = of_scope.get(paper, [])
-            unjudged += sum(hit not in rows for hit in hits)
-            for measure, value in _values(rows, hits, scope).items():
+            unjudged += sum(hit not in candidates for hit in hits)
+            for measure, value in _values(grades[paper], candidates, hits, scope).items():
                 per_query[measure][f"{paper}_{scope}"] = value
-        if missing := [paper for paper in grades if paper not in of_scope]:
-            warnings.append(f"{len(missing)} of {len(grades)} queries by {scope} missing ({missing[0]}, ...)")
+        if missing := [paper for paper in papers if paper not in of_scope]:
+            warnings.append(f"{len(missing)} of {len(papers)} queries by {scope} missing ({missing[0]}, ...)")
+        if others := [paper for paper in of_scope if paper not in papers]:
+            warnings.append(
+                f"queries by {scope} without judgements left out: {len(others)} ({others[0]}, ...)"
+            )
         if unjudged:
             warnings.append(f"{unjudged} of the first {CUTOFFS[-1]} hits by {scope} are not judged")
     figures: dict[str, dict[str, float | None]] = {
@@ -104,15 +112,25 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
 
 
 def is_as_asked(row: Mapping[Facet, float], scope: str) -> bool:
-    """Whether a paper with these grades is what a query of that scope asks for.
+    """Whether a paper with these grades is what a query of that scope asks for; a paper that lacks one of the
+    grades is not.
 
     >>> is_as_asked({Facet.METHOD: 2, Facet.BACKGROUND: 1}, "same-method-other-problem")
     True
     """
     similar, other = REQUIREMENTS[scope]
     return all(row.get(facet, 0) >= SIMILAR_FROM for facet in similar) and all(
-        row.get(facet, 0) <= OTHER_TO for facet in other
+        facet in row and row[facet] <= OTHER_TO for facet in other
     )
+
+
+def _judged(grades: FacetGrades, scope: str) -> dict[str, set[str]]:
+    """The candidates that are judged in a scope, by query paper; only query papers with any."""
+    facets = frozenset[Facet]().union(*REQUIREMENTS[scope])
+    judged = {
+        paper: {name for name, row in rows.items() if facets <= row.keys()} for paper, rows in grades.items()
+    }
+    return {paper: names for paper, names in judged.items() if names}
 
 
 def _first_hits(grades: FacetGrades, rankings: Rankings) -> dict[str, dict[str, list[str]]]:
@@ -126,12 +144,17 @@ def _first_hits(grades: FacetGrades, rankings: Rankings) -> dict[str, dict[str, 
     return first
 
 
-def _values(rows: Mapping[str, Mapping[Facet, float]], hits: list[str], scope: str) -> dict[str, float]:
-    """The measures of one query; means of grades only where a hit is judged."""
+def _values(
+    rows: Mapping[str, Mapping[Facet, float]], judged: Collection[str], hits: list[str], scope: str
+) -> dict[str, float]:
+    """The measures of one query, of whose candidates some are ``judged`` in the scope; means of grades only
+    where a hit is graded.
+    """
     good = {paper for paper, row in rows.items() if is_as_asked(row, scope)}
     first = [rows[hit] for hit in hits[: CUTOFFS[0]] if hit in rows]
     values = {f"P@{k}": sum(hit in good for hit in hits[:k]) / k for k in CUTOFFS}
     values |= {f"best P@{k}": min(k, len(good)) / k for k in CUTOFFS}
-    if first:
-        values |= {f"mean {facet} grade": fmean(row.get(facet, 0.0) for row in first) for facet in Facet}
-    return values | {"judged@10": sum(hit in rows for hit in hits) / max(1, len(hits))}
+    for facet in Facet:
+        if of_facet := [row[facet] for row in first if facet in row]:
+            values[f"mean {facet} grade"] = fmean(of_facet)
+    return values | {"judged@10": sum(hit in judged for hit in hits) / max(1, len(hits))}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.evaluation import scores_of
+from qbe.evaluate.evaluation import coverage, scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
-from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
+from qbe.graded_pairs import HIGHEST, has_graded_pairs, read_graded_pairs
 from qbe.trec import Rankings, read_qrels
 from qbe.types import Facet
 
@@ -43,7 +43,7 @@ FacetGrades = Mapping[str, Mapping[str, Mapping[Facet, float]]]
 """Grades of candidates: by query paper, candidate and facet."""
 
 FacetScores = Mapping[tuple[str, Facet], Mapping[str, float]]
-"""Scores of candidates, by query paper and facet; a candidate that is not there has the lowest."""
+"""Scores of ranked candidates, by query paper and facet; a candidate that is not there stands below them."""
 
 
 class CrossedPair(NamedTuple):
@@ -56,7 +56,8 @@ class CrossedPair(NamedTuple):
 
 class CrossedAccuracy(NamedTuple):
     """The shares of crossed pairs that are ranked right by the ``first`` facet, by the ``second``, and by
-    ``both``; equal scores count half (for both, a half of each that is equal). ``pairs`` counts the pairs.
+    ``both``; equal scores count half (for both, a half of each that is equal), and a pair of which neither is
+    ranked is not ranked right. ``pairs`` counts the pairs.
     """
 
     first: float
@@ -104,7 +105,11 @@ def crossed_accuracy(
 
 
 def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
-    """1 where the better paper has the higher score, 0 where it has the lower, 0.5 where they are equal."""
+    """1 where the better paper has the higher score, 0 where it has the lower or neither has any, 0.5 where
+    they are equal.
+    """
+    if better not in scores and worse not in scores:
+        return 0.0
     high, low = scores.get(better, float("-inf")), scores.get(worse, float("-inf"))
     return 0.5 if high == low else float(high > low)
 
@@ -115,8 +120,9 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
     A scope, such as ``method-background``, is a pair of facets; its queries are the query papers that have
     crossed pairs, with the scope appended. Measures are the shares of pairs ranked ``right by first``,
     ``right by second`` and ``right by both``, over all pairs of the scope; by query over the query's pairs.
-    The run's queries are named ``{paper_id}_{facet}``. Raises FileFormatError where there is no crossed pair,
-    and where the run has none of the queries of a facet.
+    The run's queries are named ``{paper_id}_{facet}``. One that is missing scores as an empty ranking, which
+    ranks no pair right; warnings name it, and queries without judgements. Raises FileFormatError where there
+    is no crossed pair, and where the run has none of the queries of a facet.
     """
     scores: dict[tuple[str, Facet], dict[str, float]] = {}
     for query_id, by_paper in scores_of(rankings).items():
@@ -127,6 +133,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
     figures: dict[str, dict[str, float | None]] = {name: {} for name in MEASURES}
     per_query: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
     numbers: dict[str, int] = {}
+    asked: dict[str, None] = {}  # the queries of the run that count
     for first, second in FACET_PAIRS:
         pairs = crossed_pairs(grades, first, second, gap)
         if not pairs:
@@ -134,6 +141,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
         _check_ranked(pairs, scores, first, second)
         scope = f"{first}-{second}"
         numbers[scope] = len(pairs)
+        asked |= dict.fromkeys(f"{pair.query}_{facet}" for facet in (first, second) for pair in pairs)
         by_query: dict[str, list[CrossedPair]] = {}
         for pair in pairs:
             by_query.setdefault(pair.query, []).append(pair)
@@ -149,7 +157,11 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
             "expected pairs of papers of which each is better for one facet by a grade, found none; give "
             "judgements of at least two facets of the same papers"
         )
-    return Evaluation(queries, per_query, figures, pairs=numbers)
+    judged: dict[str, dict[str, int]] = {
+        f"{query}_{facet}": {} for query, pool in grades.items() for row in pool.values() for facet in row
+    }
+    _, warnings = coverage({CROSSED: tuple(asked)}, judged, rankings)
+    return Evaluation(queries, per_query, figures, warnings, pairs=numbers)
 
 
 def _check_ranked(pairs: Sequence[CrossedPair], scores: FacetScores, *facets: Facet) -> None:
@@ -166,7 +178,8 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
 
     A file of graded pairs is tab-separated with the columns query_id, paper_id, background, method and
     result (others are ignored); in qrels the queries are named ``{paper_id}_{facet}``. The query paper itself
-    is left out. Raises FileFormatError for a file of another format, and for a qrels query without a facet.
+    is left out. Raises FileFormatError for a file of another format, for a qrels query without a facet, for
+    grades that are not from 0 to 3, and for a pair that has two different grades for a facet.
 
     >>> _ = Path("pairs.tsv").write_text(
     ...     "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0.5\t3\t0\n"
@@ -177,8 +190,19 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
     grades: dict[str, dict[str, dict[Facet, float]]] = {}
     for path in map(Path, paths):
         for query, paper_id, facet, grade in _graded(path):
-            if paper_id != query:
-                grades.setdefault(query, {}).setdefault(paper_id, {})[facet] = grade
+            if not 0 <= grade <= HIGHEST:
+                found = f"{grade:g} for {query} and {paper_id} by {facet}"
+                raise FileFormatError(
+                    f"{path}: expected grades from 0 to {HIGHEST}, found {found}; mend the file"
+                )
+            if paper_id == query:
+                continue
+            row = grades.setdefault(query, {}).setdefault(paper_id, {})
+            if row.setdefault(facet, grade) != grade:
+                raise FileFormatError(
+                    f"{path}: expected one grade by {facet} for {query} and {paper_id}, found {row[facet]:g} "
+                    f"and {grade:g}; keep one"
+                )
     return grades
 
 

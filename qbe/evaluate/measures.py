@@ -63,8 +63,8 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
 
     Names are those of ir-measures (``nDCG@10``, ``AP(rel=2)``, ``RR``) and of the CSFCube protocol
     (``NDCG%20``, ``R-Precision``, ``CSFCube_AP``, ``CSFCube_P20``, ...). Raises UsageError for a name
-    that neither knows, a bad parameter, or a measure whose provider is not installed, MissingDependencyError
-    without ir-measures.
+    that neither knows, a bad parameter (cutoffs and ``rel`` are 1 at least), or a measure whose provider is
+    not installed, MissingDependencyError without ir-measures.
 
     >>> list(parse_measures(["nDCG@10", "AP(rel=2)", "NDCG%20"]))
     ['nDCG@10', 'AP(rel=2)', 'CSFCube_nDCG']
@@ -85,6 +85,12 @@ def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
             ) from error
         except (ValueError, NameError, TypeError, KeyError) as error:
             raise UsageError(f"expected the name of a measure, found {name!r} ({error}); {_HINT}") from error
+        # Beyond these, evaluators in C fail, or abort the process.
+        if not all(1 <= measure.params.get(parameter, 1) < 2**31 for parameter in ("cutoff", "rel")):
+            raise UsageError(
+                f"expected a measure with a cutoff (such as @20) and a level (such as rel=2) from 1 to "
+                f"{2**31 - 1}, found {name!r}; {_HINT}"
+            )
         if not supported:
             raise UsageError(
                 f"expected a measure that can be computed here, found {name!r}, for which no provider of "

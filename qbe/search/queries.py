@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from qbe.corpus import parse_paper
 from qbe.corpus.fields import ABSTRACT_FROM
-from qbe.errors import CorpusError, PaperNotFoundError, UsageError
+from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.search.questions import asked_paper
@@ -61,7 +61,7 @@ def from_topics(
     facets; topics with aspects are left out. Unless facets are ``predicted`` where they are needed, topics
     whose papers were given labels and lack the facet are left out, too. Notes name what is left out.
 
-    Raises what `topics_of` does, and UsageError where no topic is left.
+    Raises what `topics_of` does, FileFormatError for a file without topics, UsageError where none is left.
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], source.notes
@@ -84,7 +84,9 @@ def from_topics(
         if out
     ]
     if not used:
-        raise UsageError("; ".join(notes) or f"{path}: expected at least one topic, found none")
+        if not topics:
+            raise FileFormatError(f"{path}: expected at least one topic, found none; add lines to the file")
+        raise UsageError("; ".join(notes))
     aspects = [topic.resolved_aspects() for topic in used]
     ids = [topic.query_id for topic in used]
     return QuerySource(ids, aspects, lambda block: queries_of(index, used[block]), notes)
@@ -181,8 +183,8 @@ def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
 def topics_of(index: Index, path: Path) -> list[Topic]:
     """The topics of a file.
 
-    Raises FileFormatError for a malformed file, CorpusError for a text that is no abstract, and
-    PaperNotFoundError for a paper that the index lacks, each with the line.
+    Raises FileFormatError for a malformed file and for sentence positions that a paper lacks, CorpusError for
+    a text that is no abstract, and PaperNotFoundError for a paper that the index lacks, each with the line.
 
     >>> topics_of(index, Path("sample/topics.tsv"))[1][:3]
     ('s118_background', 's118', <Facet.BACKGROUND: 'background'>)
@@ -190,11 +192,16 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
     topics = []
     for number, topic in numbered_topics(path):
         where = f"{path}, line {number}"
-        if topic.text:
-            _paper_of(topic, where)
+        outside = _paper_of(topic, where) if topic.text else None
         for aspect in topic.resolved_aspects():
             if aspect.paper_id and aspect.paper_id not in index:
                 raise _not_found(index, aspect.paper_id, f"{where}: ")
+            if aspect.positions is not None:
+                paper = index.paper(aspect.paper_id) if aspect.paper_id or not outside else outside
+                try:
+                    Aspect(paper, positions=aspect.positions).selected_positions()
+                except UsageError as error:
+                    raise FileFormatError(f"{where}: {error}; mend the file") from None
         topics.append(topic)
     return topics
 

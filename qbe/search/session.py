@@ -261,8 +261,11 @@ class SearchSession(Closing):
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of a query with their grades (`qbe.types.Hit`), however they were found; raises what `run`
-        does, and UsageError where the index's encoder has no grade model.
+        does, TypeError for anything but hits, and UsageError where the index's encoder has no grade model.
         """
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
 
         def grade(reader: IndexReader) -> list[Hit]:
             opened = self._over(reader)
