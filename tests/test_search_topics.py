@@ -54,7 +54,7 @@ def test_topics_of_another_facet_are_left_out_and_told(search):
     assert said == ["topics.tsv: 1 of 4 topics state another facet, or aspects, and are left out (d)"]
     with pytest.raises(UsageError, match="1 of 1 topics state another facet"):
         search("query_id | paper_id | facet\nq | s036 | result\n", "--facet", "method")
-    with pytest.raises(UsageError, match="expected at least one topic, found none"):
+    with pytest.raises(FileFormatError, match="expected at least one topic, found none"):
         search("query_id | paper_id\n")
 
 
