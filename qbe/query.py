@@ -41,7 +41,9 @@ class Aspect:
                 f"expected a qbe.Paper, found {_kind(self.paper)}; look one up with index.paper(id)"
             )
         if not self.paper.sentences:
-            raise UsageError(f"expected a paper with sentences, found none in {self.paper.paper_id}; add some")
+            raise UsageError(
+                f"expected a paper with sentences, found {self.paper.paper_id} without; add some"
+            )
         if self.facet is not None and not isinstance(self.facet, Facet):
             raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, found {_kind(self.facet)}")
         if self.positions is not None:

@@ -142,5 +142,5 @@ def test_bad_aspects_name_their_line(tmp_path, told):
 
 
 def test_a_paper_without_sentences_is_no_query():
-    with pytest.raises(UsageError, match="expected a paper with sentences, found none in p1"):
+    with pytest.raises(UsageError, match="expected a paper with sentences, found p1 without"):
         Query(Paper("p1", "On fish", ()))
