@@ -25,7 +25,7 @@ from qbe.doctor.machine import (
     instructions_check,
     memory_check,
 )
-from qbe.errors import IndexFormatError, MissingDependencyError, UsageError, requirement
+from qbe.errors import IndexFormatError, MissingDependencyError, OutputError, UsageError, requirement
 from qbe.index.building.changes import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
@@ -202,6 +202,10 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
         ["saved", "OK"],
     ]
     assert lines[2].endswith("with its former options: qbe index --corpus saved.jsonl --output NEW")
+    saved = Path("saved.jsonl").read_bytes()
+    with pytest.raises(OutputError, match=r"^saved\.jsonl: .* choose another `save`"):
+        main(["--index", "index", "--save", "saved.jsonl"])
+    assert (Path("saved.jsonl").read_bytes(), capsys.readouterr().out) == (saved, "")
     kept = [paper.paper_id for paper in papers if paper.paper_id not in ("s002", "s005")]
     assert [paper.paper_id for paper in read_jsonl(Path("saved.jsonl"))] == [*kept, "new"]
     (folder / "deleted" / "root.000002.npy").write_bytes(b"")

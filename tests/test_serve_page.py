@@ -706,6 +706,19 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp
         assert visit.fragment["since"] == ["2999-01-01"]
         panel.get_by_role("button", name="Remove On eyes").click()
         expect(panel.locator("li")).to_have_count(0)
+
+        from qbe.watch.watches import Watch, changing, write_watches
+
+        with changing(file) as watches:
+            watches.add(Watch("lost", {}, 0, str(file.with_name("nosuch.txt"))))
+            write_watches(file, watches)
+        append_papers(folder, [Paper("newer", "Newer", tuple(Sentence(f"{text}.") for text in texts))])
+        while not server.ask("GET", "/api/watches").json()["watches"][0]["problem"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        page.goto("about:blank")
+        page.goto(visit.address)
+        expect(panel.locator("li")).to_contain_text("The last search failed: ")
         visit.context.close()
     assert not visit.problems
 

@@ -22,6 +22,7 @@ from qbe.types import Facet, Hit, Paper
 from qbe.watch.__main__ import main
 from qbe.watch.finding import find, note_papers, watch_session
 from qbe.watch.reports import ATOM, items_of, report
+from qbe.watch.watcher import WatchBody, Watcher
 from qbe.watch.watches import KEPT, Found, Watch, Watches, changing, read_watches, watch_of, write_watches
 
 pytestmark = pytest.mark.slow
@@ -372,6 +373,53 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
         read_watches("notes.md")
 
 
+def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, papers, tmp_path):
+    title = papers[35].title
+    watch("add", "part", "--paper", title[:40], title, "--not-paper", "S001", "--grade", "0")
+    kept = {"paper_ids": ["s036"], "not_paper_ids": ["s001"]}
+    assert read_watches("watches.json").watches["part"].search == kept
+    append_papers(index, [Paper("like", f"{title}, Again", papers[105].sentences, True)])
+    assert watch("run").startswith("part: 1 paper\n")
+    with Index(index) as opened:
+        search = {"paper_ids": [title], "not_paper_ids": ["S001"]}
+        (added,) = Watcher(tmp_path / "other.json", opened).add(WatchBody(name="x", search=search))["watches"]
+    assert added["search"] == kept
+
+
+def test_a_paper_file_without_an_abstract_is_told(index, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    introduction = "Fish swim in lakes and we ask how. " * 4
+    Path("a.tex").write_text(f"\\title{{On fish}}\\section{{Introduction}}{introduction}")
+    with pytest.raises(SystemExit):
+        main(["add", "fish", "--paper-file", "a.tex", "--index", str(index)])
+    assert capsys.readouterr().err.startswith(
+        "qbe watch add: no abstract was found in the query; the introduction's first paragraph stands for it\n"
+    )
+
+
+def test_a_server_shows_what_went_wrong_with_a_watch(index, papers, tmp_path):
+    file = tmp_path / "watches.json"
+    write_watches(file, kept(index, Watch("bib", {}, 0, str(tmp_path / "none.txt"))))
+    with Index(index) as opened:
+        watcher = Watcher(file, opened)
+        watcher.add(WatchBody(name="all", search={"paper_ids": ["s036"]}, grade=0))
+        append_papers(index, papers[OLD:])
+        watcher.find()
+        problems = {each["name"]: each["problem"] for each in watcher.records()["watches"]}
+        assert problems.keys() == {"bib", "all"}
+        assert "none.txt" in problems["bib"]
+        assert problems["all"] == ""
+        (tmp_path / "none.txt").write_text("s036\n")
+        watcher.find()
+        assert {each["problem"] for each in watcher.records()["watches"]} == {""}
+        for name in ("none", "bib ", "x"):
+            with pytest.raises(UsageError, match="the name of a watch") as of_feed:
+                watcher.feed(name)
+            with pytest.raises(UsageError) as of_removal:
+                watcher.remove(name)
+            assert str(of_feed.value) == str(of_removal.value)
+
+
 def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
     file = tmp_path / "watches.json"
     body = {"name": "fish", "search": {"paper_ids": ["s036"], "k": 5, "exclude": ["s001"]}, "grade": 0}
@@ -383,6 +431,7 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
             "search": {"paper_ids": ["s036"]},
             "is_bibliography": False,
             "grade": 0.0,
+            "problem": "",
             "papers": [],
         }
         assert server.ask("POST", "/api/watches", body).status == 422
@@ -404,6 +453,8 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
         feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")
         assert feed.headers["content-type"] == "application/atom+xml; charset=utf-8"
         assert len(ElementTree.fromstring(feed.body).findall(f"{{{ATOM}}}entry")) == 2
+        assert server.ask("GET", "/api/watches/feed?name=").body == feed.body
+        assert server.ask("GET", "/api/watches/feed?name=none").status == 422
         content = read_watches(file)
         assert not any(each.reported for each in content.watches["fish"].found)  # qbe watch run still does
         with Index(index) as opened:

@@ -9,6 +9,7 @@ from qbe.doctor.check import Check, State, checked, in_bytes
 from qbe.index.checking import check_index, save_papers
 from qbe.index.packs.layout import pulled_as
 from qbe.index.snapshot import COMMIT, DELETED
+from qbe.outputs import EMPTY, check_output
 from qbe.plain import plain
 
 
@@ -16,8 +17,11 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     """A check of each damaged file of an index, one of the whole, and licence and source of a pulled one;
     intact papers go to ``save``, if given.
 
-    Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written.
+    Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written or has
+    content already, before anything is read.
     """
+    if save is not None:
+        check_output(save, EMPTY, "save")
     result = check_index(folder)
     checks = [Check(name, State.DAMAGED, reason) for name, reason in result.damages.items()]
     segments = "1 segment" if result.segments == 1 else f"{result.segments} segments"

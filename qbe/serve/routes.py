@@ -242,7 +242,7 @@ def unwatch(body: WatchName, watcher: Watching) -> Response:
 @watching.get("/feed")
 def feed(watcher: Watching, name: Annotated[str | None, Query(max_length=200)] = None) -> Response:
     """The papers that came for the searches that are kept, or for one, as an Atom feed."""
-    return Response(watcher.feed(name), media_type="application/atom+xml; charset=utf-8")
+    return Response(watcher.feed(name or None), media_type="application/atom+xml; charset=utf-8")
 
 
 @operations.get("/health")

@@ -165,9 +165,14 @@ def _watch(options: argparse.Namespace) -> Watch:
     if title is not None and text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     if options.paper_file:
+        import sys
+
+        from qbe.search.queries import note_on_papers
         from qbe.search.query_file import paper_from_file
 
         paper = paper_from_file(options.paper_file)
+        if note := note_on_papers([paper]):
+            print(f"{PROGRAM} add: {note}", file=sys.stderr)
         text, title = paper.abstract, paper.title
     search = {
         "paper_ids": options.paper or (["id"] if options.cited else None),

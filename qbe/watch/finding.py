@@ -13,7 +13,7 @@ from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
-from qbe.service.requests import MOST_PAPERS, SearchBody
+from qbe.service.requests import MOST_PAPERS, SearchBody, distinct_papers
 from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 from qbe.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
@@ -44,10 +44,15 @@ def note_papers(watches: Watches, index: Index) -> None:
 
 def keep(watches: Watches, watch: Watch, session: SearchSession) -> None:
     """Add a watch, for which all papers of the index are old; before that the others find what is new for
-    them, so that nothing escapes them which leaves the index before their next run.
+    them, so that nothing escapes them which leaves the index before their next run. The papers of its search
+    are kept by their ids: another name, such as a part of a title, may later name others.
 
     Raises what `SearchBody.compile` and `Watches.add` do.
     """
+    for field in ("paper_ids", "not_paper_ids"):
+        if names := watch.search.get(field):
+            ids = [paper.paper_id for paper in distinct_papers(session.index, names)]
+            watch.search = {**watch.search, field: ids}
     for body in _bodies(watch, session.index):
         session.prepared([body.compile(session.index)])
     find(watches, session)

@@ -43,17 +43,19 @@ class Watcher:
     def __init__(self, path: str | Path, index: Index) -> None:
         """Raises what `read_watches` does, UsageError for an index without grades."""
         self._path, self._index = Path(path), index
+        self._problems: dict[str, str] = {}
         read_watches(self._path)
         watch_session(index).close()
 
     def find(self) -> None:
-        """Find what is new for all watches; what goes wrong with one is logged."""
+        """Find what is new for all watches; what goes wrong with one is logged, and kept for `records`."""
         if not read_watches(self._path).watches:
             return
         with watch_session(self._index) as session, changing(self._path) as watches:
             problems = find(watches, session)
             write_watches(self._path, watches)
-        for name, error in problems.items():
+        self._problems = {name: str(error) for name, error in problems.items()}
+        for name, error in self._problems.items():
             log.error("%s: %s", name, error)
 
     def add(self, body: WatchBody) -> dict[str, Any]:
@@ -71,10 +73,13 @@ class Watcher:
         with changing(self._path) as watches:
             watches.remove(name)
             write_watches(self._path, watches)
+        self._problems.pop(name, None)
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
-        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first."""
+        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first, and
+        the ``problem`` of one whose last search failed, '' of others.
+        """
         watches = read_watches(self._path)
         return {
             "watches": [
@@ -83,6 +88,7 @@ class Watcher:
                     "search": dict(watch.search),
                     "is_bibliography": bool(watch.cited),
                     "grade": watch.grade,
+                    "problem": self._problems.get(watch.name, ""),
                     "papers": [
                         record_of(item) for item in self._items(watches, since, watch.name)[:MOST_SHOWN]
                     ],
@@ -92,8 +98,10 @@ class Watcher:
         }
 
     def feed(self, name: str | None = None) -> str:
-        """The Atom feed of all watches, or of one."""
+        """The Atom feed of all watches, or of one; raises UsageError where there is none of that name."""
         watches = read_watches(self._path)
+        if name is not None:
+            watches.check_name(name)
         return report(self._items(watches, "", name), "atom", watches.feed)
 
     def _items(self, watches: Watches, since: str, name: str | None) -> list[Item]:

@@ -155,9 +155,13 @@ class Watches:
 
     def remove(self, name: str) -> None:
         """Remove a watch; raises UsageError where there is none of that name."""
+        self.check_name(name)
+        del self.watches[name]
+
+    def check_name(self, name: str) -> None:
+        """Raise UsageError where there is no watch of that name."""
         if name not in self.watches:
             raise UsageError(f"expected the name of a watch, found {name!r}; there are {self.names()}")
-        del self.watches[name]
 
     def room(self) -> int:
         """How many papers more may wait for their report."""

@@ -95,6 +95,7 @@ function entry(watch, { onOpen, onPaper, onRemove }) {
           make("ul", {}, watch.papers.map((paper) => found(paper, onPaper))),
         )
       : make("p", { class: "hint" }, count),
+    watch.problem ? make("p", { class: "hint" }, `The last search failed: ${watch.problem}`) : null,
   );
 }
 
