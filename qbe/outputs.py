@@ -21,7 +21,7 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
-_HEADINGS = (b"Papers like \xe2\x80\x9c", b"Papers not like ")
+_HEADINGS = (b"Papers like \xe2\x80\x9c", b"Papers for \xe2\x80\x9c", b"Papers not like ")
 _COLUMNS = frozenset(
     b"query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence,background,method,result".split(
         b","
@@ -29,7 +29,7 @@ _COLUMNS = frozenset(
 )
 """Names of CSV's columns; a table with others is one that somebody added to."""
 
-_SEALED_BEGINS = (b"%% qbe search: ", *(b"## " + heading for heading in _HEADINGS))
+_SEALED_BEGINS = (b"%% qbe search: ", b"%% qbe cite: ", *(b"## " + heading for heading in _HEADINGS))
 """How results begin that end with a seal."""
 
 _SEAL = re.compile(rb"\n(?:%%|<!--) (qbe [a-z]+), SHA-256 of all above: ([0-9a-f]{64})(?: -->)?\n\Z")
@@ -173,6 +173,6 @@ SEARCH = Result("a result of qbe search", _is_search_result, "qbe search")
 CITED = Result("a result of qbe cite", _is_search_result, "qbe cite")
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
 PLOT = Result("a plot of qbe", _is_plot)
-EMPTY = Result("one without content", lambda head: False)
+EMPTY = Result("one without content", lambda _: False)
 TAGGED = Result("papers that have labels", _is_tagged_paper)
 WATCHED = Result("a report of qbe watch", _is_watch_report)

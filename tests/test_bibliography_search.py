@@ -16,8 +16,9 @@ from qbe.errors import UsageError
 from qbe.query import Aspect, Query
 from qbe.search.explain import label_of, shown
 from qbe.search.options import check, form_of_file, parser
-from qbe.search.present import to_record, to_table
+from qbe.search.present import heading, to_record, to_table
 from qbe.search.writers import COLUMNS, Result, escaped, open_writer
+from qbe.shapes import COMPETITORS, SAME_PROBLEM_OTHER_METHOD
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 ASKED = Paper(
@@ -102,6 +103,27 @@ def test_a_table_tells_of_authors_venue_and_link():
         "",
         "   2   1.0000 On stone  [plain]",
     ]
+
+
+def test_a_heading_names_shapes_and_the_first_of_many_papers():
+    papers = [replace(ASKED, paper_id=f"p{number}", title=f"On {number}") for number in range(6)]
+    aspects = [Aspect(paper, facet) for paper in papers[:5] for facet in (Facet.BACKGROUND, Facet.METHOD)]
+    query = Query.of(*aspects, Aspect(papers[5], Facet.METHOD, weight=-2))
+    assert heading(Query.of(Aspect(papers[0]), Aspect(papers[5], weight=-1))) == (
+        "Papers like “On 0”, by its abstract; not like “On 5”, by its abstract"
+    )
+    both = [
+        f"like “On {number}”, for its {facet}" for number in range(3) for facet in ("background", "method")
+    ]
+    assert heading(query) == (
+        f"Papers {'; '.join(both)}; and 2 more; not like “On 5”, for its method (weight 2)"
+    )
+    corners = [COMPETITORS, SAME_PROBLEM_OTHER_METHOD, COMPETITORS]
+    hits = [Hit(f"p{number}", 1.0, corner=corner) for number, corner in enumerate(corners)]
+    assert heading(query, hits) == (
+        "Papers like “On 0”; like “On 1”; like “On 2”; and 2 more; not like “On 5”: 2 competitors, "
+        "1 same-problem-other-method"
+    )
 
 
 def test_an_address_is_not_broken():

@@ -17,8 +17,9 @@ from qbe.cite.__main__ import main
 from qbe.cite.config import CiteConfig
 from qbe.cite.options import OPTIONS, PROGRAM
 from qbe.cite.recommender import CiteRequest, Recommender
-from qbe.errors import RunError, UsageError
+from qbe.errors import OutputError, RunError, UsageError
 from qbe.index.index import Index
+from qbe.outputs import CITED, SEARCH, check_output
 from qbe.search import output as outputs
 from qbe.search.stages import CrossEncoder
 from qbe.text.split import paper_from_text
@@ -210,7 +211,12 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, index, tmp_pa
     assert re.findall(r"^TI  - (.*)$", text, re.MULTILINE) == titles
     for _ in range(2):
         assert cite("--paper", QUERY, "--output", tmp_path / "new.bib") == ""
-    assert [entry["title"] for entry in read_bibtex((tmp_path / "new.bib").read_text())] == titles
+    text = (tmp_path / "new.bib").read_text()
+    assert [entry["title"] for entry in read_bibtex(text)] == titles
+    assert re.match(r"%% qbe cite: .*\n", text)
+    check_output(tmp_path / "new.bib", CITED)
+    with pytest.raises(OutputError, match="found a result of qbe cite"):
+        check_output(tmp_path / "new.bib", SEARCH)
 
 
 # Runs of topics

@@ -23,6 +23,7 @@ REPLACED: list[tuple[Result, str]] = [
     (SEARCH, "q1\tQ0\tp7\t1\t-2.5e-3\tother\n"),
     (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
     (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
+    (SEARCH, "Papers for “Who uses fish?”: fish\nNo paper was found.\n"),
     (SEARCH, "query_id,rank,paper_id,title,authors,year\n"),
     (SEARCH, "TY  - JOUR\nDP  - qbe\nID  - 7\nER  - \n"),
     (SEARCH, ""),

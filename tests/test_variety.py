@@ -1,6 +1,7 @@
 """Lists put together: wishes as users write them, places by hand, and lists of searches over the sample."""
 
 import json
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -169,6 +170,9 @@ def test_the_command_mixes_as_many_hits_as_asked_for(search, graded_index):
     assert {hit["corner"] for hit in record["hits"]} <= set(SHAPES)
     table = search(*options, "--format", "table", folder=graded_index)
     assert all(f"{hit['corner']}: background" in table for hit in record["hits"])
+    corners = Counter(hit["corner"] for hit in record["hits"])
+    shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
+    assert f"”: {shapes}:" in " ".join(table.split())
 
 
 # Evaluation

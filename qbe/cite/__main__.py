@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         cited = list(dict.fromkeys([*_named(index, options.cited), *_cited_in(index, options.paper_file)]))
         excluded = _named(index, options.exclude)
         tag = options.run_tag or RUN_TAG
-        writer = open_writer(form, tag, index.paper, width, explain=False)
+        writer = open_writer(form, tag, index.paper, width, explain=False, command=PROGRAM)
         destination = destination_of(options, form, options.output, PROGRAM)
         topics = Path(options.topics) if options.topics else None
         with Recommender.open(index, config) as recommender:

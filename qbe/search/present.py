@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ INDENT = 14
 
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
+
+NAMED = 3
+"""Papers that a heading names; of more it says how many others there are."""
 
 QUOTED = 60
 """Characters of a sentence that a heading quotes."""
@@ -182,7 +186,7 @@ def to_table(
                   (labelled background) The question here is whether pre-training on unlabelled speeches
                   helps a machine to do it.
     """
-    lines = textwrap.wrap(f"{heading(query)}:", width)
+    lines = textwrap.wrap(f"{heading(query, hits)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
     blocks = []
@@ -242,16 +246,39 @@ def grades_in_words(hit: Hit) -> str:
     return f"{hit.corner}: {graded}" if hit.corner else graded
 
 
-def heading(query: Query) -> str:
-    """What the papers are like, such as ``Papers like “A title”, for its method``."""
+def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
+    """What the papers are like, such as ``Papers like “A title”, for its method``; of a mixed list how many
+    of the hits are there for each shape, such as ``Papers like “A title”: 2 competitors``.
+
+    >>> from qbe.types import Facet
+    >>> query = Query.by_facets(index.paper("s036"), {Facet.BACKGROUND: 1, Facet.METHOD: 1})
+    >>> heading(query, [Hit("s051", 1.0, corner="competitors")])
+    'Papers like “Two Crops of a Paragraph: ... for Suggesting Citations”: 1 competitors'
+    """
     if query.is_single:
         return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
+    corners = Counter(hit.corner for hit in hits if hit.corner)
+    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    places = Counter[bool]()
+    place_of = {}
+    for paper in query.papers:
+        places[paper.paper_id in liked] += 1
+        place_of[paper.paper_id] = places[paper.paper_id in liked]
     parts = []
     for aspect in query.aspects:
-        negation = "not " if aspect.weight < 0 else ""
-        weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
-        parts.append(f"{negation}{_like(aspect)}{weight}")
-    return "Papers " + "; ".join(parts) + _foreign_note(query)
+        paper_id = aspect.paper.paper_id
+        if place_of[paper_id] > NAMED:
+            part = f"and {places[paper_id in liked] - NAMED} more"
+        elif corners:
+            part = f"{'' if paper_id in liked else 'not '}like “{_title(aspect.paper)}”"
+        else:
+            negation = "not " if aspect.weight < 0 else ""
+            weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
+            part = f"{negation}{_like(aspect)}{weight}"
+        parts.append(part)
+    shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
+    said = "; ".join(dict.fromkeys(parts))
+    return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
 
 
 def _foreign_note(query: Query) -> str:
@@ -280,7 +307,6 @@ def _like(aspect: Aspect) -> str:
     asked = aspect.paper.metadata.get(ASKED)
     if asked and aspect.facet is None and aspect.positions is None:
         return f"for “{plain(asked['text'])}”: {plain(in_words(asked))}"
-    title = plain(asked["text"] if asked else aspect.paper.title or aspect.paper.sentences[0].text)
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
@@ -288,7 +314,13 @@ def _like(aspect: Aspect) -> str:
         sentence = aspect.paper.sentences[aspect.selected_positions()[0]].text
         begin = sentence if len(sentence) <= QUOTED else f"{sentence[:QUOTED].rpartition(' ')[0]} ..."
         seen += f" (no {aspect.facet} sentence recognized; using “{begin}”; choose others with --sentences)"
-    return f"like “{title}”, {seen}"
+    return f"like “{_title(aspect.paper)}”, {seen}"
+
+
+def _title(paper: Paper) -> str:
+    """What a heading calls a paper."""
+    asked = paper.metadata.get(ASKED)
+    return plain(asked["text"] if asked else paper.title or paper.sentences[0].text)
 
 
 def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:

@@ -62,7 +62,7 @@ def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
     1. **Masking Politicians' Words: ... in Claim Verification** (2020). s051, 1.5000
        > background: The question here is whether pre-training on unlabelled speeches helps ...
     """
-    lines = [f"## {escaped(heading(query))}", ""]
+    lines = [f"## {escaped(heading(query, hits))}", ""]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
         said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
@@ -127,14 +127,17 @@ class ResultWriter(NamedTuple):
     needs_matches: bool = True
 
 
-def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: bool) -> ResultWriter:
+def open_writer(
+    form: str, tag: str, lookup: Lookup, width: int, *, explain: bool, command: str = "qbe search"
+) -> ResultWriter:
     """The writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
 
     ``tag`` is that of a TREC run; ``width`` (in columns) is of tables, and ``explain`` of tables and JSON
     (see `qbe.search.present.to_record` and `to_table`). CSV has the columns COLUMNS: authors are separated by
     semicolons, ``url`` is the corpus's own, else that of arXiv, ``sentence`` is the one that a table shows,
     and ``facet`` what it is labelled. In a bibliography a paper has one entry, under the first query that
-    found it; in BibTeX a comment names each query, and the keys of papers that an earlier one found.
+    found it; in BibTeX a comment names the ``command`` and each query, and the keys of papers that an earlier
+    one found.
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
     >>> for form in ("trec", "csv", "bibtex"):
@@ -162,7 +165,8 @@ def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: boo
     if form in ("bibtex", "ris"):
         from qbe.bibliography.writing import Bibliography
 
-        text = (_bibtex if form == "bibtex" else _ris)(lookup, Bibliography(form))
+        bibliography = Bibliography(form)
+        text = _bibtex(lookup, bibliography, command) if form == "bibtex" else _ris(lookup, bibliography)
         return ResultWriter(text, needs_matches=False)
     if form == "markdown":
         return _texts_apart(lambda query, hits: to_markdown(lookup, query, hits))
@@ -212,7 +216,9 @@ def _csv_row(lookup: Lookup, query: Query, hit: Hit) -> list[object]:
     return [hit.paper_id, title, authors, *about, hit.score, facet, sentence.text, *by_facet]
 
 
-def _bibtex(lookup: Lookup, bibliography: Bibliography) -> Callable[[Sequence[Result], bool], str]:
+def _bibtex(
+    lookup: Lookup, bibliography: Bibliography, command: str
+) -> Callable[[Sequence[Result], bool], str]:
     from qbe.bibliography.writing import comment
 
     def text(results: Sequence[Result], first: bool) -> str:
@@ -221,7 +227,7 @@ def _bibtex(lookup: Lookup, bibliography: Bibliography) -> Callable[[Sequence[Re
             entries = [(hit.paper_id, bibliography.add(lookup(hit.paper_id))) for hit in hits]
             above = [bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
             about = comment(f"above: {', '.join(above)}") if above else ""
-            parts += [comment(f"qbe search: {query_id}") + about, *(entry for _, entry in entries if entry)]
+            parts += [comment(f"{command}: {query_id}") + about, *(entry for _, entry in entries if entry)]
         return ("" if first else "\n") + "\n".join(parts)
 
     return text

@@ -95,6 +95,10 @@ class HitPage(NamedTuple):
         return end if self.has_more and end < DEEPEST else None
 
 
+def _with_heading(page: HitPage) -> HitPage:
+    return page._replace(heading=heading(page.ranking.query, page.hits))
+
+
 class SearchService(Closing):
     """Answers requests over an index, whose newest commit it follows when `refresh` is called.
 
@@ -196,7 +200,7 @@ class SearchService(Closing):
         begin = time.perf_counter()
         session = self._session(body.first_stage)
         for ranking in session.run(self._request(body), rerank=body.rerank):
-            yield HitPage.of(ranking, body, heading(ranking.query), begin)
+            yield _with_heading(HitPage.of(ranking, body, "", begin))
 
     def page(self, body: SearchBody) -> HitPage:
         """The final one of `pages`."""
@@ -207,7 +211,7 @@ class SearchService(Closing):
             ranking = session.search(self._request(body), rerank=body.rerank)
         finally:
             TIMEOUT.reset(token)
-        return HitPage.of(ranking, body, heading(ranking.query), begin)
+        return _with_heading(HitPage.of(ranking, body, "", begin))
 
     def _request(self, body: SearchBody) -> SearchRequest:
         return replace(body.compile(self.index), grades=True)
