@@ -307,6 +307,7 @@ WRONG = [
     f"{PAPER} --threads 0",
     f"{PAPER} --title a",
     f"{PAPER} --rerank matching",
+    f"{PAPER} --rerank nosuch",
     f"{PAPER} --run-tag a\tb",
     f"{PAPER} --before then",
     f"{PAPER} --before 0",
@@ -323,6 +324,7 @@ WRONG = [
     "--paper-file absent.json",
     "--bibtex empty.bib",
     "--bibtex absent.bib",
+    "--bibtex broken.bib",
     "--topics absent.tsv",
     "--topics of-others.tsv",
     f"{PAPER} --cited absent.txt",
@@ -340,6 +342,7 @@ def test_what_cannot_be_done_ends_in_one_line(
     monkeypatch.chdir(tmp_path)
     Path("no-abstract.json").write_text(json.dumps({"title": TITLE}))
     Path("empty.bib").write_text("nothing\n")
+    Path("broken.bib").write_text("@misc{a, title = {On fish\n")
     Path("of-others.tsv").write_text("query_id\tpaper_id\nq1\tabsent\n")
     Path("no-year.tsv").write_text(f"query_id\tpaper_id\nq1\t{papers[NO_YEAR].paper_id}\n")
     Path("strangers.txt").write_text("nobody\nno-one\n")

@@ -13,7 +13,7 @@ from support.builds import Job, build_job
 from support.messages import messages_of
 from support.searching import first_stage
 
-from qbe import _jvm
+from qbe import _cli, _jvm
 from qbe.encode.encoder import Encoder
 from qbe.errors import (
     CorpusError,
@@ -23,7 +23,7 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.files import sha256
-from qbe.index.__main__ import main
+from qbe.index.__main__ import OPTIONS, PROGRAM, main
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
@@ -195,7 +195,9 @@ def test_what_is_no_index_is_never_replaced(tmp_path, small):
     (tmp_path / "thesis" / "chapter1").write_text("precious")
     (tmp_path / "file").write_text("precious")
     for name in ("thesis", "file"):
-        with pytest.raises(IndexBuildError, match="expected no such path, or an index"):
+        found = "other files" if name == "thesis" else "a file"
+        message = rf"^expected no such path, or an index, at \S+, found {found}; choose another `folder`"
+        with pytest.raises(IndexBuildError, match=message):
             build_job(tmp_path / name, small, overwrite=True)
     assert (tmp_path / "thesis" / "chapter1").read_text() == (tmp_path / "file").read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl", "thesis"]
@@ -304,3 +306,15 @@ def test_options_that_do_not_go_together(tmp_path, monkeypatch, told):
     commands = [partial(main, [*options.split(), "--output", "index"]) for options in APART]
     told("index: options", messages_of(commands, UsageError))
     assert not any(tmp_path.iterdir())
+
+
+def test_columns_are_told_as_the_command_has_them(tmp_path, monkeypatch, capsys, told):
+    monkeypatch.chdir(tmp_path)
+    Path("c.csv").write_text("name,text\nOn fish,Fish swim.\n")
+    messages = []
+    for form in ("", "table:tile=name", "table:title=nme"):
+        given = ["--corpus", "c.csv", "--output", "x", *(["--format", form] if form else [])]
+        with pytest.raises(SystemExit):
+            _cli.run(PROGRAM, main, OPTIONS, given)
+        messages.append(capsys.readouterr().err.strip())
+    told("index: columns", messages)

@@ -107,9 +107,10 @@ def config_of(options: argparse.Namespace) -> CiteConfig:
     from qbe.search.filters import PaperFilter, parse_before
     from qbe.search.stages import CrossEncoder, parse_reranker
 
-    reranker = None if options.rerank is None else parse_reranker(options.rerank)
+    expected = "the folder of a model of pairs as `rerank`"
+    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
     if reranker is not None and not isinstance(reranker, CrossEncoder):
-        raise UsageError(f"expected the folder of a model of pairs as `rerank`, found {reranker.name}")
+        raise UsageError(f"expected {expected}, found {reranker.name}")
     before = None if options.before is None else parse_before(options.before)
     return CiteConfig(
         depth=options.depth,

@@ -109,8 +109,8 @@ def find_columns(
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
     if missing := [field for field in needed if field not in positions]:
         raise CorpusError(
-            f"{name}: expected columns for {', '.join(missing)}, found {_listed(header)}; name yours: "
-            "`columns` id=...,title=...,abstract=..."
+            f"{name}: expected columns for {', '.join(missing)}, found {_listed(header)}; rename them, "
+            "or name yours with `columns`"
         )
     column = names[positions["id"]] if "id" in positions else ""
     return Columns(positions, "id" not in named and column in ("", *_NOT_ALWAYS), column in _KEYS)

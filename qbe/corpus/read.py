@@ -257,6 +257,8 @@ def _papers(
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
                 if stops and error.is_fault:
+                    if reading.on_error == STOP:  # as was asked for
+                        raise error from None
                     remedy = "leave such records out with `on_error` skip"
                     if error.reason == NO_ABSTRACT:
                         remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"

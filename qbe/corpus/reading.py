@@ -165,7 +165,7 @@ class Reading:
             if value is not None and value not in values:
                 raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
         if unknown := sorted(set(self.columns) - set(FIELDS)):
-            raise UsageError(f"expected `columns` for {', '.join(FIELDS)}, found {unknown[0]!r}; rename it")
+            raise UsageError(f"expected fields {', '.join(FIELDS)}, found {unknown[0]!r}; check `columns`")
         if not 0 <= self.max_rejected <= 1:
             raise UsageError(f"expected `max_rejected` from 0 to 1, found {self.max_rejected:g}")
         if self.limit is not None and self.limit < 1:

@@ -29,6 +29,7 @@ OPTIONS = {
     "folder": "--output",
     "folders": "--merge",
     "categories": "--category",
+    "columns": "--format, as in table:title=name,abstract=text",
 }
 
 CHANGES = ("append", "update", "sync", "delete", "compact")

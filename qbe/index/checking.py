@@ -47,7 +47,7 @@ def check_index(folder: Path) -> Checked:
         commit = read_commit(folder)
         segments = [Segment(ROOT, "")] if commit is None else list(commit.segments)
     except IndexFormatError as error:
-        damages[COMMIT] = _reason(error)  # all segments that are there may be the index's
+        damages[COMMIT] = reason_of(error)  # all segments that are there may be the index's
         names = [ROOT, *(f"{SEGMENTS}/{path.name}" for path in (folder / SEGMENTS).glob("[0-9]*"))]
         segments = [Segment(name, "") for name in names if (folder / name / MANIFEST).exists()]
     count = size = 0
@@ -60,7 +60,7 @@ def check_index(folder: Path) -> Checked:
         except IndexFormatError as error:
             if segment.name == ROOT and not (path / MANIFEST).exists():
                 raise
-            damages[_name(segment, MANIFEST)] = _reason(error)
+            damages[_name(segment, MANIFEST)] = reason_of(error)
             continue
         for name, entry in manifest.files.items():
             count, size = count + 1, size + entry["bytes"]
@@ -71,7 +71,7 @@ def check_index(folder: Path) -> Checked:
             dead = dead_rows(folder, segment, manifest.corpus["papers"])
         except (IndexFormatError, OSError) as error:
             assert segment.deletions is not None
-            damages[segment.deletions.file] = _reason(error)
+            damages[segment.deletions.file] = reason_of(error)
         if _name(segment, RECORDS) not in damages and RECORDS in manifest.files:
             papers.append((OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
     return Checked(len(segments), count, size, damages, papers)
@@ -114,7 +114,7 @@ def _damage(path: Path, entry: Mapping[str, Any]) -> str:
     return ""
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What was found, of a message."""
     return str(error).partition("found ")[2].partition("; ")[0] or str(error)
 

@@ -380,9 +380,10 @@ def parse_first_stage(text: str) -> Any:
     return _parsed(FIRST_STAGES[name], parameters, "first_stage")
 
 
-def parse_reranker(text: str) -> Any:
+def parse_reranker(text: str, expected: str = "") -> Any:
     """A reranker as the command line has it: ``none`` (gives None), a name or the folder of a model, and
-    parameters behind a colon; raises UsageError.
+    parameters behind a colon; raises UsageError, which says of another text what was ``expected``, by default
+    any of these.
 
     >>> parse_reranker("none"), parse_reranker("matching:kind=attention,depth=50").depth
     (None, 50)
@@ -397,6 +398,8 @@ def parse_reranker(text: str) -> Any:
     folder, colon, rest = text.rpartition(":")
     folder, parameters = (folder, rest) if colon and "=" in rest else (text, "")
     if not (os.sep in folder or os.path.isdir(folder)):  # noqa: PTH112
+        if expected:
+            raise UsageError(f"expected {expected}, found {folder!r}; check it")
         names = (NO_RERANKING, *RERANKERS)
         raise UsageError(
             f"expected `rerank` of {', '.join(names)}, or the folder of a model, found {folder!r}; "

@@ -191,8 +191,11 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
                 f"such as {unknown[0]!r}; nothing was deleted: check them"
             )
         if not 0 < len(rows) < len(papers):
+            possible = f"1 to {len(papers) - 1} of the {len(papers)} papers"
+            if len(papers) == 1:
+                possible = "papers beside the only one"
             raise UsageError(
-                f"expected ids of 1 to {len(papers) - 1} of the {len(papers)} papers of {folder}, found "
+                f"expected ids of {possible} of {folder}, found "
                 f"{len(rows)}; an index keeps at least one paper: remove the folder to be rid of all"
             )
         dead = np.array([row for row in rows.values() if row is not None], np.int64)

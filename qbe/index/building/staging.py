@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import Unfinished, lock, resumable_staging, sync_tree, write_text
-from qbe.index.checking import check_own_files
+from qbe.index.checking import check_own_files, reason_of
 from qbe.index.manifest import Manifest, read_manifest
 from qbe.index.snapshot import Commit, read_commit
 
@@ -138,9 +138,10 @@ def check_target(
         try:
             existing = read(output)
         except IndexFormatError as error:
+            found = "other files" if isinstance(error.__cause__, FileNotFoundError) else reason_of(error)
             raise IndexBuildError(
-                f"expected no such path, or {kind}, at {output}: {error}; choose another `folder`, or remove "
-                "it"
+                f"expected no such path, or {kind}, at {output}, found {found}; choose another `folder`, or "
+                "remove it"
             ) from error
         (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
         if not overwrite and resume and not unfinished and is_result(existing):
