@@ -135,7 +135,7 @@ def test_macros_that_grow_are_not_substituted():
         tracemalloc.stop()
 
 
-def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index):
+def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
     assert cited_in(r"\nocite{*}\addbibresource[x]{a.bib}\bibliography{b, c}") == (
         ("a.bib", "b.bib", "c.bib"),
         frozenset({"*"}),
@@ -143,6 +143,17 @@ def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index):
     with open_index(tiny_index, threads=1) as index, index.reading() as reader:
         named = papers_of(reader, draft)
         assert (named.paper_ids, named.entries, named.missing) == (["s004", "s006"], 3, ("unknown",))
+        draft.write_text(
+            r"\cite{s004,lost} \nocite{*} \citestyle{plain} \def\x{\cite{#1}} \bibliography{refs}"
+        )
+        named = papers_of(reader, draft)
+        assert (named.paper_ids, named.missing) == (["s004", "s006", "s008"], ("unknown", "lost"))
+        assert not caplog.messages
+        draft.write_text(r"\input{parts/nosuch}\input{parts/abstract}\cite{s006}\bibliography{refs}")
+        assert papers_of(reader, draft).paper_ids == ["s004", "s006"]
+        assert caplog.messages == [
+            f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
+        ]
         draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
         assert papers_of(reader, draft).paper_ids == ["s004", "s006", "s008"]
         draft.write_text(r"\title{T}")

@@ -282,7 +282,9 @@ def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, tiny_encod
         delete_papers(tmp_path / "absent" / "index", ["s001"])
     assert not (tmp_path / "absent").exists()
     delete_papers(dense, [paper.paper_id for paper in papers[1:16]])
-    with pytest.raises(UsageError, match="papers beside the only one of .* found 1; an index keeps at least"):
+    with pytest.raises(
+        UsageError, match=r"papers beside the only one of .* found 1; an index keeps at least"
+    ):
         delete_papers(dense, ["s001"])
 
 

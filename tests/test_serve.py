@@ -107,6 +107,14 @@ BAD: list[tuple[str, str, object]] = [
     ("GET", "/%2e%2e/%2e%2e/etc/passwd", None),
     ("DELETE", "/api/search", None),
     ("GET", "/api/compare?paper_id=s036", None),
+    ("GET", "/api/search?paper_ids=s036&facet=method&facet=result", None),
+    ("GET", "/api/titles?text=two&k=1&k=2", None),
+    *(
+        ("POST", "/api/search", {"paper_ids": ["s036"], **each})
+        for each in ({"k": True}, {"sentences": [True]})
+    ),
+    ("POST", "/api/search", b""),
+    ("GET", "/api/labels", None),
 ]
 
 

@@ -49,6 +49,7 @@ _MACRO = re.compile(
 )
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
+_NO_CITATION = re.compile(r"\\(?:set)?cite(?:style|text)\b")
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
@@ -70,16 +71,16 @@ class Cited(NamedTuple):
     keys: frozenset[str]
 
 
-def source_of(text: str, folder: Path | None) -> str:
+def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:
     r"""A source without its comments, with the files that it inputs in their places: those in ``folder`` and
-    below it, none where that is None. What cannot be read is left out.
+    below it, none where that is None. What cannot be read is left out, and its name added to ``lacking``.
 
     >>> _ = Path("abstract.tex").write_text("Fish swim. % in lakes")
     >>> source_of("\\title{On fish} % a draft\n\n\\input{abstract}", Path())
     '\\title{On fish} \n\nFish swim. '
     """
     left = [MOST_FILES, MOST_CHARACTERS - len(text)]
-    text = _included(text, folder, left)
+    text = _included(text, folder, left, [] if lacking is None else lacking)
     parts, place = list[str](), 0
     for begin, end in _enclosed(text, _UNSEEN, lambda match: _END_OF_UNSEEN[match[0]]):
         parts.append(text[place : begin.start()])
@@ -87,21 +88,21 @@ def source_of(text: str, folder: Path | None) -> str:
     return "".join([*parts, text[place:]])
 
 
-def _included(text: str, folder: Path | None, left: list[int]) -> str:
+def _included(text: str, folder: Path | None, left: list[int], lacking: list[str]) -> str:
     text = _COMMENT.sub(r"\1", text)
 
     def content(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         try:
-            path = None if folder is None else _inside(folder, match[1] or match[2])
-            if path is None or left[0] <= 0:
-                return " "
-            size = path.stat().st_size
-            if size > left[1]:
-                return " "
-            left[:] = left[0] - 1, left[1] - size
-            return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left)
+            path = None if folder is None else _inside(folder, name)
+            size = MOST_CHARACTERS if path is None else path.stat().st_size
+            if path is not None and left[0] > 0 and size <= left[1]:
+                left[:] = left[0] - 1, left[1] - size
+                return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left, lacking)
         except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL; a loop of links
-            return " "
+            pass
+        lacking.append(name)
+        return " "
 
     return _INPUT.sub(content, text)
 
@@ -155,7 +156,8 @@ def cited_in(source: str) -> Cited:
     """
     names = (name.strip() for match in _BIBLIOGRAPHY.finditer(source) for name in match[1].split(","))
     files = dict.fromkeys(name if name.lower().endswith(".bib") else f"{name}.bib" for name in names if name)
-    keys = frozenset(key.strip() for match in _CITATION.finditer(source) for key in match[1].split(","))
+    cited = (match[1] for match in _CITATION.finditer(source) if not _NO_CITATION.match(match[0]))
+    keys = frozenset(key.strip() for each in cited if "#" not in each for key in each.split(","))
     return Cited(tuple(files), keys - {""})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from qbe.errors import RecordError, UsageError
 from qbe.index.names import contradicts
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
+
+log = logging.getLogger(__name__)
 
 PLAIN = (".txt", ".ids", ".lst", ".md", "")
 """How names of files end that may be a list, if what they hold is no bibliography."""
@@ -127,24 +130,32 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 
 
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
-    """The entries that a LaTeX source cites, of its bibliographies; all of these where it cites none yet.
+    """The entries that a LaTeX source cites, of its bibliographies, then the keys that these lack; all
+    entries where it cites none yet. Files that it inputs and that cannot be read are logged.
 
     Raises UsageError where it names no bibliography.
     """
     with open_source(path) as stream:
         text = from_western(stream)[0].read(MAX_LINE_BYTES).decode(errors="replace")
-    files, keys = cited_in(source_of(text, path.parent))
+    lacking = list[str]()
+    files, keys = cited_in(source_of(text, path.parent, lacking))
+    if lacking:
+        shown = ", ".join([*lacking[:SHOWN], *(["..."] if len(lacking) > SHOWN else [])])
+        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, shown)
     if not files:
         raise UsageError(
             f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "
             "file of BibTeX itself"
         )
+    known = set[str | None]()
     for file in files:
         for _, record in entries(
             str(path.parent / file), Reading("bibtex", on_error="skip", keep_without_abstract=True)
         ):
+            known.add(_key_of(record))
             if not keys or "*" in keys or _key_of(record) in keys:
                 yield record
+    yield from ({"paper_id": key} for key in sorted(keys - known - {"*"}))
 
 
 def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,19 +35,6 @@ class GivenGrades(BaseModel):
     result: Grade
 
 
-@router.get("/labels")
-def next_pair(request: Request, service: Service, assessor: Annotated[Name, Query()]) -> Response:
-    """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
-    return _answer(service, _hands(request).turn(assessor))
-
-
-@router.post("/labels")
-def give(request: Request, service: Service, body: GivenGrades) -> Response:
-    """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
-    grades = (body.background, body.method, body.result)
-    return _answer(service, _hands(request).grade(body.assessor, body.query_id, body.paper_id, grades))
-
-
 def _hands(request: Request) -> HandGrades:
     hands: HandGrades | None = request.app.state.hands
     if hands is None:
@@ -55,6 +42,22 @@ def _hands(request: Request) -> HandGrades:
             "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
         )
     return hands
+
+
+Hands = Annotated[HandGrades, Depends(_hands)]
+
+
+@router.get("/labels")
+def next_pair(hands: Hands, service: Service, assessor: Annotated[Name, Query()]) -> Response:
+    """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
+    return _answer(service, hands.turn(assessor))
+
+
+@router.post("/labels")
+def give(hands: Hands, service: Service, body: GivenGrades) -> Response:
+    """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
+    grades = (body.background, body.method, body.result)
+    return _answer(service, hands.grade(body.assessor, body.query_id, body.paper_id, grades))
 
 
 def _answer(service: SearchService, turn: Turn) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from qbe.service.requests import (
     PastedText,
     RecommendationBody,
     SearchBody,
+    is_list,
 )
 from qbe.service.service import SearchService
 from qbe.watch.watcher import WatchBody, Watcher, WatchName
@@ -57,7 +59,19 @@ SEARCH_EXAMPLES: dict[str, Any] = {
     },
 }
 
-api = APIRouter(prefix="/api")
+_LISTS = {
+    name for body in (SearchBody, Export) for name, field in body.model_fields.items() if is_list(field)
+}
+
+
+async def single_values(request: Request) -> None:
+    """Raise UsageError where an address gives a parameter of one value several times."""
+    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if count > 1 and name not in _LISTS:
+            raise UsageError(f"expected one value of {name:.60}, found {count}; give one")
+
+
+api = APIRouter(prefix="/api", dependencies=[Depends(single_values)])
 operations = APIRouter()
 watching = APIRouter(prefix="/api/watches")
 

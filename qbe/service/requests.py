@@ -106,7 +106,8 @@ def _listed(value: Any) -> Any:
     return [value]
 
 
-def _is_list(field: FieldInfo) -> bool:
+def is_list(field: FieldInfo) -> bool:
+    """Whether a field takes several values."""
     return any(get_origin(each) is list for each in (field.annotation, *get_args(field.annotation)))
 
 
@@ -129,8 +130,12 @@ class Body(BaseModel):
         for name in values:
             if name not in fields:
                 raise ValueError(_unknown_field(str(name), fields))
+        for name, value in values.items():  # numbers to pydantic
+            some = value if isinstance(value, list) else [value]
+            if fields[name].annotation is not bool and any(isinstance(each, bool) for each in some):
+                raise ValueError(f"expected a number or text as {name}, found true or false")
         return {
-            name: _listed(value) if _is_list(fields[name]) else value
+            name: _listed(value) if is_list(fields[name]) else value
             for name, value in values.items()
             if value not in (None, "", [""])
         }
@@ -420,6 +425,8 @@ def problem_in_words(problems: Sequence[Any]) -> str:
     first = problems[0]
     if first["type"] == "json_invalid":
         return "expected a body of JSON, found what cannot be read as such"
+    if first["type"] == "missing" and first["loc"] == ("body",):
+        return "expected a JSON object, found an empty body"
     parts = first["loc"][1:] if first["loc"][:1] in (("body",), ("query",), ("path",)) else first["loc"]
     where = ".".join(map(str, parts))
     message = first["msg"].removeprefix("Value error, ")
