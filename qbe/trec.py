@@ -117,7 +117,7 @@ def format_run(tag: str, rankings: Rankings) -> str:
     lines = []
     for query_id, hits in as_written(rankings).items():
         for word in (query_id, *(hit.paper_id for hit in hits)):
-            if word.split() != [word]:
+            if str(word).split() != [str(word)]:
                 raise UsageError(f"expected ids of one word each, found {word!r}; leave out white space")
         for rank, hit in enumerate(hits, start=1):
             lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {hit.score:.9g} {tag}\n")

@@ -118,6 +118,13 @@ def test_a_heading_names_shapes_and_the_first_of_many_papers():
     assert heading(query) == (
         f"Papers {'; '.join(both)}; and 2 more; not like “On 5”, for its method (weight 2)"
     )
+    many = [Aspect(each, weight=1 if number < 5 else -1) for number, each in enumerate(papers)]
+    unlike = [
+        Aspect(replace(ASKED, paper_id=f"n{number}", title="Editorial"), weight=-1) for number in range(5)
+    ]
+    said = heading(Query.of(*many, *unlike))
+    assert said.count("; and 2 more; ") == 1 and said.endswith("; and not like 3 more")
+    assert said.count("not like “Editorial”") == 2  # of one title, and two papers
     corners = [COMPETITORS, SAME_PROBLEM_OTHER_METHOD, COMPETITORS]
     hits = [Hit(f"p{number}", 1.0, corner=corner) for number, corner in enumerate(corners)]
     assert heading(query, hits) == (

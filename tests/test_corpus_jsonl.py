@@ -56,6 +56,11 @@ def test_own_records_keep_what_they_tell_beside_their_metadata() -> None:
     (entry,) = read(json.dumps(record))
     told = {"authors": ["Ann Lee"], "year": 2019, "venue": "W"}
     assert entry.record == {**record, "metadata": told}
+    untitled = {**OWN, "title": "", "abstract": ["One.", None], "year": 2019, "metadata": {"year": None}}
+    (entry,) = read(json.dumps(untitled))  # what is wrong with texts is told where they are parsed
+    assert entry.record == {**untitled, "metadata": {"year": 2019}}
+    (entry,) = read(json.dumps({**OWN, "year": 2019, "metadata": [1]}))
+    assert entry.record["metadata"] == [1]
 
 
 def test_a_name_that_no_record_has_is_an_error_at_the_end() -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 from support.runs import hits
 
+from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.run import Run
@@ -108,3 +109,12 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
     assert (fused["figures"]["P@5"]["method"], fused["figures"]["P@5"]["competitors"]) == (0.1, 0.0)
     assert (bm25["figures"]["P@5"]["method"], bm25["figures"]["P@5"]["competitors"]) == (0.0, None)
     assert "first hits that are as asked, means over query papers" in capsys.readouterr().out
+
+
+def test_a_scope_without_judgements_by_its_facets():
+    grades = {"p": {"a": {M: 2.0}}}
+    with pytest.raises(FileFormatError, match="judgements by all facets that competitors asks for"):
+        as_asked_protocol(grades, {"p_competitors": hits("a")})
+    both = as_asked_protocol(grades, {"p_competitors": hits("a"), "p_method": hits("a")})
+    assert both.warnings[0] == "all queries by competitors without judgements left out"
+    assert both.figures["P@5"]["method"] == 0.2

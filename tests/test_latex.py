@@ -92,6 +92,9 @@ def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
             or name == "draft"
         )
     assert source_of(r"a \input draft b", None) == "a   b"
+    text, lacking = r"\includegraphics[width=1cm]{x} \input{#1} \input{glyphtounicode} \input{gone} b", []
+    assert source_of(text, None, lacking).endswith(" b")
+    assert lacking == ["gone"]
 
 
 def test_names_that_no_file_can_have_are_left_out(tmp_path):

@@ -192,8 +192,10 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers):
         ("https://doi.org/10.18653/v1/4", None),
         ("https://www.jstor.org/stable/4004", None),  # the page of a publisher, and no id of PubMed
         ("isbn:4004", None),
+        ("https://www.jstor.org/stable/4004.pdf", None),
         ("1905.01234,1905.99999", None),
-        ("1905.01234 and more", None),
+        ("arXiv:1905.99999, arXiv:1905.01234", None),
+        ("1905.01234 [cs.CL]", "s004"),
         ("of", None),
         ("???", None),
         ("", None),

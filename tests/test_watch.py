@@ -406,7 +406,7 @@ def test_a_server_shows_what_went_wrong_with_a_watch(index, papers, tmp_path):
         watcher.find()
         problems = {each["name"]: each["problem"] for each in watcher.records()["watches"]}
         assert problems.keys() == {"bib", "all"}
-        assert "none.txt" in problems["bib"]
+        assert problems["bib"].startswith("cannot read bibliography: ")
         assert problems["all"] == ""
         (tmp_path / "none.txt").write_text("s036\n")
         watcher.find()

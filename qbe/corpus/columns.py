@@ -133,8 +133,25 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     title = clean_title(_text(cells, "title", where))
     if not title:
         raise fields.no_title(where, is_fault=True)
-    date, paper_id = fields.date(str(cells.get("date") or "")), _paper_id(columns, cells)
-    metadata = {
+    paper_id, abstract = _paper_id(columns, cells), cells.get("abstract")
+    metadata = {**_metadata(cells), "key": paper_id if columns.has_keys else None}
+    made = fields.record(None, title, clean_abstract(_text(cells, "abstract", where)), metadata)
+    return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
+
+
+def metadata_of(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The metadata of a row (see `to_record`); its title, abstract and id do not count.
+
+    >>> metadata_of({"title": "On fish", "year": "2019"}, "papers.jsonl, line 1")
+    {'year': 2019}
+    """
+    told = {field: value for field, value in row.items() if field not in ("id", "title", "abstract")}
+    return fields.present(_metadata({field: _cell(value, where) for field, value in told.items()}))
+
+
+def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
+    date = fields.date(str(cells.get("date") or ""))
+    return {
         **credits(_authors(_all(cells, "authors"))),
         **fields.dated(date),
         **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
@@ -144,11 +161,7 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
         "url": _name(cells.get("url")),
         "cites": _cites(cells.get("cites")),
         "tags": list(dict.fromkeys(tag for each in _all(cells, "tags") for tag in _listed_names(each))),
-        "key": paper_id if columns.has_keys else None,
     }
-    abstract = cells.get("abstract")
-    made = fields.record(None, title, clean_abstract(_text(cells, "abstract", where)), metadata)
-    return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
 
 
 def _normal(column: str) -> str:

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from qbe.corpus import columns
 from qbe.corpus.decode import json_objects, object_items
+from qbe.corpus.fields import present
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.record import FIELDS, OFFSETS, Splitter, dump_record, paper_to_record, parse_paper
@@ -68,14 +69,18 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 
     def record(original: Mapping[str, Any], where: str) -> dict[str, Any]:
         is_own = "paper_id" in original and not reading.columns
-        if is_own and (original.keys() <= _OWN or "title" not in original):
+        metadata = original.get("metadata")
+        own_alone = original.keys() <= _OWN or "title" not in original
+        if is_own and (own_alone or not isinstance(metadata, Mapping | None)):
             return dict(original)
         names = tuple(original)
         lacking.difference_update(names)
         if names not in by_names:
             by_names[names] = _columns(names, reading.columns, where)
-        made = _record(original, names, by_names[names], where)
-        return {**original, "metadata": made["metadata"]} if is_own else made
+        if is_own:
+            told = columns.metadata_of(_values(original, names, by_names[names]), where)
+            return {**original, "metadata": told | present(metadata or {})}
+        return _record(original, names, by_names[names], where)
 
     yield from converted(_entries(stream, name), record)
     if lacking:
@@ -94,12 +99,15 @@ def _columns(names: tuple[str, ...], named: Mapping[str, str], where: str) -> co
         raise RecordError(str(error), "no title") from None
 
 
+def _values(original: Mapping[str, Any], names: tuple[str, ...], places: columns.Columns) -> dict[str, Any]:
+    return {field: original[names[position]] for field, position in places.positions.items()}
+
+
 def _record(
     original: Mapping[str, Any], names: tuple[str, ...], places: columns.Columns, where: str
 ) -> dict[str, Any]:
     """Qbe's record of one with other names."""
-    values = {field: original[names[position]] for field, position in places.positions.items()}
-    made = columns.to_record(places, values, where)
+    made = columns.to_record(places, _values(original, names, places), where)
     if isinstance(made["abstract"], list):
         made |= {each: original[each] for each in _OF_SENTENCES if each in original}
     if isinstance(original.get("metadata"), Mapping):

@@ -30,7 +30,7 @@ _END_OF_UNSEEN = {
     r"\iffalse": r"\\fi\b",
     r"\end{document}": r"\Z",
 }
-_INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
+_INPUT = re.compile(r"\\(?:input|include|subfile)(?![A-Za-z])\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
 _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
 _OTHER_TITLE = re.compile(
     r"\\(?:running|sub|short|pdf|book|journal|head|section|make|note|icmlrunning)title|\\title(?:note|running)"
@@ -49,7 +49,9 @@ _MACRO = re.compile(
 )
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
-_NO_CITATION = re.compile(r"\\(?:set)?cite(?:style|text)\b")
+_NO_CITATION = re.compile(r"\\(?:(?:set)?cite(?:style|text)|newcites)\b")
+_OF_TEX = {"glyphtounicode", "pdftex-dvi", "binhex", "ifpdf.sty", "epsf", "insbox", "xy", "tikz"}
+"""Files that come with TeX."""
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
@@ -101,7 +103,8 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
                 return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left, lacking)
         except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL; a loop of links
             pass
-        lacking.append(name)
+        if "#" not in name and name not in _OF_TEX:
+            lacking.append(name)
         return " "
 
     return _INPUT.sub(content, text)

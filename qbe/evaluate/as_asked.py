@@ -77,6 +77,12 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     judged = {scope: _judged(grades, scope) for scope in REQUIREMENTS}
     first = _first_hits(grades, rankings)
     scopes = {scope: hits for scope, hits in first.items() if not judged[scope].keys().isdisjoint(hits)}
+    unjudged_scopes = [scope for scope, hits in first.items() if hits and scope not in scopes]
+    if unjudged_scopes and not scopes:
+        raise FileFormatError(
+            f"expected judgements by all facets that {unjudged_scopes[0]} asks for, found none for its "
+            "queries; add some"
+        )
     if not scopes:
         paper, shape = next(iter(grades), "p1"), next(iter(REQUIREMENTS))
         raise FileFormatError(
@@ -85,7 +91,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         )
     queries = {scope: tuple(f"{paper}_{scope}" for paper in judged[scope]) for scope in REQUIREMENTS}
     per_query: dict[str, dict[str, float]] = {measure: {} for measure in DEFINITIONS}
-    warnings: list[str] = []
+    warnings = [f"all queries by {scope} without judgements left out" for scope in unjudged_scopes]
     for scope, of_scope in scopes.items():
         unjudged, papers = 0, judged[scope]
         for paper, candidates in papers.items():

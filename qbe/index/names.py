@@ -21,14 +21,12 @@ MOST = 1000
 """Papers that a part of a title may find."""
 
 _END = b"\n"
-_ARXIV = re.compile(
-    r"(?:^(?=\S+$)|arxiv[.:]\s*|arxiv\.org/\w+/)"
-    r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/]|[,;]\s*\d{4}\.\d{4})"
-)
-"""One id: alone, or behind its name in a line of a bibliography; of several in a row none."""
+_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
+_ARXIV = re.compile(rf"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/){_ARXIV_ID}")
+_ARXIV_IDS = re.compile(rf"(?<![\w./]){_ARXIV_ID}")
 _PREFIX = re.compile(r"[a-z]+:\s*(?!/)")
 """As of ``PMID: 7`` and ``doi:10.1234/5``."""
-_NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid")
+_NUMBERED = re.compile(r"pubmed|ncbi\.nlm|pmid|pmc|semanticscholar|corpusid|mag:")
 """Where a number alone is a paper's id; "isbn:123" and the page of a publisher name others."""
 _FEWEST_LETTERS = 4
 """Of a single word that may be a part of a title: "s12" or "2019" is rather an id that the index lacks."""
@@ -228,6 +226,8 @@ def _names(text: str) -> list[str]:
     """
     lower = text.strip().lower().rstrip("/.,;").removesuffix(".pdf")
     doi, arxiv = fields.doi(lower), _ARXIV.search(lower)
+    if arxiv and len(set(_ARXIV_IDS.findall(lower))) > 1:
+        arxiv = None  # several ids are no name of one paper
     acl = doi.removeprefix(_ACL) if doi.startswith(_ACL) and "-" in doi else ""
     return list(dict.fromkeys(filter(None, (lower, doi, arxiv[1] if arxiv else "", acl))))
 
@@ -242,4 +242,5 @@ def _parts(text: str) -> list[str]:
     else:
         prefix = _PREFIX.match(lower)
         last = lower[prefix.end() :] if prefix else ""
-    return [] if last.isdecimal() and not _NUMBERED.search(lower) else _names(last)
+    is_number = last.rstrip("/.,;").removesuffix(".pdf").isdecimal()
+    return [] if is_number and not _NUMBERED.search(lower) else _names(last)

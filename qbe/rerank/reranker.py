@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from qbe.encode.aspect import EncodedAspect
@@ -111,16 +111,18 @@ class FunctionReranker:
         """
         results = []
         for query, papers in requests:
-            given = self._function(query.aspect, papers) if papers else []
+            given: Any = self._function(query.aspect, papers) if papers else []
+            if isinstance(given, Iterable) and not isinstance(given, Mapping | str):
+                given = list(given)
             try:
-                if isinstance(given, Mapping | str):
-                    raise TypeError
-                scores = [float(score) for score in given]
+                scores = [float(score) for score in given] if isinstance(given, list) else None
             except (TypeError, ValueError):
+                scores = None
+            if scores is None:
                 raise ModelError(
                     f"expected a list of numbers of the reranker {self.name}, one for each paper, found "
                     f"{given!r:.60}; return one"
-                ) from None
+                )
             if len(scores) != len(papers):
                 raise ModelError(
                     f"expected {len(papers)} scores of the reranker {self.name}, one for each paper, found "

@@ -101,7 +101,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
         name = record.get("paper_id")
         paper_id = entry if isinstance(entry, str) else id_of(record) or ""
         row = reader.papers.find(paper_id)
-        if row is None or contradicts(reader.papers[row], record):
+        if row is None or (not isinstance(entry, str) and contradicts(reader.papers[row], record)):
             paper_id = reader.names.of_record(record) or ""
         if paper_id:
             repeated += paper_id in paper_ids

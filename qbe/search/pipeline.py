@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
@@ -138,7 +138,7 @@ class Pipeline(Closing):
         """
         if isinstance(queries, Query):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
-        if not isinstance(queries, Sequence):
+        if not isinstance(queries, Collection):
             raise TypeError(
                 f"expected a sequence of qbe.Query, found a {type(queries).__name__}; make a list"
             )

@@ -259,25 +259,22 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
         return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
     corners = Counter(hit.corner for hit in hits if hit.corner)
     liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
-    places = Counter[bool]()
-    place_of = {}
-    for paper in query.papers:
-        places[paper.paper_id in liked] += 1
-        place_of[paper.paper_id] = places[paper.paper_id in liked]
-    parts = []
+    ids = [paper.paper_id for paper in query.papers]
+    unnamed = [[each for each in ids if (each in liked) is side][NAMED:] for side in (False, True)]
+    parts: dict[tuple[str | bool, str], None] = {}  # of a paper, or of those of a side that are not named
     for aspect in query.aspects:
         paper_id = aspect.paper.paper_id
-        if place_of[paper_id] > NAMED:
-            part = f"and {places[paper_id in liked] - NAMED} more"
+        is_liked = paper_id in liked
+        if paper_id in (rest := unnamed[is_liked]):
+            parts[is_liked, f"and {'' if is_liked else 'not like '}{len(rest)} more"] = None
         elif corners:
-            part = f"{'' if paper_id in liked else 'not '}like “{_title(aspect.paper)}”"
+            parts[paper_id, f"{'' if is_liked else 'not '}like “{_title(aspect.paper)}”"] = None
         else:
             negation = "not " if aspect.weight < 0 else ""
             weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
-            part = f"{negation}{_like(aspect)}{weight}"
-        parts.append(part)
+            parts[paper_id, f"{negation}{_like(aspect)}{weight}"] = None
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
-    said = "; ".join(dict.fromkeys(parts))
+    said = "; ".join(part for _, part in parts)
     return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
 
 

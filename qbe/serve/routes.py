@@ -59,21 +59,21 @@ SEARCH_EXAMPLES: dict[str, Any] = {
     },
 }
 
-_LISTS = {
-    name for body in (SearchBody, Export) for name, field in body.model_fields.items() if is_list(field)
+_SINGLE = {"since", "name"} | {
+    name for body in (SearchBody, Export) for name, field in body.model_fields.items() if not is_list(field)
 }
 
 
 async def single_values(request: Request) -> None:
     """Raise UsageError where an address gives a parameter of one value several times."""
     for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
-        if count > 1 and name not in _LISTS:
+        if count > 1 and name in _SINGLE:
             raise UsageError(f"expected one value of {name:.60}, found {count}; give one")
 
 
 api = APIRouter(prefix="/api", dependencies=[Depends(single_values)])
 operations = APIRouter()
-watching = APIRouter(prefix="/api/watches")
+watching = APIRouter(prefix="/api/watches", dependencies=[Depends(single_values)])
 
 
 def failure_of(error: QbeError) -> JSONResponse:

@@ -59,7 +59,8 @@ def _text(**limits: Any) -> Any:
     return Field(coerce_numbers_to_str=True, **limits)
 
 
-PaperId = Annotated[str, _text(min_length=1, max_length=300), AfterValidator(_is_text)]
+LONGEST_ID = 300
+PaperId = Annotated[str, _text(min_length=1, max_length=LONGEST_ID), AfterValidator(_is_text)]
 FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
@@ -130,15 +131,18 @@ class Body(BaseModel):
         for name in values:
             if name not in fields:
                 raise ValueError(_unknown_field(str(name), fields))
-        for name, value in values.items():  # numbers to pydantic
-            some = value if isinstance(value, list) else [value]
-            if fields[name].annotation is not bool and any(isinstance(each, bool) for each in some):
-                raise ValueError(f"expected a number or text as {name}, found true or false")
-        return {
+        given = {
             name: _listed(value) if is_list(fields[name]) else value
             for name, value in values.items()
-            if value not in (None, "", [""])
+            if value is not None and value not in ("", [""])
         }
+        for name, value in given.items():  # numbers to pydantic
+            some = value if isinstance(value, list) else [value]
+            kind = fields[name].annotation
+            is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+            if kind is not bool and not is_model and any(isinstance(each, bool) for each in some):
+                raise ValueError(f"expected a number or text as {name}, found true or false")
+        return given
 
 
 def distinct_papers(index: Index, names: Sequence[str]) -> list[Paper]:

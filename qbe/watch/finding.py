@@ -13,7 +13,7 @@ from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
-from qbe.service.requests import MOST_PAPERS, SearchBody, distinct_papers
+from qbe.service.requests import LONGEST_ID, MOST_PAPERS, SearchBody, distinct_papers
 from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 from qbe.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
@@ -42,21 +42,23 @@ def note_papers(watches: Watches, index: Index) -> None:
     watches.known += new
 
 
-def keep(watches: Watches, watch: Watch, session: SearchSession) -> None:
+def keep(watches: Watches, watch: Watch, session: SearchSession) -> dict[str, QbeError]:
     """Add a watch, for which all papers of the index are old; before that the others find what is new for
     them, so that nothing escapes them which leaves the index before their next run. The papers of its search
     are kept by their ids: another name, such as a part of a title, may later name others.
 
-    Raises what `SearchBody.compile` and `Watches.add` do.
+    Returns what `find` does. Raises what `SearchBody.compile` and `Watches.add` do.
     """
     for field in ("paper_ids", "not_paper_ids"):
         if names := watch.search.get(field):
             ids = [paper.paper_id for paper in distinct_papers(session.index, names)]
-            watch.search = {**watch.search, field: ids}
+            if max(map(len, ids)) <= LONGEST_ID:
+                watch.search = {**watch.search, field: ids}
     for body in _bodies(watch, session.index):
         session.prepared([body.compile(session.index)])
-    find(watches, session)
+    problems = find(watches, session)
     watches.add(watch)
+    return problems
 
 
 def find(
@@ -76,8 +78,12 @@ def find(
     room = watches.room()
     every = list(watches.watches.values())
     for some in (every[begin : begin + SEARCHES] for begin in range(0, len(every), SEARCHES)):
-        waiting = [watch for watch in some if room > 0 and watch.waiting < MOST_OF_ONE]
-        grades = _graded(waiting, watches.known, session, problems)
+        asking = [
+            watch
+            for watch in some
+            if watch.seen < len(watches.known) and room > 0 and watch.waiting < MOST_OF_ONE
+        ]
+        grades = _graded(asking, watches.known, session, problems)
         for watch in some:
             advance(1)
             if watch.name in problems:
@@ -107,8 +113,8 @@ class _Asked(NamedTuple):
 def _graded(
     watches: Sequence[Watch], known: Sequence[str], session: SearchSession, problems: dict[str, QbeError]
 ) -> dict[str, dict[str, float]]:
-    """For each watch, by its name, the grades of those papers that are new for it, are in the index and may
-    be found. What goes wrong with one is noted.
+    """For each watch, by its name, its papers with their grades: of those that are new for it, are in the
+    index and may be found. What goes wrong with one is noted.
     """
     index, asked = session.index, list[_Asked]()
     for watch in watches:
@@ -117,17 +123,23 @@ def _graded(
         except QbeError as error:
             problems[watch.name] = error
     grades: dict[str, dict[str, float]] = {watch.name: {} for watch in watches}
-    for begin in range(min((watch.seen for watch in watches), default=0), len(known), TOGETHER):
+    first = min((each.watch.seen for each in asked), default=len(known))
+    for begin in range(first, len(known), TOGETHER):
         together = known[begin : begin + TOGETHER]
         pool = [paper_id for paper_id in together if paper_id in index]
-        some = [each for each in asked if each.watch.seen < begin + TOGETHER and pool]
+        some = [
+            each
+            for each in asked
+            if each.watch.seen < begin + TOGETHER and each.watch.name not in problems and pool
+        ]
         for (watch, body, _), hits in zip(some, _found(some, pool, session), strict=True):
             if isinstance(hits, QbeError):
                 problems[watch.name] = hits
                 continue
             graded = grades[watch.name]
             for hit in hits:
-                graded[hit.paper_id] = max(grade_of(body, hit), graded.get(hit.paper_id, 0.0))
+                if (grade := grade_of(body, hit)) >= watch.grade:
+                    graded[hit.paper_id] = max(grade, graded.get(hit.paper_id, 0.0))
     for watch, _, request in asked:
         for paper in request.query.papers:
             grades[watch.name].pop(paper.paper_id, None)

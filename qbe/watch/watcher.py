@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from qbe.errors import QbeError
 from qbe.index.index import Index
 from qbe.service.requests import Body, SearchBody
 from qbe.types import Paper
@@ -50,12 +52,15 @@ class Watcher:
     def find(self) -> None:
         """Find what is new for all watches; what goes wrong with one is logged, and kept for `records`."""
         if not read_watches(self._path).watches:
+            self._problems = {}
             return
         with watch_session(self._index) as session, changing(self._path) as watches:
-            problems = find(watches, session)
+            self._note(find(watches, session))
             write_watches(self._path, watches)
-        self._problems = {name: str(error) for name, error in problems.items()}
-        for name, error in self._problems.items():
+
+    def _note(self, problems: Mapping[str, QbeError]) -> None:
+        self._problems = {name: str(error) for name, error in problems.items()}  # others read the one before
+        for name, error in problems.items():
             log.error("%s: %s", name, error)
 
     def add(self, body: WatchBody) -> dict[str, Any]:
@@ -64,7 +69,7 @@ class Watcher:
         """
         watch = watch_of(body.name, body.search, body.grade)
         with watch_session(self._index) as session, changing(self._path) as watches:
-            keep(watches, watch, session)
+            self._note(keep(watches, watch, session))
             write_watches(self._path, watches)
         return self.records()
 
@@ -73,7 +78,7 @@ class Watcher:
         with changing(self._path) as watches:
             watches.remove(name)
             write_watches(self._path, watches)
-        self._problems.pop(name, None)
+        self._problems = {each: problem for each, problem in self._problems.items() if each != name}
         return self.records()
 
     def records(self, since: str = "") -> dict[str, Any]:
@@ -88,7 +93,9 @@ class Watcher:
                     "search": dict(watch.search),
                     "is_bibliography": bool(watch.cited),
                     "grade": watch.grade,
-                    "problem": self._problems.get(watch.name, ""),
+                    "problem": self._problems.get(watch.name, "").replace(
+                        watch.cited or "\0", "bibliography"
+                    ),
                     "papers": [
                         record_of(item) for item in self._items(watches, since, watch.name)[:MOST_SHOWN]
                     ],
