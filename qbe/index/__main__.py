@@ -29,7 +29,7 @@ OPTIONS = {
     "folder": "--output",
     "folders": "--merge",
     "categories": "--category",
-    "columns": "--format, as in table:title=name,abstract=text",
+    "columns": "--format",
 }
 
 CHANGES = ("append", "update", "sync", "delete", "compact")
