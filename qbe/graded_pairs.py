@@ -8,12 +8,10 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError
 from qbe.files import StrPath
 from qbe.lines import bad_line, plain_number, read_fields
+from qbe.shapes import HIGHEST
 from qbe.types import Facet
 
 COLUMNS = ("query_id", "paper_id", *(facet.value for facet in Facet))
-
-HIGHEST = 3
-"""The highest grade; the lowest is 0."""
 
 
 class GradedPair(NamedTuple):
@@ -65,7 +63,7 @@ def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
             query_id, paper_id, *grades = (row[column] for column in COLUMNS)
             pair = GradedPair(paper_id, tuple(map(_grade, grades)))
         except (KeyError, ValueError) as error:
-            expected = f"two ids and numbers from 0 to {HIGHEST} as grades"
+            expected = f"two ids and numbers from 0 to {HIGHEST:g} as grades"
             raise bad_line(path, number, expected, "\t".join(fields)) from error
         lists.setdefault(query_id, []).append(pair)
     if not lists:

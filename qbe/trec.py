@@ -144,9 +144,8 @@ def read_run(path: StrPath) -> RunFile:
             raise bad_line(path, number, "query_id Q0 paper_id rank score tag", " ".join(fields))
         query_id, _, paper_id, _, score, tag = fields
         try:
-            hit = Hit(
-                sys.intern(paper_id), float(plain_number(score))
-            )  # one string a document, not one a line
+            # One string a document, not one a line.
+            hit = Hit(sys.intern(paper_id), float(plain_number(score)))
         except ValueError as error:
             raise bad_line(path, number, "a number as score", score) from error
         if not math.isfinite(hit.score):

@@ -15,6 +15,9 @@ from qbe.types import Paper
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
 """The kinds of references, by the names that BibTeX has for them."""
 
+ET_AL = "et al."
+"""Stands for authors that are not named."""
+
 _ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
 _ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.pdf)?")
@@ -31,9 +34,6 @@ _MEETING = re.compile(
     r"|^(?:advances in neural|findings of the|lecture notes)\b",
     re.IGNORECASE,
 )
-ET_AL = "et al."
-"""Stands for authors that a source does not name."""
-
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 """An acronym with a year, such as "ACL 2020"."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from qbe.bibliography.latex import escaped, to_latex, to_latex_title
-from qbe.bibliography.reference import ARTICLE, IN_PROCEEDINGS, Reference, reference_of
+from qbe.bibliography.reference import ARTICLE, ET_AL, IN_PROCEEDINGS, Reference, reference_of
 from qbe.corpus.authors import given_first, split_name
 from qbe.errors import UsageError
 from qbe.types import Paper
@@ -151,7 +151,7 @@ def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "TI", reference.title
     for name in reference.names:
         yield "AU", _author(name)
-    yield "AU", "et al." if reference.has_others else ""
+    yield "AU", ET_AL if reference.has_others else ""
     yield "PY", reference.year
     yield "T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue
     yield "DO", reference.doi

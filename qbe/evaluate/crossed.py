@@ -17,7 +17,8 @@ from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import coverage, scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
-from qbe.graded_pairs import HIGHEST, has_graded_pairs, read_graded_pairs
+from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
+from qbe.shapes import HIGHEST
 from qbe.trec import Rankings, read_qrels
 from qbe.types import Facet
 
@@ -193,7 +194,7 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
             if not 0 <= grade <= HIGHEST:
                 found = f"{grade:g} for {query} and {paper_id} by {facet}"
                 raise FileFormatError(
-                    f"{path}: expected grades from 0 to {HIGHEST}, found {found}; mend the file"
+                    f"{path}: expected grades from 0 to {HIGHEST:g}, found {found}; mend the file"
                 )
             if paper_id == query:
                 continue

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qbe.bibliography.reference import author_names, reference_of
+from qbe.bibliography.reference import ET_AL, author_names, reference_of
 from qbe.bibliography.writing import entries
 from qbe.corpus.dedupe import MERGED_IDS, normalized_title
 from qbe.plain import plain
@@ -46,7 +46,7 @@ def line(paper: Paper, id_width: int) -> str:
     reference = reference_of(paper)
     author = plain(reference.authors[0]) if reference.authors else ""
     if len(reference.authors) > 1:
-        author = f"{author[: AUTHOR - 7]} et al."
+        author = f"{author[: AUTHOR - 7]} {ET_AL}"
     title = plain(reference.title)
     return f"{paper.paper_id:<{id_width}}  {reference.year:4}  {author[:AUTHOR]:<{AUTHOR}}  {title}"
 

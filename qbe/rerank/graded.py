@@ -193,9 +193,10 @@ def _by_vectors(
     starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
     sentences, whole = query.vectors.sentences, query.vectors.whole
     plain = Space.of(sentences, whole, candidates.plain, None)
+    roots = [np.sqrt(view.shares) for view in candidates.views]
     columns: list[Doubles] = []
     cosines: list[Doubles] = []
-    for facet, share, view in zip(Facet, mine, candidates.views, strict=True):
+    for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
         positions = list(query.paper.facet_positions(facet)[0])
         space = Space.of(sentences, whole, view.projected, projections[facet].matrix)
         cosines.append(space.cosines)
@@ -203,7 +204,7 @@ def _by_vectors(
             if not positions:
                 columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
                 continue
-            by_share = np.maximum.reduceat(each.cosines * np.sqrt(view.shares), starts, axis=1)
+            by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
             columns += each.terms(positions, view.marked, sums, starts)
             columns += [
                 each.best[positions].max(axis=0),
@@ -211,9 +212,7 @@ def _by_vectors(
                 _mean(each.best, share),
             ]
     for first, second in _OTHERS:
-        by_share = np.maximum.reduceat(
-            plain.cosines * np.sqrt(candidates.views[second].shares), starts, axis=1
-        )
+        by_share = np.maximum.reduceat(plain.cosines * roots[second], starts, axis=1)
         columns.append(_mean(by_share, mine[first]))
     nearest = plain.cosines.max(axis=0)
     for view in candidates.views:

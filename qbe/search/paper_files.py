@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,12 +48,15 @@ class NamedPapers(NamedTuple):
         """
         said = []
         if self.missing:
-            shown = ", ".join([*self.missing[:SHOWN], *(["..."] if len(self.missing) > SHOWN else [])])
             count = f"{len(self.missing)} of {self.entries} entries"
-            said.append(f"{count} are not in the index and are left out ({shown})")
+            said.append(f"{count} are not in the index and are left out ({_first(self.missing)})")
         if self.broken:
             said.append(f"{len(self.broken)} entries cannot be read and are left out ({self.broken[0]})")
         return f"{name}: {'; '.join(said)}" if said else None
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
@@ -140,8 +143,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     lacking = list[str]()
     files, keys = cited_in(source_of(text, path.parent, lacking))
     if lacking:
-        shown = ", ".join([*lacking[:SHOWN], *(["..."] if len(lacking) > SHOWN else [])])
-        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, shown)
+        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, _first(lacking))
     if not files:
         raise UsageError(
             f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "

@@ -81,22 +81,21 @@ class HitPage(NamedTuple):
     seconds: float
 
     @classmethod
-    def of(cls, ranking: Ranking, body: Page, heading: str, began: float) -> HitPage:
-        """The page that a body asks for, of a ranking that goes on beyond it."""
+    def of(cls, ranking: Ranking, body: Page, began: float, title: str | None = None) -> HitPage:
+        """The page that a body asks for, of a ranking that goes on beyond it; its heading is the ``title``,
+        by default what the query and the hits say.
+        """
         excluded, end = set(body.exclude), body.start + body.k
         hits = [hit for hit in ranking.hits if hit.paper_id not in excluded]
         page, seconds = hits[body.start : end], time.perf_counter() - began
-        return cls(ranking, heading, page, body.start, len(hits) > end, seconds)
+        shown = heading(ranking.query, page) if title is None else title
+        return cls(ranking, shown, page, body.start, len(hits) > end, seconds)
 
     @property
     def next_start(self) -> int | None:
         """Where the next page starts, None at the end."""
         end = self.start + len(self.hits)
         return end if self.has_more and end < DEEPEST else None
-
-
-def _with_heading(page: HitPage) -> HitPage:
-    return page._replace(heading=heading(page.ranking.query, page.hits))
 
 
 class SearchService(Closing):
@@ -200,7 +199,7 @@ class SearchService(Closing):
         begin = time.perf_counter()
         session = self._session(body.first_stage)
         for ranking in session.run(self._request(body), rerank=body.rerank):
-            yield _with_heading(HitPage.of(ranking, body, "", begin))
+            yield HitPage.of(ranking, body, begin)
 
     def page(self, body: SearchBody) -> HitPage:
         """The final one of `pages`."""
@@ -211,7 +210,7 @@ class SearchService(Closing):
             ranking = session.search(self._request(body), rerank=body.rerank)
         finally:
             TIMEOUT.reset(token)
-        return _with_heading(HitPage.of(ranking, body, "", begin))
+        return HitPage.of(ranking, body, begin)
 
     def _request(self, body: SearchBody) -> SearchRequest:
         return replace(body.compile(self.index), grades=True)
@@ -250,7 +249,7 @@ class SearchService(Closing):
         notes = (f"{are} not in the index and left out",) if missing else ()
         total = len(self.index)
         ranking = Ranking(FIRST, Query(paper), hits, FilterResult(None, total, total, 0), True, notes)
-        return HitPage.of(ranking, body, f"Papers for “{paper.title or paper.abstract}” to cite", begin)
+        return HitPage.of(ranking, body, begin, f"Papers for “{paper.title or paper.abstract}” to cite")
 
     def recommend(self, body: RecommendationBody) -> Record:
         """The record of `recommendations`, in the form of `search`."""
