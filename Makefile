@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types tests test-light docs peers clean
+.PHONY: help install audit reproduce reproduce-large wild questions citation-pairs whole runs models benchmarks test test-fast lint types examples cluster tests test-light docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -27,31 +27,30 @@ help:
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
 
+CHECKED = @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
+
 install: $(VENV)/installed
 
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
+	$(CHECKED)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cluster,evaluate,huggingface,plot,pyserini,serve,train,dev]'
 	@touch $@
 
-reproduce: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/reproduce.sh
+# Searches and evaluations need neither PyTorch nor what tests do: their environment is ready in a minute.
+RUNS := $(VENV)-runs
 
-reproduce-large: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/reproduce-large.sh
+$(RUNS)/installed: setup.cfg pyproject.toml constraints.txt
+	$(CHECKED)
+	$(PYTHON) -m venv $(RUNS)
+	$(RUNS)/bin/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[evaluate,large,plot]'
+	@touch $@
 
-wild: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/wild.sh
-
-questions: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/questions.sh
+reproduce reproduce-large wild questions whole: $(RUNS)/installed
+	PATH="$(abspath $(RUNS)/bin):$$PATH" bash scripts/$@.sh
 
 citation-pairs: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/citation-pairs.sh
-
-whole: install
-	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh
 
 runs: install
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/runs.py
@@ -62,7 +61,11 @@ models: install
 benchmarks: install
 	$(BIN)/python -m benchmarks.run
 
-test: lint types tests
+# What has one process runs two at a time; a process that was connected to a cluster whose nodes died does not live
+# long, so that its tests have one of their own.
+test: install
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types examples cluster
+	$(MAKE) --no-print-directory tests
 
 lint: install
 	$(BIN)/ruff check .
@@ -75,9 +78,13 @@ audit: install
 types: install
 	$(BIN)/mypy
 
-tests: install
+examples: install
 	$(BIN)/pytest --doctest-modules qbe
+
+cluster: install
 	$(BIN)/pytest tests/test_cluster.py
+
+tests: install
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=20
 
 test-fast: install
@@ -112,4 +119,4 @@ $(VENV)-peers/installed: benchmarks/peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-light $(VENV)-peers site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-light $(VENV)-peers $(VENV)-runs site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

@@ -19,7 +19,7 @@ from qbe.types import Paper
 router = APIRouter(prefix="/api")
 
 Name = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
-Grade = Annotated[int, Field(ge=0, le=3)]
+Grade = Annotated[int, Field(ge=0, le=3, strict=True)]
 
 
 class GivenGrades(BaseModel):
