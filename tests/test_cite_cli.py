@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.bibliographies import read_bibtex
-from support.citing import NO_YEAR, index_of, papers_that_cite, shared, write_tiny_model
+from support.citing import NO_YEAR
+from support.searching import ids
 
 from qbe import _cli
 from qbe.cite.__main__ import main
@@ -18,7 +19,6 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.options import OPTIONS, PROGRAM
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import OutputError, RunError, UsageError
-from qbe.index.index import Index
 from qbe.outputs import CITED, SEARCH, check_output
 from qbe.search import output as outputs
 from qbe.search.stages import CrossEncoder
@@ -32,34 +32,17 @@ TOPICS = {"q1": QUERY, "q2": "s040", "q3": "s011", "q4": "s020", "q5": "s007"}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, papers, tiny_encoder) -> Path:
-    base = tmp_path_factory.getbasetemp()
-    return shared(base, lambda path: index_of(path, papers_that_cite(papers), tiny_encoder), "index")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, folder) -> Path:
-    return shared(tmp_path_factory.getbasetemp(), lambda path: write_tiny_model(path, folder), "model")
-
-
-@pytest.fixture(scope="module")
-def index(folder):
-    with Index(folder) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def recommender(index, model):
-    with Recommender.open(index, CiteConfig(model=str(model))) as opened:
+def recommender(citing_index, citing_model):
+    with Recommender.open(citing_index, CiteConfig(model=str(citing_model))) as opened:
         yield opened
 
 
 @pytest.fixture
-def cite(folder, model, capsys):
+def cite(citing_folder, citing_model, capsys):
     """Run the command in this process; gives what it printed."""
 
     def run(*arguments: object) -> str:
-        main(["--index", str(folder), "--model", str(model), *map(str, arguments)])
+        main(["--index", str(citing_folder), "--model", str(citing_model), *map(str, arguments)])
         return capsys.readouterr().out
 
     return run
@@ -100,10 +83,10 @@ def ranked(run: str) -> dict[str, list[str]]:
 # Where the paper comes from
 
 
-def test_a_paper_of_the_index(cite, recommender, index):
+def test_a_paper_of_the_index(cite, recommender, citing_index):
     """Without a terminal the result is a run of up to a thousand."""
     lines = cite("--paper", QUERY).splitlines()
-    hits = recommender.recommend(index.paper(QUERY), 1000)
+    hits = recommender.recommend(citing_index.paper(QUERY), 1000)
     assert len(lines) == len(hits) == 47
     for rank, (line, hit) in enumerate(zip(lines, hits, strict=True), start=1):
         query_id, _, paper_id, its_rank, score, tag = line.split()
@@ -114,7 +97,7 @@ def test_a_paper_of_the_index(cite, recommender, index):
 def test_a_pasted_abstract_and_a_paper_in_a_file(cite, recommender, tmp_path):
     for title in (TITLE, ""):
         hits = recommender.recommend(paper_from_text(title, ABSTRACT), 5)
-        expected = {"query": [hit.paper_id for hit in hits]}
+        expected = {"query": ids(hits)}
         given = ("--title", title) if title else ()
         assert ranked(cite("--text", ABSTRACT, *given, "--hits", 5)) == expected
         file = write(tmp_path / "draft.json", json.dumps({"title": title, "abstract": ABSTRACT}))
@@ -129,26 +112,24 @@ def test_drafts_in_bibtex(cite, recommender, tmp_path):
     dated = replace(paper_from_text(TITLE, ABSTRACT), metadata={"year": 2005})
     requests = [CiteRequest(dated), CiteRequest(paper_from_text(TITLE, TITLE))]
     expected = recommender.batch_recommend(requests, 5)
-    assert found == {
-        name: [hit.paper_id for hit in hits] for name, hits in zip(("whole", "title"), expected, strict=True)
-    }
+    assert found == {name: ids(hits) for name, hits in zip(("whole", "title"), expected, strict=True)}
 
 
 # What is known
 
 
 @pytest.mark.parametrize("option", ["--cited", "--exclude"])
-def test_papers_that_are_cited_or_not_wanted(cite, recommender, index, tmp_path, option):
+def test_papers_that_are_cited_or_not_wanted(cite, recommender, citing_index, tmp_path, option):
     refs = "@misc{a, title = {B}, doi = {10.5555/s003}}\n@misc{s020, title = {C}}\n"
     found = ranked(cite("--paper", QUERY, option, write(tmp_path / "refs.bib", refs)))[QUERY]
     names = {"cited" if option == "--cited" else "exclude": ("s003", "s020")}
-    assert found == [hit.paper_id for hit in recommender.recommend(index.paper(QUERY), 1000, **names)]
+    assert found == ids(recommender.recommend(citing_index.paper(QUERY), 1000, **names))
     assert {"s003", "s020"}.isdisjoint(found)
 
 
-def test_what_is_left_out_is_told_in_one_line(folder, model, capsys, tmp_path):
+def test_what_is_left_out_is_told_in_one_line(citing_folder, citing_model, capsys, tmp_path):
     path = write(tmp_path / "cited.txt", "s003\nnobody\ns020\nno-one\n")
-    command = ["--index", str(folder), "--model", str(model), "--paper", QUERY]
+    command = ["--index", str(citing_folder), "--model", str(citing_model), "--paper", QUERY]
     main([*command, "--cited", str(path)])
     told = capsys.readouterr()
     assert told.err.startswith(f"qbe cite: {path}: 2 of 4 entries are not in the index")
@@ -161,43 +142,43 @@ def test_what_is_left_out_is_told_in_one_line(folder, model, capsys, tmp_path):
     assert (told.err.count("\n"), told.out.count("\n")) == (1, 4)
 
 
-def test_links_may_be_left_out_and_pairs_reranked(cite, index, model, tiny_cross_encoder):
+def test_links_may_be_left_out_and_pairs_reranked(cite, citing_index, citing_model, tiny_cross_encoder):
     plain = ranked(cite("--paper", QUERY))
     rerank = CrossEncoder(str(tiny_cross_encoder), depth=9, weight=0.25)
     for config, options in (
-        (CiteConfig(model=str(model), links=False), ("--no-links",)),
+        (CiteConfig(model=str(citing_model), links=False), ("--no-links",)),
         (
-            CiteConfig(model=str(model), rerank=rerank),
+            CiteConfig(model=str(citing_model), rerank=rerank),
             ("--rerank", f"{tiny_cross_encoder}:depth=9,weight=0.25"),
         ),
     ):
-        with Recommender.open(index, config) as recommender:
-            expected = [hit.paper_id for hit in recommender.recommend(index.paper(QUERY), 1000)]
+        with Recommender.open(citing_index, config) as recommender:
+            expected = ids(recommender.recommend(citing_index.paper(QUERY), 1000))
         assert ranked(cite("--paper", QUERY, *options)) == {QUERY: expected} != plain
     assert ranked(cite("--paper", QUERY, "--rerank", "none")) == plain
 
 
-def test_each_topic_has_its_own_year(cite, index, tmp_path):
+def test_each_topic_has_its_own_year(cite, citing_index, tmp_path):
     path = write(tmp_path / "topics.tsv", "query_id\tpaper_id\nq1\ts009\nq2\ts021\n")
     found = ranked(cite("--topics", path, "--before", "query"))
     for query_id, year, count in (("q1", 2002, 10), ("q2", 2005, 22)):
         assert len(found[query_id]) == count
-        assert max(index.paper(paper_id).metadata["year"] for paper_id in found[query_id]) == year
+        assert max(citing_index.paper(paper_id).metadata["year"] for paper_id in found[query_id]) == year
 
 
 # Forms of output
 
 
-def test_a_table_is_for_people(cite, index):
+def test_a_table_is_for_people(cite, citing_index):
     text = cite("--paper", QUERY, "--format", "table")
-    assert index.paper(QUERY).title in " ".join(text.split())
+    assert citing_index.paper(QUERY).title in " ".join(text.split())
     ranks = re.findall(r"^ +(\d+) +-?\d+\.\d{4} ", text, re.MULTILINE)
     assert ranks == [str(rank) for rank in range(1, 21)]
 
 
-def test_files_and_programs_get_the_same_papers(cite, recommender, index, tmp_path):
+def test_files_and_programs_get_the_same_papers(cite, recommender, citing_index, tmp_path):
     """What the command has written it may replace."""
-    hits = recommender.recommend(index.paper(QUERY), 20)
+    hits = recommender.recommend(citing_index.paper(QUERY), 20)
     (line,) = cite("--paper", QUERY, "--format", "json", "--hits", 3).splitlines()
     assert [
         (hit["paper_id"], hit["score"], [match["position"] for match in hit["matches"]])
@@ -205,7 +186,7 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, index, tmp_pa
     ] == [(hit.paper_id, hit.score, [match.position for match in hit.matches]) for hit in hits[:3]]
     rows = list(csv.DictReader(io.StringIO(cite("--paper", QUERY, "--format", "csv"))))
     assert [(row["query_id"], row["paper_id"]) for row in rows] == [(QUERY, hit.paper_id) for hit in hits]
-    titles = [index.paper(hit.paper_id).title for hit in hits]
+    titles = [citing_index.paper(hit.paper_id).title for hit in hits]
     assert titles[0] in cite("--paper", QUERY, "--format", "markdown", "--hits", 1)
     text = cite("--paper", QUERY, "--format", "ris")
     assert re.findall(r"^TI  - (.*)$", text, re.MULTILINE) == titles
@@ -222,20 +203,20 @@ def test_files_and_programs_get_the_same_papers(cite, recommender, index, tmp_pa
 # Runs of topics
 
 
-def test_topics_make_a_run(cite, recommender, index, topics, tmp_path):
+def test_topics_make_a_run(cite, recommender, citing_index, topics, tmp_path):
     output = tmp_path / "new" / "run.trec"
     assert cite("--topics", topics, "--hits", 9, "--run-tag", "mine", "--output", output) == ""
     run = read_run(output)
     assert run.tag == "mine"
-    hits = recommender.batch_recommend([CiteRequest(index.paper(each)) for each in TOPICS.values()], 9)
-    assert {query_id: [hit.paper_id for hit in found] for query_id, found in run.rankings.items()} == {
-        query_id: [hit.paper_id for hit in found] for query_id, found in zip(TOPICS, hits, strict=True)
+    hits = recommender.batch_recommend([CiteRequest(citing_index.paper(each)) for each in TOPICS.values()], 9)
+    assert {query_id: ids(found) for query_id, found in run.rankings.items()} == {
+        query_id: ids(found) for query_id, found in zip(TOPICS, hits, strict=True)
     }
     assert cite("--topics", topics, "--hits", 9, "--run-tag", "mine", "--threads", 1) == output.read_text()
 
 
 @pytest.fixture
-def interrupted(monkeypatch, folder, model, topics, tmp_path):
+def interrupted(monkeypatch, citing_folder, citing_model, topics, tmp_path):
     """Interrupt a run of five topics in its third block; gives its arguments."""
     monkeypatch.setattr(outputs, "BLOCK", 2)
     whole = Recommender.batch_recommend
@@ -249,8 +230,8 @@ def interrupted(monkeypatch, folder, model, topics, tmp_path):
                 raise KeyboardInterrupt
             return whole(self, requests, *rest, **options)
 
-        line = ["--index", str(folder), "--model", str(model), "--topics", str(topics), "--hits", "5"]
-        line += ["--output", str(tmp_path / "run"), *arguments]
+        line = ["--index", str(citing_folder), "--model", str(citing_model), "--topics", str(topics)]
+        line += ["--hits", "5", "--output", str(tmp_path / "run"), *arguments]
         with monkeypatch.context() as patch:
             patch.setattr(Recommender, "batch_recommend", batch_recommend)
             with pytest.raises(KeyboardInterrupt) as raised:
@@ -337,7 +318,7 @@ WRONG = [
 
 
 def test_what_cannot_be_done_ends_in_one_line(
-    folder, model, papers, tmp_path, monkeypatch, capsys, told, logging_as_before
+    citing_folder, citing_model, papers, tmp_path, monkeypatch, capsys, told, logging_as_before
 ):
     monkeypatch.chdir(tmp_path)
     Path("no-abstract.json").write_text(json.dumps({"title": TITLE}))
@@ -351,7 +332,7 @@ def test_what_cannot_be_done_ends_in_one_line(
     messages = []
     for arguments in WRONG:
         line = arguments.split(" ") if arguments else []
-        for option, value in (("--index", folder), ("--model", model)):
+        for option, value in (("--index", citing_folder), ("--model", citing_model)):
             line += [] if option in line else [option, str(value)]
         with pytest.raises(SystemExit) as ended:
             _cli.run(PROGRAM, main, OPTIONS, line)

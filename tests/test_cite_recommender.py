@@ -17,11 +17,10 @@ from support.citing import (
     model_of,
     papers_that_cite,
     random_heads,
-    shared,
     without_links,
-    write_tiny_model,
 )
 from support.live import corpus
+from support.searching import ids
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.links import Evidence
@@ -45,49 +44,34 @@ NOT_YOUNGER = PaperFilter(before="query")
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    return tmp_path_factory.getbasetemp()
-
-
-@pytest.fixture(scope="module")
 def citing(papers) -> list[Paper]:
     return papers_that_cite(papers)
 
 
 @pytest.fixture(scope="module")
-def folder(base, citing, tiny_encoder) -> Path:
-    return shared(base, lambda path: index_of(path, citing, tiny_encoder), "index")
+def index(citing_index) -> Index:
+    return citing_index
 
 
 @pytest.fixture(scope="module")
-def model(base, folder) -> Path:
-    return shared(base, lambda path: write_tiny_model(path, folder), "model")
+def config(citing_model) -> CiteConfig:
+    return CiteConfig(model=str(citing_model))
 
 
 @pytest.fixture(scope="module")
-def index(folder):
-    with Index(folder, threads=2) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def opened(index, model):
+def opened(index, config):
     """A recommender of any configuration, opened once."""
     kept: dict[str, Recommender] = {}
 
     def open_once(**parameters: object) -> Recommender:
         key = repr(parameters)
         if key not in kept:
-            kept[key] = Recommender.open(index, CiteConfig(model=str(model), **parameters))
+            kept[key] = Recommender.open(index, replace(config, **parameters))
         return kept[key]
 
     yield open_once
     for recommender in kept.values():
         recommender.close()
-
-
-def ids(hits: Sequence) -> list[str]:
-    return [hit.paper_id for hit in hits]
 
 
 # Scores, worked paper by paper
@@ -332,7 +316,7 @@ def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, ind
         plain.recommend(paper, filter="2015-")
 
 
-def test_recommendations_are_carried_out_as_searches_of_the_index_are(folder, model):
+def test_recommendations_are_carried_out_as_searches_of_the_index_are(citing_folder, config):
     class LosesAPart(Index):
         """As one on a cluster, carries out a search again where the first time fails."""
 
@@ -345,7 +329,7 @@ def test_recommendations_are_carried_out_as_searches_of_the_index_are(folder, mo
             except PaperNotFoundError:
                 return ["again"]
 
-    with LosesAPart(folder) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+    with LosesAPart(citing_folder) as index, Recommender.open(index, config) as recommender:
         paper = index.paper(QUERY)
         assert len(recommender.recommend(paper, 3)) == 3
         assert recommender.batch_recommend([CiteRequest(paper, cited=["nosuch"])], 3) == ["again"]
@@ -353,9 +337,9 @@ def test_recommendations_are_carried_out_as_searches_of_the_index_are(folder, mo
         assert index.lost == 3
 
 
-def test_recommendations_do_not_depend_on_threads(opened, index, folder, model):
+def test_recommendations_do_not_depend_on_threads(opened, index, citing_folder, config):
     alone = opened().batch_recommend(requests_of(index), 9)
-    with Index(folder, threads=1) as other, Recommender.open(other, CiteConfig(model=str(model))) as one:
+    with Index(citing_folder, threads=1) as other, Recommender.open(other, config) as one:
         assert one.batch_recommend(requests_of(other), 9) == alone
     with ThreadPoolExecutor(4) as pool:
         again = pool.map(lambda _: opened().batch_recommend(requests_of(index), 9), range(4))
@@ -376,13 +360,13 @@ def test_matches_are_pairs_of_sentences(opened, index):
 
 
 @pytest.fixture
-def live(tmp_path, folder) -> Path:
+def live(tmp_path, citing_folder) -> Path:
     """A copy of the index, to be written to."""
-    return Path(shutil.copytree(folder, tmp_path / "index"))
+    return Path(shutil.copytree(citing_folder, tmp_path / "index"))
 
 
-def test_papers_appended_are_found_after_a_refresh(live, model, tmp_path, papers):
-    with Index(live) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+def test_papers_appended_are_found_after_a_refresh(live, config, tmp_path, papers):
+    with Index(live) as index, Recommender.open(index, config) as recommender:
         paper = index.paper(QUERY)
         before = recommender.recommend(paper, 100)
         new = replace(papers[100], metadata={"year": 2006, "cites": ["s003"]})
@@ -392,7 +376,7 @@ def test_papers_appended_are_found_after_a_refresh(live, model, tmp_path, papers
         assert set(ids(recommender.recommend(paper, 100))) == {*ids(before), new.paper_id}
 
 
-def test_a_deleted_paper_cites_nobody(live, model, tmp_path, citing, tiny_encoder):
+def test_a_deleted_paper_cites_nobody(live, config, tmp_path, citing, tiny_encoder):
     """One that cites a seed is not proposed, and its citations do not count."""
     seeds = ["s012"]
     gone = [paper.paper_id for paper in citing if "s012" in paper.metadata.get("cites", ())]
@@ -401,16 +385,16 @@ def test_a_deleted_paper_cites_nobody(live, model, tmp_path, citing, tiny_encode
     rebuilt = index_of(tmp_path / "rebuilt", rest, tiny_encoder)
     found = []
     for path in (live, rebuilt):
-        with Index(path) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+        with Index(path) as index, Recommender.open(index, config) as recommender:
             hits = recommender.recommend(index.paper("s040"), 100, cited=seeds)
             found.append({hit.paper_id: hit.score for hit in hits})
     # Lucene counts the words of deleted papers until the index is compacted, which moves scores a little.
     assert found[0].keys() == found[1].keys()
 
 
-def test_an_index_without_links_is_judged_by_texts(base, model, citing, tiny_encoder, opened, index):
-    folder = shared(base, lambda path: index_of(path, without_links(citing), tiny_encoder), "unlinked")
-    with Index(folder) as other, Recommender.open(other, CiteConfig(model=str(model))) as recommender:
+def test_an_index_without_links_is_judged_by_texts(tmp_path, config, citing, tiny_encoder, opened, index):
+    folder = index_of(tmp_path / "unlinked", without_links(citing), tiny_encoder)
+    with Index(folder) as other, Recommender.open(other, config) as recommender:
         paper = other.paper(QUERY)
         for cited in ((), SEEDS):
             expected = opened(links=False).recommend(paper, 10, cited=cited)
@@ -436,10 +420,10 @@ def test_evidence_is_read_from_metadata(index, citing):
 
 
 @pytest.mark.parametrize(("lacking", "bm25"), [("vectors", True), ("postings", False)])
-def test_an_index_without_a_part(tmp_path, model, citing, tiny_encoder, lacking, bm25):
+def test_an_index_without_a_part(tmp_path, config, citing, tiny_encoder, lacking, bm25):
     folder = index_of(tmp_path / "index", citing[:4], None if bm25 else tiny_encoder, bm25=bm25)
     with Index(folder) as index, pytest.raises(IndexFormatError, match=f"found one without {lacking};"):
-        Recommender.open(index, CiteConfig(model=str(model)))
+        Recommender.open(index, config)
 
 
 def test_vectors_of_another_encoder_than_the_models(tmp_path, index):

@@ -179,34 +179,38 @@ def without(package: str, folder: Path, command: str, *arguments: object) -> str
     return message
 
 
+CORPUS = "--corpus {sample}/corpus.jsonl --output index"
+JUDGED = "--qrels {sample}/sample.method.qrels --run {folder}/run.trec"
+
+
 @pytest.mark.parametrize(
-    ("package", "pip", "options"),
+    ("package", "pip", "command", "options"),
     [
-        ("faiss", "faiss-cpu", ["--facet", "method"]),
-        ("onnxruntime", "onnxruntime", ["--facet", "method"]),
-        ("tokenizers", "tokenizers", ["--facet", "method"]),
-        ("jnius_config,jnius", "pyjnius", []),
-        ("numpy", "numpy", []),
+        ("faiss", "faiss-cpu", "search", "--facet method"),
+        ("onnxruntime", "onnxruntime", "search", "--facet method"),
+        ("tokenizers", "tokenizers", "search", "--facet method"),
+        ("jnius_config,jnius", "pyjnius", "search", ""),
+        ("numpy", "numpy", "search", ""),
+        ("jnius_config,jnius", "pyjnius", "index", f"{CORPUS} --encoder {{encoder}}"),
+        ("onnx", "'qbe[large]'", "index", f"{CORPUS} --encoder facet-encoder-large"),
+        ("shtab", "shtab", "completion", "bash"),
+        ("ir_measures", "'qbe[evaluate]'", "evaluate", JUDGED),
     ],
 )
 @pytest.mark.slow
-def test_searching_without_a_package_names_it(tiny_index, tmp_path, package, pip, options):
-    arguments = ("--index", tiny_index, "--paper", "s001", "--output", "run.trec", *options)
-    message = without(package, tmp_path, "search", *arguments)
-    assert message.startswith("qbe search: expected the package ")
-    assert message.endswith(f"; run: pip install {pip}")
-
-
-@pytest.mark.slow
-def test_the_large_encoder_names_a_package_before_its_base_is_downloaded(
-    sample, cache, tmp_path, monkeypatch
+def test_a_command_without_a_package_names_it(
+    tiny_index, tiny_encoder, sample, cache, tmp_path, monkeypatch, package, pip, command, options
 ):
+    """The base of the large encoder is not downloaded before that."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    arguments = ("--corpus", sample / "corpus.jsonl", "--encoder", "facet-encoder-large", "--output", "index")
-    message = without("onnx", folder, "index", *arguments)
-    assert message == "qbe index: expected the package onnx, found none; run: pip install 'qbe[large]'"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run.trec").write_text("s024_method Q0 s001 1 2.5 tag\n")
+    if command == "search":
+        options = f"--index {tiny_index} --paper s001 --output run.trec {options}"
+    arguments = options.format(sample=sample, folder=tmp_path, encoder=tiny_encoder).split()
+    message = without(package, tmp_path / "empty", command, *arguments)
+    found = r"expected the package \w+, found none; run: pip install"
+    assert re.fullmatch(rf"qbe {command}: {found} {re.escape(pip)}", message)
 
 
 def test_names_of_models_are_suggested():
@@ -220,25 +224,6 @@ def test_names_of_models_are_suggested():
     assert did_you_mean("nosuch", ["facet-encoder"], "check `encoder`") == "check `encoder`"
     with pytest.raises(ModelError, match=r"give `precision` fp16, or int8 on the CPU, or another `encoder`"):
         resolve_encoder("facet-encoder", "fp32")
-
-
-def test_other_commands_name_a_package_that_is_missing(sample, tmp_path):
-    (tmp_path / "run.trec").write_text("s024_method Q0 s001 1 2.5 tag\n")
-    judged = ("--qrels", sample / "sample.method.qrels", "--run", tmp_path / "run.trec")
-    for package, named, command, arguments in (
-        ("shtab", "shtab", "completion", ("bash",)),
-        ("ir_measures", "'qbe[evaluate]'", "evaluate", judged),
-    ):
-        message = without(package, tmp_path, command, *arguments)
-        expected = f"expected the package {package}, found none; run: pip install {named}"
-        assert message == f"qbe {command}: {expected}"
-
-
-def test_building_without_a_package_names_it(sample, tiny_encoder, tmp_path):
-    arguments = ("--corpus", sample / "corpus.jsonl", "--encoder", tiny_encoder, "--output", "index")
-    message = without("jnius_config,jnius", tmp_path, "index", *arguments)
-    assert message.startswith("qbe index: expected the package ")
-    assert message.endswith("; run: pip install pyjnius")
 
 
 def test_a_missing_module_of_qbe_is_a_bug(capsys):

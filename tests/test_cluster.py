@@ -267,18 +267,8 @@ def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_wh
     """The driver and its one-machine cluster are killed; what they finished is not encoded again."""
     output = tmp_path / "index"
     command = [sys.executable, "-m", "qbe", "cluster", "index", "--corpus", *longer.corpus]
-    command += [
-        "--output",
-        str(output),
-        "--encoder",
-        longer.encoder,
-        "--address",
-        "local",
-        "--parts",
-        "3",
-        "--threads",
-        "1",
-    ]
+    command += ["--output", str(output), "--encoder", longer.encoder]
+    command += ["--address", "local", "--parts", "3", "--threads", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     first = tmp_path / ".index.parts" / "1" / "part.json"

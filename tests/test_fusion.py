@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.search.fusion import weighted_sum, z_normalize
@@ -56,6 +56,7 @@ def components(draw):
     return scores, {name: draw(st.integers(0, 8)) / 4 for name in names}
 
 
+@settings(max_examples=40)
 @given(components(), st.floats(0.01, 100), st.floats(-1000, 1000))
 def test_weighted_sum_does_not_see_the_scale_of_a_component(case, factor, shift):
     scores, weights = case
@@ -65,6 +66,7 @@ def test_weighted_sum_does_not_see_the_scale_of_a_component(case, factor, shift)
     )
 
 
+@settings(max_examples=40)
 @given(case=components())
 def test_a_candidate_better_everywhere_never_ranks_lower(case):
     scores, weights = case

@@ -1,6 +1,5 @@
 """Features of candidates worked by hand, and the reranker by grades."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -27,9 +26,8 @@ BACKGROUND, METHOD, RESULT = Facet
 
 
 @pytest.fixture(scope="module")
-def index(graded_index) -> Iterator[Index]:
-    with Index(graded_index) as index:
-        yield index
+def index(graded) -> Index:
+    return graded
 
 
 def test_features_by_hand():
@@ -84,7 +82,7 @@ def test_no_candidates(index):
 def test_candidates_are_graded_one_by_one_as_together(index):
     grader, paper = open_grader(index), index.paper("s036")
     query = GradedQuery(paper, index.vectors(paper))
-    candidates = [index.paper(f"s{number:03}") for number in range(1, 20)]
+    candidates = [index.paper(f"s{number:03}") for number in range(1, 9)]
     together = np.hstack(grader.grade(query, candidates)[0])
     alone = np.vstack([np.hstack(grader.grade(query, [each])[0]) for each in candidates])
     np.testing.assert_allclose(together, alone, atol=1.1e-6)
@@ -130,11 +128,11 @@ def test_grading_again_by_the_same_encoder_changes_nothing(index, mix):
     variety = Variety(mix)
     if mix:
         queries = [Query.by_facets(paper, variety.weights)]
-    stages = [Grades(depth=20, encoder=name, encoded=7) for name in (None, "facet-encoder")]
+    stages = [Grades(depth=8, encoder=name, encoded=3) for name in (None, "facet-encoder")]
     found = []
     for stage in stages:
         with Pipeline(index, Fused() >> stage) as pipeline:
-            found.append([pipeline.search(query, 20, variety=variety) for query in queries])
+            found.append([pipeline.search(query, 8, variety=variety) for query in queries])
             found[-1].append(pipeline.grade(queries[0], found[-1][0]))
     assert found[0] == found[1]
 
@@ -143,10 +141,10 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_encoder(index, monkeyp
     request = SearchRequest(Query.by_facets(index.paper("s036"), SHAPE), 5, grades=True)
     found = []
     for name in (None, "facet-encoder"):
-        with SearchSession(index, Fused() >> Grades(encoder=name, encoded=7)) as session:
+        with SearchSession(index, Fused() >> Grades(encoder=name, encoded=3)) as session:
             found.append(list(session.run(request)))
             assert session.rerank_pairs([TopicAspect("s036", facet) for facet in SHAPE], 20) == (
-                7 if name else 0
+                3 if name else 0
             )
     plain, twice = found
     assert [each.stage for each in plain] == ["first-stage"]

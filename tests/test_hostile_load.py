@@ -82,7 +82,7 @@ MESSAGE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params
 def started(index: Path, name: str, log: Path) -> Iterator[Target]:
     kind = {"serve": [], "mcp": ["--transport", "http"]}[name]
     path, body = {"serve": ("/api/search", SEARCH), "mcp": ("/mcp", MESSAGE)}[name]
-    with serving(index, log, *kind, package=name) as server:
+    with serving(index, log, "--rerank", "none", *kind, package=name) as server:
         target = Target(server.process, server.port, path, body)
         for _ in range(20):  # until everything is open
             target.seconds()
@@ -164,8 +164,8 @@ def p95(seconds: list[float]) -> float:
 
 
 @pytest.mark.parametrize("name", ["serve", "mcp"])
-def test_honest_clients_are_answered_under_hostile_load(graded_index, name, tmp_path):
-    with started(graded_index, name, tmp_path / "log") as target:
+def test_honest_clients_are_answered_under_hostile_load(light_index, name, tmp_path):
+    with started(light_index, name, tmp_path / "log") as target:
         idle = timed(target, min(SECONDS / 4, 30))
         before = target.megabytes()
         # A process of its own, so that the honest client does not wait for the others.
@@ -249,11 +249,11 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(graded_index, tmp_path):
+def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(light_index, tmp_path):
     folder, log = tmp_path / "index", tmp_path / "log"
-    shutil.copytree(graded_index, folder)
-    kills = 0
-    with serving(folder, log, "--workers", "2") as opened, open_index(folder, threads=1) as index:
+    shutil.copytree(light_index, folder)
+    kills, options = 0, ("--rerank", "none", "--workers", "2")
+    with serving(folder, log, *options) as opened, open_index(folder, threads=1) as index:
         wait_until(lambda: len(workers_of(opened)) == 2)
         hold = slow(opened.port, "/api/search")
         kept = [index.paper(f"s{number:03}") for number in range(1, 11)]

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.endpoint import answer, endpoint, error, grades
+from support.messages import messages_of, refusals
+from support.searching import ids
 
 from qbe import LanguageModel, Query, SearchRequest, SearchSession
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
@@ -35,12 +38,6 @@ from qbe.types import Facet
 pytestmark = pytest.mark.slow
 
 QUERIES = ["s036", "s024", "s011"]
-
-
-@pytest.fixture(scope="module")
-def index(tiny_index):
-    with Index(tiny_index) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -224,47 +221,41 @@ WRONG = {
 def test_wrong_options(label, monkeypatch, told):
     monkeypatch.delenv("QBE_LLM_ENDPOINT", raising=False)
     Path("ids").write_text("s036\nnosuch\n")
-    messages = []
-    for options in WRONG.values():
-        with pytest.raises(QbeError) as raised:
-            label(*options.split())
-        messages.append(f"{raised.value.exit_code} {raised.value}")
-    told("label", messages)
+    told("label", refusals(label, WRONG.values()))
     assert sorted(path.name for path in Path().iterdir()) == ["ids", "queries.txt"]
 
 
-def test_nothing_answered_is_asked_for_again_after_a_kill(tiny_index, tmp_path):
-    """A process that is killed in the middle and goes on, and one that is left alone, ask the same."""
-    output, answers = tmp_path / "graded.tsv", tmp_path / "graded.tsv.answers.jsonl"
-    rng = random.Random(0)
+def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
+    """A command that is killed in the middle and goes on, and one that is left alone, ask the same."""
+    answers, rng = Path("graded.tsv.answers.jsonl"), random.Random(0)
+    write_pairs("pairs.tsv", [Pair("s036", f"s{number:03}") for number in range(1, 36)])
 
     def behave(request) -> object:
         time.sleep(0.03)
         return error(429, Retry_After="0.01") if rng.random() < 0.1 else by_words(request)
 
-    def start(url: str, to: Path) -> subprocess.Popen:
-        command = [sys.executable, "-m", "qbe.label", "--index", tiny_index, "--output", to, "--sample", "10"]
-        command += ["--candidates", "10", "--model", "tiny", "--endpoint", url, "--parallel", "2"]
-        return subprocess.Popen(list(map(str, command)))
+    def line(url: str, output: str) -> list[str]:
+        given = ["--index", str(light_index), "--pairs", "pairs.tsv", "--output", output]
+        return [*given, "--model", "tiny", "--endpoint", url, "--parallel", "2"]
 
     with endpoint(behave) as server:
-        process = start(server.url, output)
-        while not answers.exists() or answers.read_bytes().count(b"\n") < 30:
+        process = subprocess.Popen([sys.executable, "-m", "qbe.label", *line(server.url, "graded.tsv")])
+        while not answers.exists() or answers.read_bytes().count(b"\n") < 10:
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert not output.exists()
+        assert not Path("graded.tsv").exists()
         answered = {json.loads(line)["digest"] for line in answers.read_bytes().split(b"\n")[:-1]}
         time.sleep(0.1)
         before = len(server.requests)
-        assert start(server.url, output).wait() == 0
+        main(line(server.url, "graded.tsv"))
         asked = {digest_of("tiny", request.prompt) for request in server.requests[before:]}
-    assert len(answered) >= 30
+    assert len(answered) >= 10
     assert not answered & asked
     with endpoint(by_words) as server:
-        assert start(server.url, tmp_path / "alone.tsv").wait() == 0
-    assert output.read_bytes() == (tmp_path / "alone.tsv").read_bytes()
+        main(line(server.url, "alone.tsv"))
+    assert Path("graded.tsv").read_bytes() == Path("alone.tsv").read_bytes()
 
 
 # Agreement
@@ -356,9 +347,9 @@ def test_grades_order_the_best_papers(index, third):
             assert len(server.requests) == 10
             assert session.search(request).hits == second.hits  # nothing is asked twice
             assert len(server.requests) == 10
-    order = [hit.paper_id for hit in first.hits]
+    order = ids(first.hits)
     assert order.pop(2) == third.paper_id
-    assert [hit.paper_id for hit in second.hits] == [third.paper_id, *order]
+    assert ids(second.hits) == [third.paper_id, *order]
     assert second.hits[0].grades == {"background": 0, "method": 3, "result": 0}
     assert not second.notes
 
@@ -372,7 +363,7 @@ def test_a_paper_without_a_grade_is_told_and_kept(index, third, caplog):
         request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
         with SearchSession(index, stages) as session:
             first, second = session.run(request)
-    assert [hit.paper_id for hit in second.hits] == [hit.paper_id for hit in first.hits]
+    assert ids(second.hits) == ids(first.hits)
     assert second.notes == (f"tiny gave no grades for {third.paper_id}",)
     assert third.paper_id in caplog.text
     assert "too long" in caplog.text
@@ -461,12 +452,9 @@ def test_grades_of_pairs_that_are_not_handed_out_any_more_are_kept(tmp_path):
 def test_what_is_no_name_or_pair_writes_nothing(tmp_path, told):
     hands = HandGrades([Pair("q", "a")], tmp_path / "grades")
     (tmp_path / "outside.tsv").write_text("notes")
-    messages = []
-    for assessor, paper_id in (("../outside", "a"), ("Ann", "a"), ("", "a"), ("ann", "b"), ("a" * 41, "a")):
-        with pytest.raises(UsageError) as error:
-            hands.grade(assessor, "q", paper_id, (0, 0, 0))
-        messages.append(str(error.value))
-    told("grades by hand", messages)
+    wrong = (("../outside", "a"), ("Ann", "a"), ("", "a"), ("ann", "b"), ("a" * 41, "a"))
+    graded = [partial(hands.grade, assessor, "q", paper_id, (0, 0, 0)) for assessor, paper_id in wrong]
+    told("grades by hand", messages_of(graded, UsageError))
     assert (tmp_path / "outside.tsv").read_text() == "notes"
     assert not (tmp_path / "grades").exists()
 

@@ -9,16 +9,6 @@ from hypothesis import strategies as st
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, similarities, single_match
 from qbe.index.dense.vectors import MappedVectors, SentenceBlock
 
-# Three papers of two, one and three sentences; two query sentences.
-STARTS = np.array([0, 2, 3])
-SIMILARITIES = np.array([[1, 3, 2, 0, 5, 4], [2, 1, 8, 6, 7, 0]], dtype=np.float32) / 8
-
-
-def test_mean_max_and_max():
-    best = best_per_paper(SIMILARITIES, STARTS)
-    assert mean_max(best).tolist() == [5 / 16, 10 / 16, 12 / 16]
-    assert single_match(best).tolist() == [3 / 8, 8 / 8, 7 / 8]
-
 
 def test_similarities_are_exact():
     random = np.random.default_rng(0)

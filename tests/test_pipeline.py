@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from support.rerankers import ByHand
-from support.searching import PLAIN, first_stage, reranked
+from support.searching import PLAIN, first_stage, ids, reranked
 
 from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic, open_index
 from qbe.encode.aspect import EncodedAspect
@@ -75,16 +75,16 @@ def test_aspects_are_combined_by_hand(index, stage):
 def test_aspects_are_reranked_together(index):
     paper = index.paper("s024")
     query = Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-0.5))
-    ids = [p.paper_id for p in index if p.paper_id != "s024"]
-    reranker = ByHand({paper_id: float(rank) for rank, paper_id in enumerate(ids)})
+    others = [p.paper_id for p in index if p.paper_id != "s024"]
+    reranker = ByHand({paper_id: float(rank) for rank, paper_id in enumerate(others)})
     pipeline = reranked(index, reranker, depth=10, weight=1)
-    first = [hit.paper_id for hit in Pipeline(index, PLAIN).search(query, 127)]
+    first = ids(Pipeline(index, PLAIN).search(query, 127))
     hits = pipeline.search(query, 127, explain=True)
     top = first[:10]
     assert reranker.requested == [top, top]  # once an aspect
     # Both aspects have the same scores by hand: (1 - 0.5) / 1.5 of them is left, in their order.
-    assert [hit.paper_id for hit in hits[:10]] == sorted(top, key=lambda paper_id: -ids.index(paper_id))
-    assert [hit.paper_id for hit in hits[10:]] == first[10:]
+    assert ids(hits[:10]) == sorted(top, key=lambda paper_id: -others.index(paper_id))
+    assert ids(hits[10:]) == first[10:]
     assert all(hit.driven_by.aspect == 0 for hit in hits[:10])
 
 
@@ -138,11 +138,11 @@ def test_a_pipeline_follows_its_index(tiny_index, tmp_path):
         with Index(folder) as writer:
             writer.delete([best[0].paper_id])
             found = first_stage(writer).search(query, 2)
-            assert [hit.paper_id for hit in found] == [hit.paper_id for hit in best[1:]]
+            assert ids(found) == ids(best[1:])
         assert pipeline.search(query, 3) == best
         assert index.refresh()
         assert not index.refresh()
-        assert [hit.paper_id for hit in pipeline.search(query, 2)] == [hit.paper_id for hit in best[1:]]
+        assert ids(pipeline.search(query, 2)) == ids(best[1:])
 
 
 def test_parameters_that_do_not_fit_the_index_are_refused(index):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.searching import ids
 
 from qbe.errors import UsageError
 from qbe.grade.head import MODELS
@@ -65,14 +66,14 @@ def test_a_search_mixes_both_stages(graded_index):
             alone = pipeline.search(query, 30, pool, explain=True)
             fewer = pipeline.search(query, 30, pool[:10], explain=True)
         scores = {hit.paper_id: hit.component_scores["reranker"] for hit in alone}
-        assert [hit.paper_id for hit in alone] == sorted(scores, key=lambda name: -scores[name])
+        assert ids(alone) == sorted(scores, key=lambda name: -scores[name])
         assert all(hit.component_scores["reranker"] == scores[hit.paper_id] for hit in fewer)
         assert all(hit.driven_by.query_position in query.aspects[0].selected_positions() for hit in alone)
         with Pipeline(index, Fused(), Projections()) as pipeline:
             whole = pipeline.search(Query(index.paper("s036")), 5)
         with Pipeline(index, Fused()) as pipeline:
             first = pipeline.search(Query(index.paper("s036")), 5)
-        assert [hit.paper_id for hit in whole] == [hit.paper_id for hit in first]
+        assert ids(whole) == ids(first)
 
 
 def test_vectors_of_another_encoder_or_version_are_refused_and_each_model_reads_one(tiny_index):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from starlette.testclient import TestClient
+from support.searching import ids
 
 from qbe import Facet, Pipeline, Query, default_stages, open_index, paper_from_question
 from qbe.errors import UsageError
@@ -82,7 +83,7 @@ def service(graded_index):
 def test_front_ends_rank_alike_and_say_what_was_searched_for(service, search, graded_index, tmp_path):
     with Pipeline(service.index, default_stages(service.index)) as pipeline:
         hits = pipeline.search(Query(paper_from_question(ASKING)), k=5)
-    expected = [hit.paper_id for hit in hits]
+    expected = ids(hits)
     assert len(expected) == 5
     said = "the method “transformers” and the problem “labelling sentences”"
 
@@ -108,7 +109,7 @@ def test_front_ends_rank_alike_and_say_what_was_searched_for(service, search, gr
     assert said in answer["query"]["heading"]
     assert not answer["notes"]
     found = search_papers(service, Search(text=ASKING, k=5))
-    assert [hit.paper_id for hit in found.hits] == expected
+    assert ids(found.hits) == expected
     assert said in found.query.heading
 
 

@@ -104,10 +104,9 @@ def test_a_published_run_is_made_again_byte_for_byte(csfcube, tmp_path):
     assert (tmp_path / "run.trec").read_bytes() == runs.read_run(name)
 
 
-@pytest.mark.parametrize("document", runs.DOCUMENTS)
-def test_the_tables_are_those_of_the_runs(csfcube, document):
+def test_the_tables_are_those_of_the_runs(csfcube):
     rows = runs.table_rows(csfcube)
-    text = (runs.ROOT / document).read_text()
-    assert runs.with_rows(text, rows) == text
-    shown = runs.DOCUMENTS[1] == document
-    assert all(rows[row.name] in text for name, row in runs.ROWS.items() if shown and name in DESCRIBED)
+    for document in runs.DOCUMENTS:
+        text = (runs.ROOT / document).read_text()
+        assert runs.with_rows(text, rows) == text
+    assert all(rows[row.name] in text for name, row in runs.ROWS.items() if name in DESCRIBED)

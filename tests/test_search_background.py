@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.rerankers import ByHand
 from support.searching import first_stage, reranked
 
@@ -39,13 +37,6 @@ def background_match(index: Index, query: Query) -> np.ndarray:
 def test_penalties_by_hand():
     lowered = penalized(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.0]), 0.5)
     assert lowered == pytest.approx(np.array([-1.5, 0, 1.5]) * np.sqrt(1.5))
-
-
-@given(st.lists(st.integers(-50, 50), min_size=2, max_size=8), st.floats(0, 1))
-def test_a_constant_background_changes_no_order(scores, strength):
-    values = np.array(scores, dtype=np.float64)
-    lowered = penalized(values, np.full(len(values), 0.5), strength)
-    assert lowered == pytest.approx(z_normalize(values))
 
 
 @pytest.mark.parametrize("facet", [Facet.METHOD, Facet.RESULT])

@@ -8,17 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from support.searching import first_stage
 
 from qbe import _jvm
 from qbe.errors import OutputError, RunError, UsageError
-from qbe.index.index import Index
 from qbe.parallel import Workers
-from qbe.query import Query
 from qbe.search import output as outputs
 from qbe.search.output import block_file
 from qbe.search.session import SearchSession
-from qbe.topics import read_topics
 
 KILLED = """
 import os, signal, sys
@@ -83,22 +79,10 @@ def interrupt(monkeypatch, after: int, error: BaseException) -> None:
     monkeypatch.setattr(SearchSession, "batch", interrupted)
 
 
-def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, tiny_index, searched):
-    search(*arguments, "--output", output)
-    assert searched == [5, 5, 5, 5, 4]
-    lines = []
-    with Index(tiny_index) as index:
-        searcher = first_stage(index, "dense")
-        for topic in read_topics(arguments[1]):
-            hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 9)
-            lines += [(topic.query_id, hit.paper_id) for hit in hits]
-    assert [(line.split()[0], line.split()[2]) for line in output.read_text().splitlines()] == lines
-    assert [path.name for path in output.parent.iterdir()] == [output.name]
-
-
-@pytest.mark.parametrize("form", ["json", "table"])
-def test_blocks_do_not_show(search, arguments, monkeypatch, form):
+@pytest.mark.parametrize("form", ["trec", "json", "table"])
+def test_blocks_do_not_show(search, arguments, monkeypatch, searched, form):
     small = search(*arguments, "--format", form)
+    assert searched == [5, 5, 5, 5, 4]
     monkeypatch.setattr(outputs, "BLOCK", 64)
     assert search(*arguments, "--format", form) == small
     assert small.count("\n\n\n") == 0
@@ -153,18 +137,6 @@ def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample
         with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
             search(*kept, *changed, "--output", output, "--resume")
         assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
-
-
-def test_an_unfinished_run_is_discarded_when_told(search, arguments, output, part, monkeypatch, searched):
-    whole = search(*arguments)
-    interrupt(monkeypatch, 2, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output)
-    del searched[:]
-    search(*arguments, "--output", output, "--overwrite")
-    assert searched == [5, 5, 5, 5, 4]
-    assert output.read_text() == whole
-    assert not part.exists()
 
 
 def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):

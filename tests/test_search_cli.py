@@ -5,12 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from support.searching import first_stage
+from support.messages import refusals
+from support.searching import first_stage, ids
 
-from qbe.errors import QbeError
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.__main__ import main
@@ -20,14 +21,9 @@ from qbe.types import Facet
 
 
 @pytest.fixture
-def search(tiny_index, capsys):
-    """Run the command in this process; gives what it printed."""
-
-    def run(*arguments: object) -> str:
-        main(["--index", str(tiny_index), "--rerank", "none", *map(str, arguments)])
-        return capsys.readouterr().out
-
-    return run
+def search(search):
+    """Run the command in this process without reranking; gives what it printed."""
+    return partial(search, "--rerank", "none")
 
 
 def command(*arguments: object, **options) -> subprocess.CompletedProcess:
@@ -59,7 +55,7 @@ def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
         searcher = first_stage(index, stage)
         for topic in topics:
             hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 20)
-            assert [hit.paper_id for hit in run.rankings[topic.query_id]] == [hit.paper_id for hit in hits]
+            assert ids(run.rankings[topic.query_id]) == ids(hits)
     written = output.read_bytes()
     assert search(*arguments).encode() == written
     search(*arguments, "--threads", 3, "--output", output)
@@ -83,14 +79,16 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
 
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(search, tiny_index, sample, tmp_path):
-    arguments = ["--topics", sample / "topics.tsv", "--output"]
+    lines = (sample / "topics.tsv").read_text().splitlines(keepends=True)
+    (tmp_path / "topics.tsv").write_text("".join(lines[:1] + lines[1::4]))
+    arguments = ["--topics", tmp_path / "topics.tsv", "--output"]
     search(*arguments, tmp_path / "one", "--threads", 1)
     options = ("--index", tiny_index, "--rerank", "none", "--threads", 2)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = command(*options, *arguments, tmp_path / "two", env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert (tmp_path / "one").read_bytes().count(b"\n") == 24 * 127
+    assert (tmp_path / "one").read_bytes().count(b"\n") == 6 * 127
 
 
 def test_json_tells_of_matched_sentences(search, tiny_index):
@@ -167,12 +165,7 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, told):
     for name in ("topics.tsv", "pools.tsv"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())
     (tmp_path / "file").touch()
-    messages = []
-    for arguments in REFUSED:
-        with pytest.raises(QbeError) as caught:
-            search(*arguments)
-        messages.append(f"{caught.value.exit_code} {caught.type.__name__}: {caught.value}")
-    told("qbe search", messages)
+    told("qbe search", refusals(search, REFUSED))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pools.tsv", "topics.tsv"]
 
 
@@ -194,12 +187,6 @@ def test_wrong_options_end_with_2(arguments, capsys):
     assert capsys.readouterr().err.splitlines()[-1].startswith("qbe search: error: ")
 
 
-def test_errors_are_one_line_with_the_right_exit_code(tmp_path):
-    done = command("--index", tmp_path / "absent", "--paper", "s001")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert done.stderr.startswith("qbe search: ")
-
-
 def test_an_index_may_have_any_name(tiny_index, sample, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("h", "help", "@h"):
@@ -214,7 +201,7 @@ def test_accents_need_no_locale(tiny_index, tmp_path):
     output = tmp_path / "résumé.md"
     text = "Il était une fois: des écoles."
     arguments = ["--index", tiny_index, "--text", text]
-    arguments += ["--first-stage", "bm25", "--rerank", "none", "--format", "table"]
+    arguments += ["--first-stage", "dense", "--rerank", "none", "--format", "table"]
     done = command(*arguments, env=environment, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Papers like “{text}”, by its abstract")
@@ -224,7 +211,7 @@ def test_accents_need_no_locale(tiny_index, tmp_path):
 
 
 def test_a_reader_that_goes_away_is_no_error(tiny_index, sample):
-    options = f"--index {tiny_index} --topics {sample}/topics.tsv --rerank none"
+    options = f"--index {tiny_index} --topics {sample}/topics.tsv --first-stage dense --rerank none"
     line = f"{sys.executable} -m qbe.search {options} | head -1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert done.stdout.count("\n") == 1

@@ -20,19 +20,12 @@ from qbe.types import Facet, Paper, Sentence
 pytestmark = pytest.mark.slow
 
 
-def shortest(aspect, papers):
-    """The shorter an abstract, the better."""
-    return [-len(paper.abstract) for paper in papers]
-
-
 STAGES = {
     "bm25": (BM25(),),
     "dense": (Dense(),),
-    "fused": (Fused(),),
     "fused shallow": (Fused(depth=3, weights={"bm25": 1.0, "facet": 0.5, "sentences": 0.5}),),
     "bm25 + overlap": (BM25(), Overlap(), {}),
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
-    "dense + a function": (Dense(), shortest, {"depth": 9, "weight": 0.1}),
     "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
     "fused + facet rerankers": (Fused(), "tiny_facet_rerankers", {"depth": 7, "weight": 0.25}),
     "fused + matching": (Fused(), Matching("attention", depth=9), {}),
@@ -112,15 +105,6 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
         assert searcher.search(query, 3, pool) == found[:3]
         assert searcher.search(query, 3, [paper_of(query), "s001"]) == searcher.search(query, 3, ["s001"])
         assert searcher.search(query, 5, []) == searcher.search(query, 5, [paper_of(query)]) == []
-
-
-def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_index, queries):
-    with Index(tiny_index, threads=3) as threaded:
-        again = open_searcher(threaded)
-        for query in queries:
-            found = searcher.search(query, 50)
-            assert searcher.search(query, 50) == found
-            assert again.search(query, 50) == found
 
 
 def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_index, index, queries):
@@ -237,19 +221,3 @@ def test_weights_of_the_facet_alone_need_a_facet(index, queries):
     assert searcher.search(queries[0])
     with pytest.raises(UsageError, match="expected a facet, since only the component facet has a weight"):
         searcher.search(queries[3])
-
-
-def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypatch):
-    encoded = []
-    encode = index.encoder.encode_paper
-    monkeypatch.setattr(
-        index.encoder, "encode_paper", lambda paper, *reader: encoded.append(paper) or encode(paper, *reader)
-    )
-    paper = queries[-1].aspects[0].paper
-    assert searcher.search(queries[-1], 3)[0].matches
-    assert encoded == [paper]
-    others = [replace(paper, title=title) for title in ("Ranking code", "Code")]
-    found = searcher.batch_search([Query(others[0]), queries[0], Query(others[1])], 3)
-    assert all(hit.matches for hits in found for hit in hits)
-    assert encoded[0] == paper
-    assert sorted(encoded[1:], key=lambda each: each.title) == others[::-1]  # two threads, in any order

@@ -8,6 +8,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from support.messages import refusals
+from support.searching import ids
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
@@ -34,9 +36,8 @@ UNLIKE = {BACKGROUND: 1.0, METHOD: -0.5}
 
 
 @pytest.fixture(scope="module")
-def index(graded_index) -> Iterator[Index]:
-    with Index(graded_index) as index:
-        yield index
+def index(graded) -> Index:
+    return graded
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,6 @@ def by_vectors(index) -> Iterator[Pipeline]:
 def query(index):
     """A query by weights of facets, of the paper s036 or another."""
     return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
-
-
-def ids(hits: list[Hit]) -> list[str]:
-    return [hit.paper_id for hit in hits]
 
 
 # Order
@@ -367,12 +364,8 @@ WRONG = """\
 
 
 def test_wrong_weights_of_facets(explore, told):
-    messages = []
-    for arguments in WRONG.splitlines():
-        with pytest.raises(UsageError) as raised:
-            explore("--paper", "s036", *arguments.split())
-        messages.append(str(raised.value))
-    told("weights of facets", messages)
+    wrong = (f"--paper s036 {line}" for line in WRONG.splitlines())
+    told("weights of facets", refusals(explore, wrong))
 
 
 def test_a_run_depends_on_the_grade_model(index, sample):

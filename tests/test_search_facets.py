@@ -3,9 +3,11 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.messages import refusals
 from support.papers import Papers
 from support.searching import first_stage
 
@@ -16,7 +18,6 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index
 from qbe.query import Aspect, Query
-from qbe.search.__main__ import main
 from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
 from qbe.tag.tagger import Tagger, TaggingEncoder
@@ -80,14 +81,9 @@ def tag(tiny_encoder, tiny_tagger):
 
 
 @pytest.fixture
-def search(capsys):
-    """Run the command in this process, without reranking; gives what it printed."""
-
-    def run(index: Path, *arguments: object) -> str:
-        main(["--index", str(index), "--rerank", "none", *map(str, arguments)])
-        return capsys.readouterr().out
-
-    return run
+def search(search):
+    """Run the command in this process on an index, without reranking; gives what it printed."""
+    return lambda index, *arguments: search("--rerank", "none", *arguments, folder=index)
 
 
 @pytest.fixture
@@ -249,6 +245,11 @@ def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag
     options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2, "--tagger", tiny_tagger)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]
+    record, selected = json.loads(given), papers[23].positions(Facet.METHOD)
+    for position, sentence in enumerate(record["sentences"]):
+        assert (sentence["label"], sentence["probability"], sentence["guess"]) == (None, None, False)
+        assert sentence["selected"] is (position in selected)
+    assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
     predicted = search(tiny_index, "--paper", "s024", "--facets", "predicted", *options)
     assert facets(predicted) == [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
 
@@ -279,16 +280,6 @@ def test_json_explains(search, raw_index, index):
     plain = json.loads(search(raw_index, *options))
     assert "sentences" not in plain
     assert all("probability" not in match for hit in plain["hits"] for match in hit["matches"])
-
-
-def test_given_labels_explained(search, tiny_index, papers):
-    arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 2, "--format")
-    record = json.loads(search(tiny_index, *arguments, "json"))
-    selected = papers[23].positions(Facet.METHOD)
-    for position, sentence in enumerate(record["sentences"]):
-        assert (sentence["label"], sentence["probability"], sentence["guess"]) == (None, None, False)
-        assert sentence["selected"] is (position in selected)
-    assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
 
 
 def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index, untagged, papers, tag):
@@ -346,19 +337,10 @@ def test_the_table_explained_and_plain_marks_best_guesses():
 # Options that do not go together.
 
 
-def test_options_that_do_not_go_together(tmp_path, told):
-    messages = []
-    for arguments in (
-        ["--facet", "method", "--explain"],
-        ["--explain", "--format", "trec"],
-        ["--facets", "predicted"],
-        ["--tagger", "x"],
-        ["--tagger", "x", "--sentences", "0"],
-    ):
-        with pytest.raises(UsageError) as raised:
-            main(["--index", str(tmp_path / "absent"), "--paper", "s001", *arguments])
-        messages.append(str(raised.value))
-    told("facets of qbe search", messages)
+def test_options_that_do_not_go_together(search, tmp_path, told):
+    wrong = ("--facet method --explain", "--explain --format trec", "--facets predicted", "--tagger x")
+    absent = partial(search, tmp_path / "absent", "--paper", "s001")
+    told("facets of qbe search", refusals(absent, (*wrong, "--tagger x --sentences 0")))
 
 
 def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.factories import EXACT, FACTORIES, GRAPH
 from support.live import corpus
 from support.messages import messages_of
-from support.searching import first_stage
+from support.searching import first_stage, ids
 
 from qbe import _cli
 from qbe.corpus.record import dump_record, paper_to_record
@@ -411,7 +411,7 @@ def drawn(reader, seed: int, share: float) -> Selection:
 
 @pytest.mark.parametrize("few_sentences", [faiss_candidates.FEW_SENTENCES, 0])
 @pytest.mark.parametrize("name", ["bm25", "dense"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1), k=st.integers(1, 130))
 @pytest.mark.slow
 def test_a_filtered_ranking_is_the_exhaustive_one_without_the_others(
@@ -426,14 +426,14 @@ def test_a_filtered_ranking_is_the_exhaustive_one_without_the_others(
     whole = opened[name].batch_search(encoded, 10**6, [None] * len(encoded))
     for found, all_hits in zip(filtered, whole, strict=True):
         expected = [hit for hit in all_hits if hit.paper_id in wanted][:k]
-        assert [hit.paper_id for hit in found] == [hit.paper_id for hit in expected]
+        assert ids(found) == ids(expected)
         if name == "dense":
             assert found == expected
             assert len(found) == min(k, len(selection))
         assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=TIES)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_fused_scores_are_normalized_over_what_passes(stages, seed, share):
     """They are those of a pool of all papers that pass."""
@@ -443,7 +443,7 @@ def test_fused_scores_are_normalized_over_what_passes(stages, seed, share):
     filtered = opened["fused"].batch_search(encoded, 10**6, [None] * len(encoded), selection)
     pooled = opened["fused"].batch_search(encoded, 10**6, [pool] * len(encoded))
     for found, expected in zip(filtered, pooled, strict=True):
-        assert [hit.paper_id for hit in found] == [
+        assert ids(found) == [
             hit.paper_id for hit in sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
         ]
         scores = {hit.paper_id: hit.score for hit in found}
@@ -569,10 +569,6 @@ def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, w
 # Pipelines
 
 
-def hit_ids(hits) -> list[str]:
-    return [hit.paper_id for hit in hits]
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, stage):
     pool = [f"s{number:03}" for number in range(20, 60)]
@@ -580,15 +576,15 @@ def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, s
     pipeline, query = first_stage(index, stage), Query(index.paper("s024"), Facet.METHOD)
     found = pipeline.search(query, 100, pool, filter=FILTERS["category"])
     assert found == pipeline.search(query, 100, [name for name in pool if name in allowed])
-    assert {*hit_ids(found)} == ({*pool} & allowed) - {"s024"}
-    assert hit_ids(pipeline.explain(query, 100, pool, filter=FILTERS["category"]).hits) == hit_ids(found)
+    assert {*ids(found)} == ({*pool} & allowed) - {"s024"}
+    assert ids(pipeline.explain(query, 100, pool, filter=FILTERS["category"]).hits) == ids(found)
     assert pipeline.search(query, 128, filter=PaperFilter()) == pipeline.search(query, 128)
     several = Query.of(
         Aspect(index.paper("s001"), Facet.METHOD), Aspect(index.paper("s002"), Facet.BACKGROUND, weight=-0.5)
     )
     allowed = passing_ids(catalogue, FILTERS["years"]) - {"s001", "s002"}
     found = pipeline.search(several, 128, filter=FILTERS["years"])
-    assert {*hit_ids(found)} == allowed if stage != "bm25" else {*hit_ids(found)} <= allowed
+    assert {*ids(found)} == allowed if stage != "bm25" else {*ids(found)} <= allowed
     for asked, papers in ((query, pool), (query, None), (several, None)):
         assert pipeline.search(asked, 100, papers, filter=FILTERS["old"]) == []  # where nothing passes
 
@@ -598,7 +594,7 @@ def test_what_is_reranked_passes(index, catalogue):
     with Pipeline(index, Dense(), Matching("mean-max", depth=200)) as reranking:
         query = Query(index.paper("s006"))
         found = reranking.search(query, 128, filter=FILTERS["years"])
-    assert {*hit_ids(found)} == {*hit_ids(pipeline.search(query, 128, filter=FILTERS["years"]))}
+    assert {*ids(found)} == {*ids(pipeline.search(query, 128, filter=FILTERS["years"]))}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -613,7 +609,7 @@ def test_before_the_query_is_of_each_query(index, catalogue, stage):
         assert found == pipeline.search(query, 40, filter=PaperFilter(before=year), matches=False)
         allowed = passing_ids(catalogue, PaperFilter(before=year))
         assert found
-        assert {*hit_ids(found)} <= allowed
+        assert {*ids(found)} <= allowed
         assert pipeline.session.selected(query, of_query).papers == len(allowed)
 
 
@@ -652,7 +648,7 @@ def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
             change(opened)
             expected = passing_ids(papers, recent)
             for stage, pipeline in pipelines.items():
-                found = {*hit_ids(pipeline.search(query, 200, filter=recent))}
+                found = {*ids(pipeline.search(query, 200, filter=recent))}
                 assert pipeline.session.selected(query, recent).papers == len(expected)
                 assert found == expected if stage != "bm25" else found <= expected
 

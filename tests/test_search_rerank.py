@@ -6,11 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.papers import Papers
 from support.rerankers import ByHand
-from support.searching import PLAIN, reranked
+from support.searching import PLAIN, ids, reranked
 
 from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build
@@ -47,10 +45,6 @@ def upside_down(first: list[Hit]) -> ByHand:
     return ByHand({hit.paper_id: float(rank) for rank, hit in enumerate(first)})
 
 
-def ids(hits: list[Hit]) -> list[str]:
-    return [hit.paper_id for hit in hits]
-
-
 # The mixture of scores.
 
 
@@ -63,20 +57,6 @@ def test_scores_are_mixed_by_hand(weight, scores):
     mixed = interpolate([1.0, 2.0, 3.0], [30.0, 10.0, 20.0], weight)
     assert mixed == pytest.approx([score * math.sqrt(1.5) for score in scores], abs=1e-12)
     assert (interpolate([3.5], [-7.0], weight), interpolate([], [], weight)) == ([0.0], [])
-
-
-FINITE, WEIGHT, SCALE = st.floats(-1e3, 1e3), st.floats(0, 1), st.floats(1, 100)
-
-
-@given(
-    st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=30), st.floats(0, 1), st.floats(1, 100), FINITE
-)
-def test_neither_scale_nor_offset_of_a_reranker_counts(pairs, weight, scale, offset):
-    one, two = [first for first, _ in pairs], [reranker for _, reranker in pairs]
-    mixed = interpolate(one, two, weight)
-    if np.std(two) < 1e-3:  # nothing but rounding
-        return
-    assert mixed == pytest.approx(interpolate(one, [scale * s + offset for s in two], weight), abs=1e-6)
 
 
 # What is reranked, and what is not.

@@ -15,7 +15,10 @@ import pytest
 from support.browser import CHROMIUM, FLAGS, SECONDS, expect, sync_api
 from support.serving import serving
 
+from qbe.index.building.changes import append_papers
 from qbe.shapes import SHAPES
+from qbe.types import Paper, Sentence
+from qbe.watch.watches import Watch, changing, write_watches
 
 pytestmark = pytest.mark.slow
 
@@ -47,20 +50,13 @@ FACETS = ["background", "method", "result"]
 
 
 @pytest.fixture(scope="module")
-def index(shared, sample) -> Path:
+def index(graded_index, tmp_path_factory) -> Path:
     """The sample and the hostile paper, indexed with the default encoder."""
-
-    def make(folder: Path) -> None:
-        from qbe.index.opening import build_index
-
-        corpus = folder.parent / "page-corpus.jsonl"
-        corpus.write_text(
-            (sample / "corpus.jsonl").read_text(encoding="utf-8") + json.dumps(HOSTILE) + "\n",
-            encoding="utf-8",
-        )
-        build_index(folder, corpus).close()
-
-    return shared("page-index", make)
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "hostile.jsonl").write_text(json.dumps(HOSTILE))
+    shutil.copytree(graded_index, folder / "index")
+    append_papers(folder / "index", [str(folder / "hostile.jsonl")])
+    return folder / "index"
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +68,22 @@ def address(index, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def context() -> Iterator[Any]:
+    """A browser that opens all pages, in one process."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en")
+        context.set_default_timeout(SECONDS * 1000)
+        yield context
         browser.close()
 
 
 class Visit:
     """A page with what it asked for, and what went wrong in it."""
 
-    def __init__(self, browser: Any, address: str) -> None:
+    def __init__(self, context: Any, address: str) -> None:
         self.address = address
-        self.context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en")
-        self.context.set_default_timeout(SECONDS * 1000)
-        self.page = self.context.new_page()
+        self.page = context.new_page()
         self.requests: list[Any] = []
         self.problems: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request))
@@ -136,7 +133,7 @@ class Visit:
     def asked(self) -> dict[str, Any]:
         """The body of the last search."""
         paths = ("/api/search/stream", "/api/citations")
-        bodies = [each.post_data for each in self.requests if urlsplit(each.url).path in paths]
+        bodies = [each.post_data for each in self.requests if urlsplit(each.url).path.endswith(paths)]
         return json.loads(bodies[-1])
 
     @property
@@ -157,11 +154,11 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser, address) -> Iterator[Visit]:
+def visit(context, address) -> Iterator[Visit]:
     """The page, opened; nothing may go wrong in it."""
-    visit = Visit(browser, address).open()
+    visit = Visit(context, address).open()
     yield visit
-    visit.context.close()
+    visit.page.close()
     assert not visit.problems
 
 
@@ -244,7 +241,7 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     origins = {urlsplit(each.url)[:2] for each in visit.requests if not each.url.startswith(here)}
     assert origins == {urlsplit(visit.address)[:2]}
     assert not any(urlsplit(each.url).fragment for each in visit.requests if "/api/" in each.url)
-    assert visit.context.cookies() == []
+    assert page.context.cookies() == []
     assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
 
 
@@ -665,11 +662,13 @@ def test_a_wrong_label_is_corrected_for_this_search(visit):
     assert "labels" not in visit.asked
 
 
-def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp_path):
+def test_a_search_is_watched_and_what_is_new_for_it_is_shown(context, index, tmp_path):
+    """On a page behind a path."""
     folder, file = tmp_path / "index", tmp_path / "watches.json"
     shutil.copytree(index, folder)
-    with serving(folder, tmp_path / "log", "--watches", str(file)) as server:
-        visit = Visit(browser, f"http://127.0.0.1:{server.port}/")
+    options = ("--watches", str(file), "--root-path", "/qbe", "--rerank", "projections")
+    with serving(folder, tmp_path / "log", *options) as server:
+        visit = Visit(context, f"http://127.0.0.1:{server.port}/qbe")
         page = visit.open().page
         panel = page.locator("#watches")
         expect(panel).to_contain_text("No search is watched yet")
@@ -677,15 +676,19 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp
         visit.paste(title="On eyes")
         visit.button("Problem").click()
         visit.until_asked(like=["background:1"])
+        link, ids = page.url, visit.ids
+        assert link.startswith(f"{visit.address}/#")
+        page.goto("about:blank")
+        page.goto(link)
+        visit.wait()
+        assert visit.ids == ids
+        assert all("/qbe" in each.url for each in visit.requests if each.url.startswith("http"))
         expect(page.get_by_label("Name of this search")).to_have_value("On eyes")
         visit.button("Watch this search").click()
         expect(page.locator("#watch-note")).to_contain_text("“On eyes” is watched")
         expect(panel.locator("li")).to_contain_text("no new papers")
         visit.button("Watch this search").click()
         expect(page.locator("#watch-note")).to_contain_text("expected another")
-
-        from qbe.index.building.changes import append_papers
-        from qbe.types import Paper, Sentence
 
         texts = ABSTRACT.split(". ")
         append_papers(folder, [Paper("new", f"New {SCRIPT}", tuple(Sentence(f"{text}.") for text in texts))])
@@ -707,8 +710,6 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp
         panel.get_by_role("button", name="Remove On eyes").click()
         expect(panel.locator("li")).to_have_count(0)
 
-        from qbe.watch.watches import Watch, changing, write_watches
-
         with changing(file) as watches:
             watches.add(Watch("lost", {}, 0, str(file.with_name("nosuch.txt"))))
             write_watches(file, watches)
@@ -719,7 +720,7 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(browser, index, tmp
         page.goto("about:blank")
         page.goto(visit.address)
         expect(panel.locator("li")).to_contain_text("The last search failed: ")
-        visit.context.close()
+        page.close()
     assert not visit.problems
 
 
@@ -742,23 +743,6 @@ def test_formulas_are_read_as_text_and_ids_stay(visit):
     for text, shown in FORMULAS.items():
         assert visit.page.evaluate(script, ["title", text]) == shown
     assert visit.page.evaluate(script, ["paper_id", "$a_1$"]) == "$a_1$"
-
-
-def test_the_page_works_behind_a_path(browser, index, tmp_path):
-    with serving(index, tmp_path / "log", "--root-path", "/qbe", "--rerank", "projections") as server:
-        visit = Visit(browser, f"http://127.0.0.1:{server.port}/qbe")
-        visit.open()
-        visit.paste()
-        link = visit.page.url
-        assert link.startswith(f"http://127.0.0.1:{server.port}/qbe/#")
-        ids = visit.ids
-        visit.page.goto("about:blank")
-        visit.page.goto(link)
-        visit.wait()
-        assert visit.ids == ids
-        assert all("/qbe" in each.url for each in visit.requests if each.url.startswith("http"))
-        visit.context.close()
-    assert not visit.problems
 
 
 def test_a_pdf_is_chosen_or_dropped(visit):

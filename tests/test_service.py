@@ -243,13 +243,13 @@ def test_unknown_papers_and_positions(service):
 def test_many_callers_get_what_each_would_get_alone(service):
     requests = [
         SearchBody(paper_ids=[f"s{number:03}"], facet=facet, k=k, rerank=False)
-        for number in range(1, 13)
+        for number in range(1, 5)
         for facet, k in (("background", 5), (None, 3))
     ]
     alone = [ids(service.search(request)) for request in requests]
     with (
         SearchService(service.index, limits=Limits(first_stage=60)) as patient,
-        ThreadPoolExecutor(12) as pool,
+        ThreadPoolExecutor(8) as pool,
     ):
         assert list(pool.map(lambda request: ids(patient.search(request)), requests)) == alone
 

@@ -46,7 +46,7 @@ def solve(problems: list, **options) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def problems() -> list[tuple[np.ndarray, ...]]:
     random = np.random.default_rng(7)
-    sizes = ((*random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(300))
+    sizes = ((*random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(100))
     return [problem(random, *size) for size in sizes]
 
 
@@ -66,7 +66,7 @@ def test_plans_cost_what_pot_says(problems, plans):
 
 
 def test_plans_cost_what_pot_says_in_the_log_domain(problems):
-    few = [(4 * costs, rows, columns) for costs, rows, columns in problems if 1 < min(costs.shape) < 4][:60]
+    few = [(4 * costs, rows, columns) for costs, rows, columns in problems if 1 < min(costs.shape) < 4]
     ended = 0
     for (costs, rows, columns), plan in zip(few, solve(few), strict=True):
         options = {"method": "sinkhorn_log", "stopThr": 1e-12, "numItermax": 300, "warn": False, "log": True}
@@ -74,7 +74,7 @@ def test_plans_cost_what_pot_says_in_the_log_domain(problems):
         if log["err"][-1] <= 1e-12:
             ended += 1
             assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
-    assert ended > 10
+    assert ended > 3
 
 
 def test_marginals_are_held(problems, plans):
@@ -86,7 +86,7 @@ def test_marginals_are_held(problems, plans):
 
 def test_plans_near_the_optimum_as_lambda_grows(problems):
     """A regularized plan costs at least the least, and at most log(m * n) / lambda more."""
-    some = problems[:40]
+    some = problems[:15]
     least = [ot.emd2(rows, columns, costs) for costs, rows, columns in some]
     for regularization in (1.0, 100.0, 10_000.0):
         plans = solve(some, regularization=regularization)
@@ -107,7 +107,7 @@ def test_large_costs_neither_overflow_nor_stall(spread):
     assert np.abs(plans.sum(axis=1) - columns).sum(axis=1).max() <= 1e-14
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 7), st.integers(1, 7), st.sampled_from([0.1, 1.0, 30.0]))
 def test_what_changes_nothing(seed, m, n, scale):
     random = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from support.messages import messages_of
+from support.searching import ids
 
 from qbe import Query, Variety
 from qbe.errors import UsageError
@@ -84,19 +85,14 @@ def test_maximal_marginal_relevance_by_hand():
 
 
 @pytest.fixture(scope="module")
-def index(graded_index):
-    with Index(graded_index) as index:
-        yield index
+def index(graded):
+    return graded
 
 
 @pytest.fixture(scope="module")
 def pipeline(index):
     with Pipeline(index, Dense()) as pipeline:
         yield pipeline
-
-
-def ids(hits):
-    return [hit.paper_id for hit in hits]
 
 
 @pytest.mark.slow
@@ -140,7 +136,7 @@ def test_a_varied_list_begins_alike_and_its_papers_differ_more(index, pipeline):
 def test_bounds_leave_the_order_alone(index, pipeline, weights):
     query, variety = Query.by_facets(index.paper("s036"), weights), Variety(bounds={METHOD: (0.5, 1.0)})
     graded = pipeline.grade(query, pipeline.search(query, 127, matches=False))
-    expected = [hit.paper_id for hit in graded if 0.5 <= hit.grades["method"] <= 1.0]
+    expected = ids(hit for hit in graded if 0.5 <= hit.grades["method"] <= 1.0)
     hits = pipeline.search(query, 127, variety=variety, matches=False)
     assert 0 < len(hits) < 127
     assert ids(hits) == expected

@@ -27,14 +27,20 @@ from qbe.watch.watches import KEPT, Found, Watch, Watches, changing, read_watche
 
 pytestmark = pytest.mark.slow
 
-OLD = 100
-"""Papers of the sample that the index begins with."""
+OLD, NEW = 52, 9
+"""How many papers the index begins with, and how many come later."""
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory, papers) -> Path:
+def some(papers) -> list[Paper]:
+    """Of the papers of the sample; those that come later are s116 to s124."""
+    return [*papers[:OLD], *papers[115 : 115 + NEW]]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory, some) -> Path:
     folder = tmp_path_factory.mktemp("begun") / "index"
-    build(folder, papers[:OLD], BuildSettings(bm25=False))
+    build(folder, some[:OLD], BuildSettings(bm25=False))
     return folder
 
 
@@ -80,16 +86,16 @@ def kept(folder: Path, *watches: Watch) -> Watches:
     return content
 
 
-def test_what_is_found_is_what_grades_say_of_the_new_papers(index, papers):
+def test_what_is_found_is_what_grades_say_of_the_new_papers(index, some):
     bodies = {facet.value: {"paper_ids": ["s036"], "facet": facet.value} for facet in Facet}
     bodies["whole"] = {"paper_ids": ["s036"]}
     content = kept(index, *(watch_of(name, SearchBody(**body), 0.1) for name, body in bodies.items()))
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     assert searched(index, content) == {}
     expected = {}
     with Index(index) as opened, watch_session(opened) as session:
         query = Query.by_facets(opened.paper("s036"), dict.fromkeys(Facet, 1.0))
-        for hit in session.grade(query, [Hit(each.paper_id, 0) for each in papers[OLD:]]):
+        for hit in session.grade(query, [Hit(each.paper_id, 0) for each in some[OLD:]]):
             graded = {**hit.grades, "whole": max(hit.grades.values())}
             for name, grade in graded.items():
                 if grade >= 0.1:
@@ -101,73 +107,73 @@ def test_what_is_found_is_what_grades_say_of_the_new_papers(index, papers):
         assert {each.paper_id: each.grade for each in watch.found} == expected[name]
 
 
-def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, papers, tmp_path):
-    late = Paper("late", papers[110].title, papers[110].sentences, True, {"year": 1950})
+def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, some, tmp_path):
+    late = Paper("late", some[OLD + 7].title, some[OLD + 7].sentences, True, {"year": 1950})
     content = kept(index, watch_of("all", SearchBody(paper_ids=["s036"]), 0))
     assert searched(index, content) == {}
     assert found_in(content) == set()
-    append_papers(index, [papers[OLD], papers[OLD + 1]])
+    append_papers(index, [some[OLD], some[OLD + 1]])
     searched(index, content)
-    first = {("all", papers[OLD].paper_id), ("all", papers[OLD + 1].paper_id)}
+    first = {("all", some[OLD].paper_id), ("all", some[OLD + 1].paper_id)}
     assert found_in(content) == first
-    delete_papers(index, [papers[OLD].paper_id])
+    delete_papers(index, [some[OLD].paper_id])
     append_papers(index, [late])
     append_papers(
-        index, [Paper(papers[OLD + 1].paper_id, "Another title", papers[3].sentences, True)], update=True
+        index, [Paper(some[OLD + 1].paper_id, "Another title", some[3].sentences, True)], update=True
     )
     searched(index, content)
-    append_papers(index, [papers[OLD]])  # comes back
+    append_papers(index, [some[OLD]])  # comes back
     searched(index, content)
     assert found_in(content) == first | {("all", "late")}
     anew = tmp_path / "anew"
-    build(anew, [*papers[: OLD + 3], late], BuildSettings(bm25=False))
+    build(anew, [*some[: OLD + 3], late], BuildSettings(bm25=False))
     searched(anew, content)
-    assert found_in(content) == first | {("all", "late"), ("all", papers[OLD + 2].paper_id)}
+    assert found_in(content) == first | {("all", "late"), ("all", some[OLD + 2].paper_id)}
     assert len(content.watches["all"].found) == 4
     content.add(watch_of("later", SearchBody(paper_ids=["s036"]), 0))
     searched(anew, content)
     assert not content.watches["later"].found  # what was there when it was added is old
 
 
-def test_a_search_that_fails_sees_its_new_papers_another_time(index, papers, tmp_path):
+def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_path):
     cited = tmp_path / "cited.txt"
     content = kept(index, Watch("bib", {}, 0, str(cited)), watch_of("all", SearchBody(paper_ids=["s036"]), 0))
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     problems = searched(index, content)
     assert list(problems) == ["bib"]
-    assert len(found_in(content)) == len(papers) - OLD
-    cited.write_text(f"{papers[OLD].paper_id}\ns036\n")
+    assert len(found_in(content)) == len(some) - OLD
+    cited.write_text(f"{some[OLD].paper_id}\ns036\n")
     assert searched(index, content) == {}
     found = {paper_id for name, paper_id in found_in(content) if name == "bib"}
-    assert found == {each.paper_id for each in papers[OLD + 1 :]}  # but its own
+    assert found == {each.paper_id for each in some[OLD + 1 :]}  # but its own
 
 
-def test_new_papers_are_read_once_for_many_watches(index, papers, monkeypatch):
-    bodies = [SearchBody(paper_ids=[papers[place].paper_id], facet="method") for place in range(8)]
+def test_new_papers_are_read_once_for_many_watches(index, some, monkeypatch):
+    bodies = [SearchBody(paper_ids=[some[place].paper_id], facet="method") for place in range(8)]
     exploring = SearchBody(paper_ids=["s036"], like=["background"], unlike=["method"])
     searches = [watch_of(str(place), body, 0) for place, body in enumerate([*bodies, exploring])]
     content = kept(index, *searches)
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     read = []
     candidates = Features.candidates
     monkeypatch.setattr(
         Features, "candidates", lambda self, some: read.append(len(some)) or candidates(self, some)
     )
     assert searched(index, content) == {}
-    new = len(papers) - OLD
+    new = len(some) - OLD
     assert read == [new, new]  # for those by a facet, and for explorations
     assert all(len(watch.found) == new for watch in content.watches.values())
 
 
-def test_of_a_bibliography_the_best_grade_counts(index, papers, tmp_path):
+def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path):
     cited = tmp_path / "cited.txt"
-    cited.write_text("".join(f"{each.paper_id}\n" for each in papers[:60]))  # more than a search takes
+    cited.write_text("".join(f"{each.paper_id}\n" for each in some[:51]))  # more than a search takes
     each_alone = [
         watch_of(paper.paper_id, SearchBody(paper_ids=[paper.paper_id], facet="method"), 0)
-        for paper in papers[:60]
+        for paper in some[:51]
     ]
     content = kept(index, Watch("bib", {"facet": "method"}, 0, str(cited)), *each_alone)
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     assert searched(index, content) == {}
     bib = {each.paper_id: each.grade for each in content.watches.pop("bib").found}
     best = dict.fromkeys(bib, 0.0)
@@ -177,15 +183,15 @@ def test_of_a_bibliography_the_best_grade_counts(index, papers, tmp_path):
     assert bib == best
 
 
-def test_filters_and_explorations_count(index, papers):
+def test_filters_and_explorations_count(index, some):
     exploration = SearchBody(paper_ids=["s036"], explore="same-problem-other-method")
     filtered = SearchBody(paper_ids=["s036"], year_from=2021)
     content = kept(index, watch_of("other", exploration, 0), watch_of("recent", filtered, 0))
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     assert searched(index, content) == {}
-    years = {each.paper_id: int(each.year) for each in papers}
+    years = {each.paper_id: int(each.year) for each in some}
     recent = {paper_id for name, paper_id in found_in(content) if name == "recent"}
-    assert recent == {each.paper_id for each in papers[OLD:] if years[each.paper_id] >= 2021}
+    assert recent == {each.paper_id for each in some[OLD:] if years[each.paper_id] >= 2021}
     with Index(index) as opened, watch_session(opened) as session:
         request = exploration.model_copy(update={"k": 100}).compile(opened)
         scores = {hit.paper_id: hit.score for hit in session.search(request, rerank=False).hits}
@@ -194,11 +200,11 @@ def test_filters_and_explorations_count(index, papers):
             assert each.grade == pytest.approx(3 * scores[each.paper_id], abs=1e-4)
 
 
-def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
+def test_the_command_keeps_lists_runs_and_removes(watch, index, some):
     assert "fish: from grade 0.3 on" in watch(
         "add", "fish", "--paper", "s036", "--facet", "method", "--grade", "0.3"
     )
-    Path("draft.txt").write_text(f"{papers[105].title}\n\n{papers[105].abstract}\n")
+    Path("draft.txt").write_text(f"{some[OLD + 5].title}\n\n{some[OLD + 5].abstract}\n")
     watch("add", "text", "--paper-file", "draft.txt")
     Path("refs.txt").write_text("s001\ns002\n")
     watch("add", "bib", "--bibliography", "refs.txt", "--like", "background", "--unlike", "method")
@@ -207,10 +213,10 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
     assert f"bib: cited {Path('refs.txt').resolve()}"[:60] in listed
     assert ", like background, unlike method, grade 0.5 or more" in listed
     assert watch("run") == "nothing new\n"
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     table = watch("run")
     assert re.match(r"fish: \d papers\n  \d\.\d\d  s1\d\d  20\d\d  ", table)
-    assert re.search(r"^text: \d papers?\n  [23]\.\d\d  s106  ", table, re.MULTILINE)
+    assert re.search(r"^text: \d papers?\n  [23]\.\d\d  s121  ", table, re.MULTILINE)
     assert watch("run") == "nothing new\n"
     again = [
         json.loads(line) for line in watch("run", "--since", "2026-01-01", "--format", "json").splitlines()
@@ -232,39 +238,39 @@ def test_the_command_keeps_lists_runs_and_removes(watch, index, papers):
     assert list(read_watches("watches.json").watches) == ["text", "bib"]
 
 
-def test_a_report_that_fails_is_made_by_the_next_run(watch, index, papers, monkeypatch):
+def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeypatch):
     watch("add", "all", "--paper", "s036", "--grade", "0")
-    append_papers(index, papers[OLD:])
+    append_papers(index, some[OLD:])
     with monkeypatch.context() as patched:
         patched.setattr("qbe.files.os.fsync", _fails)
         patched.setattr("qbe.watch.watches.write_text", lambda path, text: Path(path).write_text(text))
         assert "cannot write new.md" in watch("run", "--output", "new.md", code=1)
     assert not Path("new.md").exists()
-    assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * 28
+    assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * NEW
     watch("run", "--output", "new.md")
     first = Path("new.md").read_text()
-    assert first.startswith("## all: 28 papers\n\n- **")
+    assert first.startswith(f"## all: {NEW} papers\n\n- **")
     watch("run", "--output", "new.md")
     assert Path("new.md").read_text() == "nothing new\n"
 
     append = Path("watches.json").read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr("qbe.watch.finding.grade_of", _interrupted)
-        append_papers(index, [Paper("x", papers[3].title, papers[3].sentences, True)])
+        append_papers(index, [Paper("x", some[3].title, some[3].sentences, True)])
         watch("run", code=130)
     assert Path("watches.json").read_bytes() == append
     assert watch("run").count("\n  ") == 1
 
 
-def test_a_paper_that_left_the_index_before_the_report_is_reported_once_it_is_back(watch, index, papers):
+def test_a_paper_that_left_the_index_before_the_report_is_reported_once_it_is_back(watch, index, some):
     watch("add", "first", "--paper", "s036", "--grade", "0")
-    append_papers(index, papers[OLD : OLD + 2])
+    append_papers(index, some[OLD : OLD + 2])
     watch("add", "second", "--paper", "s001", "--grade", "0")
-    gone = papers[OLD].paper_id
+    gone = some[OLD].paper_id
     delete_papers(index, [gone])
-    assert f"  {papers[OLD + 1].paper_id}  " in watch("run")
+    assert f"  {some[OLD + 1].paper_id}  " in watch("run")
     assert watch("run") == "nothing new\n"
-    append_papers(index, [papers[OLD]])
+    append_papers(index, [some[OLD]])
     assert re.fullmatch(rf"first: 1 paper\n  \d\.\d\d  {gone}  .*\n", watch("run"))
     assert watch("run") == "nothing new\n"
 
@@ -277,11 +283,11 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, papers):
+def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, some):
     hostile = Paper(
         "h1",
         "A <b>\ufffe\x0btitle</b> & more",
-        papers[105].sentences,
+        some[OLD + 5].sentences,
         True,
         {"url": "https://example.org/1", "authors": ["Ann & Bo"]},
     )
@@ -289,7 +295,7 @@ def test_a_feed_has_what_was_found_under_ids_that_stay(watch, index, papers):
     append_papers(index, [hostile])
     watch("run")
     watch("run", "--output", "feed.xml")
-    append_papers(index, papers[OLD : OLD + 2])
+    append_papers(index, some[OLD : OLD + 2])
     before = ElementTree.parse("feed.xml").getroot()
     watch("run", "--output", "feed.xml")
     after = ElementTree.parse("feed.xml").getroot()
@@ -317,11 +323,11 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
     assert next(each.paper_id for each in watch.found if not each.reported) == "p1500"
 
 
-def test_papers_wait_for_room_and_each_is_found_once(index, papers, monkeypatch):
+def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
     monkeypatch.setattr("qbe.watch.finding.MOST_OF_ONE", 3)
     content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
-    new = [each.paper_id for each in papers[OLD : OLD + 5]]
-    append_papers(index, papers[OLD : OLD + 5])
+    new = [each.paper_id for each in some[OLD : OLD + 5]]
+    append_papers(index, some[OLD : OLD + 5])
     watch = content.watches["all"]
     for _ in range(2):  # three wait, and the others stay new
         assert list(searched(index, content)) == ["all"]
@@ -373,12 +379,12 @@ def test_what_cannot_be_watched_is_told(watch, index, told, tiny_index, tmp_path
         read_watches("notes.md")
 
 
-def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, papers, tmp_path):
-    title = papers[35].title
+def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, some, tmp_path):
+    title = some[35].title
     watch("add", "part", "--paper", title[:40], title, "--not-paper", "S001", "--grade", "0")
     kept = {"paper_ids": ["s036"], "not_paper_ids": ["s001"]}
     assert read_watches("watches.json").watches["part"].search == kept
-    append_papers(index, [Paper("like", f"{title}, Again", papers[105].sentences, True)])
+    append_papers(index, [Paper("like", f"{title}, Again", some[OLD + 5].sentences, True)])
     assert watch("run").startswith("part: 1 paper\n")
     with Index(index) as opened:
         search = {"paper_ids": [title], "not_paper_ids": ["S001"]}
@@ -396,13 +402,13 @@ def test_a_paper_file_without_an_abstract_is_told(index, tmp_path, capsys, monke
     assert capsys.readouterr().err == f"qbe watch add: {note}\n"
 
 
-def test_a_server_shows_what_went_wrong_with_a_watch(index, papers, tmp_path):
+def test_a_server_shows_what_went_wrong_with_a_watch(index, some, tmp_path):
     file = tmp_path / "watches.json"
     write_watches(file, kept(index, Watch("bib", {}, 0, str(tmp_path / "none.txt"))))
     with Index(index) as opened:
         watcher = Watcher(file, opened)
         watcher.add(WatchBody(name="all", search={"paper_ids": ["s036"]}, grade=0))
-        append_papers(index, papers[OLD:])
+        append_papers(index, some[OLD:])
         watcher.find()
         problems = {each["name"]: each["problem"] for each in watcher.records()["watches"]}
         assert problems.keys() == {"bib", "all"}
@@ -419,7 +425,7 @@ def test_a_server_shows_what_went_wrong_with_a_watch(index, papers, tmp_path):
             assert str(of_feed.value) == str(of_removal.value)
 
 
-def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
+def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
     file = tmp_path / "watches.json"
     body = {"name": "fish", "search": {"paper_ids": ["s036"], "k": 5, "exclude": ["s001"]}, "grade": 0}
     with serving(index, tmp_path / "log", "--watches", str(file)) as server:
@@ -439,14 +445,14 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, papers, tmp_path):
             server.ask("POST", "/api/watches", {"name": "x", "search": {"paper_ids": ["nosuch"]}}).status
             == 404
         )
-        append_papers(index, papers[OLD : OLD + 2])
+        append_papers(index, some[OLD : OLD + 2])
         deadline = time.monotonic() + 60
         while not (
             shown := server.ask("GET", "/api/watches?since=2026-01-01").json()["watches"][0]["papers"]
         ):
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert {each["paper_id"] for each in shown} == {each.paper_id for each in papers[OLD : OLD + 2]}
+        assert {each["paper_id"] for each in shown} == {each.paper_id for each in some[OLD : OLD + 2]}
         assert server.ask("GET", "/api/watches?since=yesterday").status == 422
         assert server.ask("GET", "/api/watches?since=2999-01-01").json()["watches"][0]["papers"] == []
         feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")

@@ -76,7 +76,8 @@ def hostile(tmp_path_factory, sample) -> Path:
         mark = folder.parent / "marks" / name
         (folder / f"{name}.py").write_text(f"import os\nos.close(os.open({str(mark)!r}, os.O_CREAT))\n")
     (folder.parent / "marks").mkdir()
-    (folder / "papers.jsonl").write_bytes((sample / "corpus.jsonl").read_bytes())
+    papers = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (folder / "papers.jsonl").write_text("".join(papers[30:40]))
     (folder / ".env").write_text("FASTMCP_LOG_LEVEL=nonsense\n")
     return folder
 

@@ -15,7 +15,7 @@ if CHROMIUM is None:
 
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
+    *("--disable-background-networking", "--disable-component-update", "--process-per-site"),
 ]
 SECONDS = 90.0
 expect.set_options(timeout=SECONDS * 1000)

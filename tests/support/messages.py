@@ -1,6 +1,6 @@
 """What is said of wrong inputs, for the tables of tests/data/errors.txt."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,4 +20,17 @@ def messages_of(
             action()
         text = str(raised.value) if folder is None else str(raised.value).replace(f"{folder}/", "")
         messages.append(f"{type(raised.value).__name__}: {text}")
+    return messages
+
+
+def refusals(command: Callable[..., object], lines: Iterable[str | Sequence[object]]) -> list[str]:
+    """The message of each wrong command line, of words or written in one, with exit code and class of the
+    error.
+    """
+    messages = []
+    for line in lines:
+        words = line.split() if isinstance(line, str) else line
+        with pytest.raises(QbeError) as raised:
+            command(*words)
+        messages.append(f"{raised.value.exit_code} {type(raised.value).__name__}: {raised.value}")
     return messages

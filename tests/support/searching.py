@@ -1,5 +1,6 @@
 """Pipelines for tests, and rerankers worked by hand put into them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from qbe.index.index import Index
@@ -19,6 +20,11 @@ def first_stage(index: Index, name: str = "fused", **parameters: Any) -> Pipelin
 def reranked(index: Index, reranker: Any, first: Any = PLAIN, **parameters: Any) -> Pipeline:
     """A pipeline with a reranker after a first stage, both without background penalty unless told."""
     return Pipeline(index, first, CrossEncoder(reranker, **{"background_penalty": 0, **parameters}))
+
+
+def ids(hits: Iterable[Any]) -> list[str]:
+    """The ids of the papers of hits."""
+    return [hit.paper_id for hit in hits]
 
 
 def paper_of(query: Query) -> str:
