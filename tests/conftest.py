@@ -13,6 +13,10 @@ from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
 
+# A thread of PyTorch that has nothing to do sleeps, in place of spending processor time on waiting for the next
+# product: the models of the tests are tiny, and other tests run beside. Read where OpenMP is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("qbe", deadline=None)
 settings.load_profile("qbe")
