@@ -13,8 +13,8 @@ from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
 
-# A thread of PyTorch that has nothing to do sleeps, in place of spending processor time on waiting for the next
-# product: the models of the tests are tiny, and other tests run beside. Read where OpenMP is loaded.
+# A thread of PyTorch that has nothing to do sleeps, in place of spending processor time on waiting for the
+# next product: the models of the tests are tiny, and other tests run beside. Read where OpenMP is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # How long an example takes depends on what else the machine does.
@@ -257,6 +257,27 @@ def graded_index(shared, sample) -> Path:
 
     corpus = str(sample / "corpus.jsonl")
     return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
+
+
+@pytest.fixture(scope="session")
+def trained_once(request, tmp_path_factory):
+    """The tiny training of a name, done with two seeds, once for all tests of a process that only read it."""
+    from support.trainings import TRAININGS, Trained
+
+    done: dict[str, Trained] = {}
+
+    def once(name: str) -> Trained:
+        if name not in done:
+            done[name] = Trained.of(TRAININGS[name](request), tmp_path_factory.mktemp(name))
+        return done[name]
+
+    return once
+
+
+@pytest.fixture(scope="module")
+def trained(request, one_thread, trained_once):
+    """The training that a file of tests names, done."""
+    return trained_once(request.module.TRAINED)
 
 
 @pytest.fixture

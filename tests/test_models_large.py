@@ -299,15 +299,15 @@ def test_crossed_pairs_count_more():
     assert float(list_loss(torch.zeros(2, 2, 3), *one_each)) == 0  # pairs are of one list
 
 
-def test_what_is_published_and_its_base_make_the_weights_of_the_cards(request, tmp_path):
-    from support.trainings import large_encoder
-
+def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_once, tmp_path):
     from qbe.models.large import make_weights
     from qbe.rerank.projections import read_model
-    from qbe.train.artifacts import Folders, RunOptions
+    from qbe.train.large import training
 
-    output = tmp_path / "out"
-    base = large_encoder(request).train(Folders(output, tmp_path / "work"), RunOptions((0,)))
+    trained = trained_once("large_encoder")
+    output = trained.output
+    with trained.training.around():
+        base = training.model_folder(training.MPNET)
     make_weights(base, output / "difference.safetensors", tmp_path / "made")
     digest = hashlib.sha256((tmp_path / "made" / "model.safetensors").read_bytes()).hexdigest()
     assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())

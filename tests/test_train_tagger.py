@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import messages_of
-from support.trainings import tagger, write
+from support.trainings import small_heads, unlabelled_papers, write
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
@@ -23,7 +23,6 @@ from qbe.errors import CorpusError, ModelError
 from qbe.export.tagger import HeadInputs, export_head
 from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
 from qbe.tag.tagger import Tagger
-from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.tagger import training
 from qbe.train.tagger.data import (
     LabelledAbstract,
@@ -79,18 +78,8 @@ def test_files_of_csabstruct_that_cannot_be_read(tmp_path, told):
 # Papers that are left out, and the others.
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return tagger(request)
-
-
-@pytest.fixture(scope="module")
-def sources(toy_training) -> Sources:
-    return toy_training.sources
-
-
-def test_samples(sources):
-    unlabelled = sources.corpus
+def test_samples(tmp_path):
+    unlabelled = unlabelled_papers(tmp_path)
     evaluated = TitleIndex(["Another", "Evaluated title of words"])
     everything = sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
@@ -262,7 +251,8 @@ def encoder(tiny_encoder) -> Encoder:
 
 def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model, tmp_path):
     torch.manual_seed(0)
-    teacher = Teacher(tiny_model, (0, 1))
+    with small_heads():
+        teacher = Teacher(tiny_model, (0, 1))
     before = {name: value.clone() for name, value in teacher.named_parameters()}
     examples = [
         Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
@@ -278,35 +268,30 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
 # The whole of it.
 
 
-@pytest.fixture(scope="module")
-def trained(toy_training, tmp_path_factory):
-    """The folders of a tagger, and its metadata; trained with two seeds."""
-    folder = tmp_path_factory.mktemp("trained")
-    folders = Folders(folder / "tagger", folder / "work")
-    return folders, toy_training.train(folders, RunOptions((0, 1), 1))
+TRAINED = "tagger"
 
 
-def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
-    folders, metadata = trained
-    assert {path.name for path in folders.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
-    own, encoder = Tagger.open(str(folders.output)), Encoder.open(str(tiny_encoder))
+def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
+    metadata = trained.result
+    assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
+    own, encoder = Tagger.open(str(trained.output)), Encoder.open(str(tiny_encoder))
     assert own.supports(encoder)
     assert own.metadata.training == json.loads(json.dumps(metadata.training))
-    actual = measure(encoder, own, read_csabstruct(sources.train[0])["test"])
+    actual = measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])
     figures = metadata.training["test"]
     assert figures == actual.figures
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
-    text = " ".join((folders.output / "README.md").read_text().split())
+    text = " ".join((trained.output / "README.md").read_text().split())
     assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
     row = metadata.training["seeds"][0]["dev"]
     assert f"| 0 | dev | {row['micro_f1']:.2f} | {row['folded']:.2f} | {row['confident']:.2f} |" in text
 
 
 def test_the_metadata_state_how_it_came_about(trained):
-    record = trained[1].training
+    record = trained.result.training
     assert list(record["seeds"]) == [0, 1]
     assert record["seed"] == max((0, 1), key=lambda seed: record["seeds"][seed]["dev"]["confident"])
-    assert record["recipe"]["gold"] == asdict(Schedule(epochs=6))
+    assert record["recipe"]["gold"] == asdict(Schedule(epochs=6, learning_rate=1e-2))
     tests = [record["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
     assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
     assert record["parity"]["fp32_max_abs_difference"] < 1e-3
@@ -314,10 +299,10 @@ def test_the_metadata_state_how_it_came_about(trained):
 
 
 @pytest.fixture(scope="module")
-def data(sources, tiny_encoder) -> Data:
-    papers = sample_papers(sources.corpus, TitleIndex(["Paper 3"]), 20, 0)
+def data(trained, tiny_encoder) -> Data:
+    papers = sample_papers(trained.sources.corpus, TitleIndex(["Paper 3"]), 20, 0)
     recipe = Recipe(layers=(0, 2), unlabelled=20)
-    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(sources.train[0]), papers)
+    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(trained.sources.train[0]), papers)
 
 
 def test_unlabelled_papers_lose_their_title_in_part(data):
@@ -326,13 +311,12 @@ def test_unlabelled_papers_lose_their_title_in_part(data):
     assert all(tokens.spans[0][0] == 1 for split in data.papers.values() for tokens in split)
 
 
-def test_soft_labels_of_other_papers(trained, toy_training, tmp_path):
-    folders, _ = trained
-    shutil.copytree(folders.work, tmp_path / "work")
-    probabilities = np.load(folders.work / "soft-20.npz")["probabilities"]
+def test_soft_labels_of_other_papers(trained, tmp_path):
+    shutil.copytree(trained.work, tmp_path / "work")
+    probabilities = np.load(trained.work / "soft-20.npz")["probabilities"]
     np.savez(tmp_path / "work" / "soft-20.npz", probabilities=probabilities[:-1])
     with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79"):
-        toy_training.train(Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1))
+        trained.again(tmp_path)
 
 
 # Export.
