@@ -155,14 +155,14 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture(scope="session")
 def tiny_encoder(shared, tiny_model) -> Path:
     """The tiny model, exported by the command line."""
-    return shared("tiny", lambda folder: _export("encoder", tiny_model, folder, ["int8", "fp32"]))
 
+    def make(folder: Path) -> None:
+        command = [sys.executable, "-m", "qbe.export", "encoder", "--model", tiny_model, "--output", folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
 
-def _export(kind: str, model: Path, folder: Path, precisions: list[str]) -> None:
-    command = [sys.executable, "-m", "qbe.export", kind, "--model", model, "--output", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == precisions
+    return shared("tiny", make)
 
 
 @pytest.fixture(scope="session")
@@ -192,11 +192,13 @@ def tiny_classifier(shared, tiny_model) -> Path:
 @pytest.fixture(scope="session")
 def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
-    precisions = ["int8", "fp32"]
-    return shared(
-        "tiny-cross-encoder",
-        lambda folder: _export("cross-encoder", tiny_classifier, folder, precisions),
-    )
+
+    def make(folder: Path) -> None:
+        from qbe.export.__main__ import main
+
+        main(["cross-encoder", "--model", str(tiny_classifier), "--output", str(folder)])
+
+    return shared("tiny-cross-encoder", make)
 
 
 @pytest.fixture(scope="session")

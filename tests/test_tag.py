@@ -128,7 +128,7 @@ def test_scores_are_those_of_the_network(tagger):
     assert tagger.compute(list(states), []).shape == (0, 5)
 
 
-@pytest.mark.parametrize("number", [0, 3, 11, 20])
+@pytest.mark.parametrize("number", [0, 20])
 def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tiny_model, number):
     """From the token ids on everything is computed again, in double precision."""
     paper = mixed[number]
