@@ -4,11 +4,11 @@ import ast
 import re
 import sys
 from configparser import ConfigParser
-from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from support.syntax import import_statements
 
 from qbe.errors import requirement
 
@@ -63,28 +63,20 @@ DISTRIBUTIONS["fastmcp"].add("fastmcp")
 DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # another build of the same module
 
 
-@cache
-def nodes(file: Path) -> list[ast.AST]:
-    """The syntax of a file, for all tests read once."""
-    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-
-
-@cache
 def imported(file: Path) -> set[str]:
     """Top-level modules of others that a file imports anywhere, for type checking too."""
     names: list[str] = []
-    for node in nodes(file):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.append(node.module)
+    for statement in import_statements(file):
+        if isinstance(statement, ast.Import):
+            names += [alias.name for alias in statement.names]
+        elif statement.module:
+            names.append(statement.module)
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - OWN
 
 
 def strings(file: Path) -> set[str]:
-    """All text constants of a file, up to a full stop: a module that is only looked for is named by one."""
-    constants = (node.value for node in nodes(file) if isinstance(node, ast.Constant))
-    return {value.partition(".")[0] for value in constants if isinstance(value, str)}
+    """First words behind quotation marks: a module that is only looked for is named in a text constant."""
+    return set(re.findall(r"""["'](\w+)""", file.read_text(encoding="utf-8")))
 
 
 def files(folder: str) -> list[Path]:

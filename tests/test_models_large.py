@@ -10,19 +10,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper, save
+from support.published import write_mpnet
+from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
+from qbe.export.encoder import export_encoder
+from qbe.export.graph import fill_graph, store_graph
 from qbe.models.encoder_files import read_card
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
     applied,
     low_rank,
+    make_weights,
     model_folder,
     read_weights,
     weights_folder,
     write_weights,
 )
+from qbe.rerank.projections import read_model
+from qbe.train.large import training
+from qbe.train.large.network import LargeNetwork, table_of
+from qbe.train.large.task import list_loss
+from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
+from qbe.train.reranker.base import read_base
+from qbe.train.reranker.network import Network
+from qbe.train.reranker.papers import TokenizedPaper
 
 pytestmark = pytest.mark.slow
 
@@ -128,9 +143,6 @@ def test_a_difference_has_the_same_bits_in_any_order_of_its_sum():
 
 @pytest.fixture(scope="module")
 def tiny_mpnet(tmp_path_factory) -> Path:
-    import torch
-    from transformers import MPNetConfig, MPNetModel
-
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mpnet")
     config = MPNetConfig(
@@ -153,13 +165,8 @@ runpy.run_module("qbe.export", run_name="__main__")
 
 
 def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
-    from support.published import write_mpnet
-
-    from qbe.export.encoder import export_encoder
-    from qbe.export.graph import store_graph
-
     weights, graph = tmp_path / "fish", tmp_path / "graph.onnx"
-    write_mpnet(weights, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    write_mpnet(weights, papers)
     traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
     store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
     command = ["-c", WITHOUT_PYTORCH, "encoder", "--model", weights, "--name", "fish", "--source", "sea"]
@@ -176,11 +183,6 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
 
 
 def test_a_graph_and_weights_that_do_not_fit(tmp_path):
-    from onnx import TensorProto, helper, numpy_helper, save
-
-    from qbe.export.encoder import export_encoder
-    from qbe.export.graph import fill_graph, store_graph
-
     weights = {"w": np.float32([[1, 2, 3], [4, 5, 6]])}
     write_weights(tmp_path / "weights", weights)
     types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in "xy"]
@@ -204,12 +206,6 @@ def test_a_graph_and_weights_that_do_not_fit(tmp_path):
 
 
 def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):
-    import torch
-    from transformers import MPNetModel
-
-    from qbe.train.reranker.network import Network
-    from qbe.train.reranker.papers import TokenizedPaper
-
     ids = torch.arange(150) % 50 + 5  # longer than the distances that have a bias of their own
     paper = TokenizedPaper(ids, torch.ones(5, len(ids)) / len(ids), (torch.tensor([0]),) * 3)
     model = MPNetModel.from_pretrained(tiny_mpnet).eval()
@@ -225,10 +221,6 @@ def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):
 
 
 def test_joint_attention_has_the_bias_of_distance_for_own_tokens_alone(tiny_mpnet):
-    import torch
-
-    from qbe.train.reranker.network import Network
-
     torch.manual_seed(0)
     states = [torch.randn(20, 24), torch.randn(30, 24)]
     with torch.no_grad():
@@ -241,8 +233,6 @@ def test_joint_attention_has_the_bias_of_distance_for_own_tokens_alone(tiny_mpne
 
 
 def test_other_architectures_are_refused(tmp_path):
-    from qbe.train.reranker.base import read_base
-
     write_weights(tmp_path / "model.safetensors", {"w": np.zeros(1, np.float32)})
     sizes = ["hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps"]
     text = ", ".join(f'"{name}": 1' for name in sizes)
@@ -252,12 +242,6 @@ def test_other_architectures_are_refused(tmp_path):
 
 
 def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
-    import torch
-    from transformers import MPNetModel
-
-    from qbe.train.large.network import LargeNetwork, table_of
-    from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-
     random = torch.Generator().manual_seed(0)
     ids = [(torch.randperm(50, generator=random) + 5)[:size].tolist() for size in (9, 40, 17)]
     spans = [[(1, 4), (4, 8)], [(2, 20), (20, 22), (22, 39)], [(3, 16)]]
@@ -283,10 +267,6 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
 
 
 def test_crossed_pairs_count_more():
-    import torch
-
-    from qbe.train.large.task import list_loss
-
     tie, right = float(np.log(2)), float(np.log1p(np.exp(-1)))
     grades = torch.tensor([[0.0, 2, 0], [2.0, 0, 0], [0.0, 1, 0]])  # by method: the second is crossed to both
     scores = torch.zeros(1, 3, 3)
@@ -300,10 +280,6 @@ def test_crossed_pairs_count_more():
 
 
 def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_once, tmp_path):
-    from qbe.models.large import make_weights
-    from qbe.rerank.projections import read_model
-    from qbe.train.large import training
-
     trained = trained_once("large_encoder")
     output = trained.output
     with trained.training.around():

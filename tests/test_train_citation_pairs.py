@@ -159,8 +159,7 @@ def test_the_export_reads_what_training_read(trained, index):
 def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     """It has other special tokens and no token types; padding changes no score."""
     pytest.importorskip("sentence_transformers")
-    words = (word for paper in papers for word in paper.abstract.split() if word.isalpha())
-    write_mpnet(tmp_path / "mpnet", words)
+    write_mpnet(tmp_path / "mpnet", papers)
     network = PairNetwork(tmp_path / "mpnet").eval()
     with torch.no_grad():
         network.model.classifier.out_proj.weight.mul_(100)

@@ -85,9 +85,8 @@ def relation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return features, standard @ slopes + [1, 1.5, 2]
 
 
-@pytest.mark.parametrize("differences", [0.0, 1.0])
-def test_a_linear_relation_is_learned(differences, tmp_path):
-    recipe = GradeRecipe(epochs=60, batch=64, differences=differences, crossed=0.0)
+def test_a_linear_relation_is_learned(tmp_path):
+    recipe = GradeRecipe(epochs=60, batch=64, differences=1.0, crossed=0.0)
     head = fit_grade_head(*relation(600, seed=1), recipe, 0, tmp_path / "head.pt")
     features, grades = relation(200, seed=2)
     scores = head.scores(features)

@@ -66,7 +66,7 @@ class Trained:
     @classmethod
     def of(cls, training: Training, folder: Path) -> "Trained":
         folders = new_folders(folder)
-        return cls(training, *folders, training.train(folders))
+        return cls(training, folders.output, folders.work, training.train(folders))
 
     @property
     def sources(self) -> Sources:
@@ -374,8 +374,7 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
     from support.published import write_mpnet
 
     base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
-    papers = request.getfixturevalue("papers")
-    write_mpnet(base, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    write_mpnet(base, request.getfixturevalue("papers"))
     sources = reranker(request).sources
     recipe = training.LargeRecipe(steps=3, queries=1, max_tokens=40, rank=4)
 
