@@ -6,7 +6,6 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from benchmarks.gpu_models import drawn_pairs
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.batches import BatchModel, batches
 from qbe.encode.encoder import Encoder
@@ -15,6 +14,7 @@ from qbe.errors import UsageError
 from qbe.models.batches import encoder_batches
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.graphs import Graph, halve
+from qbe.models.reranker_files import resolve_reranker
 from qbe.query import Aspect
 from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
@@ -158,13 +158,14 @@ def test_positions_keep_their_precision(tmp_path):
     assert kinds == {"words": "float32", "words/half": "float16", "eight": "float32"}
 
 
-def test_a_pair_reranker_scores_side_by_side(tmp_path, papers):
+def test_a_pair_reranker_scores_side_by_side(tiny_cross_encoder, papers):
     def scores(reranker, candidates):
         return [each.score for each in reranker.batch_score([RerankRequest(query, candidates)])[0]]
 
     query = EncodedAspect.of(Aspect(papers[0], None))
-    _, fp16, fp32 = drawn_pairs(tmp_path / "pairs", papers[:5])
-    half, exact = CrossEncoder(fp16), CrossEncoder(fp32)
+    half, exact = (
+        CrossEncoder(resolve_reranker(str(tiny_cross_encoder), precision)) for precision in ("fp16", "fp32")
+    )
     together = scores(half, papers[1:5])
     assert np.std(together) > 0.01
     assert together == pytest.approx(scores(exact, papers[1:5]), abs=0.05)
