@@ -63,9 +63,9 @@ def test_marginals_are_sums_over_all_sequences(scores, chain):
 def test_ten_thousand_sentences():
     scores = 1e4 * np.random.default_rng(0).standard_normal((10_000, 5))
     before = scores.copy()
-    started = time.perf_counter()
+    started = time.process_time()
     shares = marginals(scores, *random_chain(0))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert np.isfinite(shares).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=0, atol=1e-12)
     assert (scores == before).all()
