@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")
 
 SIZES = SCIBERT if os.environ.get("QBE_FULL_SIZE") else TINY
-ROUNDING = {"rtol": 2**-9, "atol": 2**-11} if SIZES is SCIBERT else {"rtol": 2**-10, "atol": 2**-15}
+RTOL, ATOL = (2**-9, 2**-11) if SIZES is SCIBERT else (2**-10, 2**-15)
 
 PICKLED = {
     "config.json",
@@ -140,7 +140,7 @@ def close(vectors: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for rounding to half precision and to multiples of 2 ** -16."""
     assert vectors.dtype == np.float32
     assert (vectors.astype(np.float16) == vectors).all()
-    np.testing.assert_allclose(vectors, expected, **ROUNDING)
+    np.testing.assert_allclose(vectors, expected, rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -341,8 +341,8 @@ def reranker(request: pytest.FixtureRequest) -> Training:
         patience=6,
     )
 
-    options, parts = {"weights": weights}, ("seed-0.pt", "facets.npz")
-    return Training(training.train, sources, recipe, {"learning_rate": 1e-3}, RERANKERS, options, parts)
+    options, kept = {"weights": weights}, ("seed-0.pt", "facets.npz")
+    return Training(training.train, sources, recipe, {"learning_rate": 1e-3}, RERANKERS, options, kept)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
