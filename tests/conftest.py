@@ -13,6 +13,10 @@ from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
 
+# A thread of PyTorch that has nothing to do sleeps, in place of spending processor time on waiting for the
+# next product: the models of the tests are tiny, and other tests run beside. Read where OpenMP is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("qbe", deadline=None)
 settings.load_profile("qbe")
@@ -151,14 +155,14 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture(scope="session")
 def tiny_encoder(shared, tiny_model) -> Path:
     """The tiny model, exported by the command line."""
-    return shared("tiny", lambda folder: _export("encoder", tiny_model, folder, ["int8", "fp32"]))
 
+    def make(folder: Path) -> None:
+        command = [sys.executable, "-m", "qbe.export", "encoder", "--model", tiny_model, "--output", folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
 
-def _export(kind: str, model: Path, folder: Path, precisions: list[str]) -> None:
-    command = [sys.executable, "-m", "qbe.export", kind, "--model", model, "--output", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == precisions
+    return shared("tiny", make)
 
 
 @pytest.fixture(scope="session")
@@ -188,11 +192,13 @@ def tiny_classifier(shared, tiny_model) -> Path:
 @pytest.fixture(scope="session")
 def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
-    precisions = ["int8", "fp32"]
-    return shared(
-        "tiny-cross-encoder",
-        lambda folder: _export("cross-encoder", tiny_classifier, folder, precisions),
-    )
+
+    def make(folder: Path) -> None:
+        from qbe.export.__main__ import main
+
+        main(["cross-encoder", "--model", str(tiny_classifier), "--output", str(folder)])
+
+    return shared("tiny-cross-encoder", make)
 
 
 @pytest.fixture(scope="session")
@@ -297,6 +303,27 @@ def light_index(shared, papers, tiny_encoder) -> Path:
 
     settings = BuildSettings(bm25=False, encoder=str(tiny_encoder))
     return shared("light-index", lambda folder: build(folder, papers[:40], settings))
+
+
+@pytest.fixture(scope="session")
+def trained_once(request, tmp_path_factory):
+    """The tiny training of a name, done with two seeds, once for all tests of a process that only read it."""
+    from support.trainings import TRAININGS, Trained
+
+    done: dict[str, Trained] = {}
+
+    def once(name: str) -> Trained:
+        if name not in done:
+            done[name] = Trained.of(TRAININGS[name](request), tmp_path_factory.mktemp(name))
+        return done[name]
+
+    return once
+
+
+@pytest.fixture(scope="module")
+def trained(request, one_thread, trained_once):
+    """The training that a file of tests names, done."""
+    return trained_once(request.module.TRAINED)
 
 
 @pytest.fixture

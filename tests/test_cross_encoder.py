@@ -87,16 +87,6 @@ def test_scores_are_the_logits_of_transformers(tiny_cross_encoder, tiny_classifi
     np.testing.assert_allclose(scores(reranker, query), expected, rtol=0, atol=1e-5)
 
 
-def test_scores_are_those_of_sentence_transformers(tiny_cross_encoder, tiny_classifier):
-    torch = pytest.importorskip("torch")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    theirs = sentence_transformers.CrossEncoder(str(tiny_classifier), device="cpu", local_files_only=True)
-    pairs = [(METHOD_TEXT, text) for text in TEXTS]
-    expected = theirs.predict(pairs, activation_fn=torch.nn.Identity())
-    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32")
-    np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
-
-
 def test_each_side_is_cut_at_its_end(tiny_cross_encoder, tiny_classifier, original):
     """The tiny model reads 128 tokens: 64 of each side."""
     reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", workers=Workers(2))

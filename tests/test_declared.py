@@ -3,12 +3,12 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
 from configparser import ConfigParser
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from support.syntax import import_statements
 
 from qbe.errors import requirement
 
@@ -63,25 +63,20 @@ DISTRIBUTIONS["fastmcp"].add("fastmcp")
 DISTRIBUTIONS["onnxruntime"].add("onnxruntime-gpu")  # another build of the same module
 
 
-def imported(file: Path) -> Iterator[str]:
+def imported(file: Path) -> set[str]:
     """Top-level modules of others that a file imports anywhere, for type checking too."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-        for name in names:
-            module = name.partition(".")[0]
-            if module not in sys.stdlib_module_names and module not in OWN:
-                yield module
+    names: list[str] = []
+    for statement in import_statements(file):
+        if isinstance(statement, ast.Import):
+            names += [alias.name for alias in statement.names]
+        elif statement.module:
+            names.append(statement.module)
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - OWN
 
 
 def strings(file: Path) -> set[str]:
-    """All text constants of a file, up to a full stop: a module that is only looked for is named by one."""
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return {text.partition(".")[0] for text in texts}
+    """First words behind quotation marks: a module that is only looked for is named in a text constant."""
+    return set(re.findall(r"""["'](\w+)""", file.read_text(encoding="utf-8")))
 
 
 def files(folder: str) -> list[Path]:

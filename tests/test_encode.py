@@ -31,15 +31,6 @@ def layout(title: list[int], sentences: list[list[int]], max_tokens: int) -> lis
     return list(windows(title, sentences, SPECIAL, max_tokens))
 
 
-def test_a_long_abstract_goes_on_behind_the_title_again():
-    first, second, third = layout([10], [[20, 21], [30, 31], [40, 41, 42], [50, 51]], 7)
-    assert first == ([CLS, 10, 20, 21, 30, 31, SEP], [(2, 4), (4, 6)])
-    assert second == ([CLS, 10, 40, 41, 42, SEP], [(2, 5)])
-    assert third == ([CLS, 10, 50, 51, SEP], [(2, 4)])
-    (window,) = layout([], [[], [20], []], 8)
-    assert window == ([CLS, UNK, 20, UNK, SEP], [(1, 2), (2, 3), (3, 4)])
-
-
 TOKENS = st.lists(st.integers(10, 99), max_size=14)
 
 
@@ -115,16 +106,6 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
         assert_close(vectors.whole, whole, encoder.files.precision)
 
 
-def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
-    alone = [encoder.encode_paper(item) for item in some]
-    threaded = list(Encoder(encoder.files, threads=3).encode(iter(some)))
-    turned = list(encoder.encode(reversed(some)))[::-1]
-    for left, middle, right in zip(alone, threaded, turned, strict=True):
-        for arrays in zip(left[:2], middle[:2], right[:2], strict=True):
-            assert (arrays[0] == arrays[1]).all()
-            assert (arrays[0] == arrays[2]).all()
-
-
 class MeanHook:
     """The mean state of each sentence at some layers, concatenated."""
 
@@ -157,12 +138,15 @@ def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-4)
 
 
-def test_a_hook_changes_no_vector(encoder, some):
-    threaded = Encoder(encoder.files, threads=3).encode(some, MeanHook(0, 1, 2))
-    for vectors, hooked in zip(encoder.encode(some), threaded, strict=True):
-        assert (vectors.sentences == hooked.sentences).all()
-        assert (vectors.whole == hooked.whole).all()
-        assert hooked.hook_values.shape == (len(vectors.sentences), 3 * HIDDEN)
+def test_vectors_depend_on_neither_threads_nor_neighbours_nor_a_hook(encoder, some):
+    alone = [encoder.encode_paper(item) for item in some]
+    turned = list(encoder.encode(reversed(some)))[::-1]
+    hooked = Encoder(encoder.files, threads=3).encode(iter(some), MeanHook(0, 1, 2))
+    for vectors, *others in zip(alone, turned, hooked, strict=True):
+        for other in others:
+            assert (vectors.sentences == other.sentences).all()
+            assert (vectors.whole == other.whole).all()
+        assert others[1].hook_values.shape == (len(vectors.sentences), 3 * HIDDEN)
 
 
 class Spy:
@@ -203,19 +187,18 @@ def original():
     return states
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_the_base_encoder_agrees_with_transformers(original, papers, precision):
-    encoder = Encoder.open(BASE_ENCODER, precision)
+def test_the_base_encoder_agrees_with_transformers(original, papers):
+    encoder = Encoder.open(BASE_ENCODER, "fp32")
     assert (encoder.dimension, encoder.files.metadata.max_tokens) == (384, 512)
     tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     long = paper("One paper after another", *(s.text for item in papers[10:18] for s in item.sentences))
-    for item in (papers[0], papers[77], long):
+    for item in (papers[0], long):
         sentences, whole = reference(item, tokenizer, original, 512)
         vectors = encoder.encode_paper(item)
-        assert_close(vectors.sentences, sentences, precision)
-        assert_close(vectors.whole, whole, precision)
+        assert_close(vectors.sentences, sentences, "fp32")
+        assert_close(vectors.whole, whole, "fp32")
 
 
 def test_what_is_cut_is_told(encoder, caplog):

@@ -4,16 +4,17 @@ import contextlib
 import io
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import truncate
-from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter, write_specter
+from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter
 from support.tiny import write_model
 
 from qbe.encode.encoder import Encoder
@@ -26,7 +27,7 @@ from qbe.export.encoder import export_encoder
 from qbe.export.options import parser
 from qbe.export.pytorch import load_model
 from qbe.models import sources
-from qbe.models.encoder_files import CARD, EncoderFiles, resolve_encoder
+from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import (
     CLS,
     COSINE,
@@ -42,19 +43,10 @@ from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED
 from qbe.models.sources import find_encoder
 from qbe.tag.tagger import Tagger
-from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
 
 SPECIAL = SpecialTokens(2, 3, 1)
-
-
-def test_a_separator_stands_between_title_and_abstract():
-    laid = passes([10, 11], [[20], [30, 31, 32], [40, 41, 42]], SPECIAL, 10, TITLE_SEP_ABSTRACT)
-    assert list(laid) == [
-        ([2, 10, 11, 3, 20, 30, 31, 32, 40, 3], [(4, 5), (5, 8)]),  # filled up, as a cut paper is
-        ([2, 10, 11, 3, 40, 41, 42, 3], [(4, 7)]),
-    ]
 
 
 def test_sentences_are_alone_behind_the_whole():
@@ -80,6 +72,7 @@ def test_the_first_pass_is_the_paper_cut(sentences, titles, max_tokens):
     spans = [window.ids[begin:end] for window in (first, *rest) for begin, end in window.spans]
     assert spans == [sentence[:room] for sentence in sentences]
     assert all(len(window.ids) <= max_tokens for window in rest)
+    assert all(window.ids[: len(title) + 2] == [2, *title, 3] for window in rest)
 
 
 @contextlib.contextmanager
@@ -97,122 +90,8 @@ def in_process(cache: Path):
         yield patch
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory, papers) -> Path:
-    """Folders of the hub: SPECTER2's base as the hub has it (pickled, with vocab.txt), and its adapter."""
-    pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("hub")
-    words = (word for paper in papers for word in f"{paper.title} {paper.abstract}".split() if word.isalpha())
-    write_specter(folder / "allenai" / "specter2_base", words)
-    write_adapter(folder / "allenai" / "specter2", adapter_tensors())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def specter2(tmp_path_factory, hub) -> EncoderFiles:
-    """SPECTER2 by its hub name, downloaded from a folder and exported by the command line."""
-    import huggingface_hub
-
-    requests = []
-
-    def snapshot_download(name, allow_patterns):
-        requests.append((name, set(allow_patterns)))
-        return str(hub / name)
-
-    with in_process(tmp_path_factory.mktemp("cache")) as patch:
-        patch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-        files = resolve_encoder("allenai/specter2", "fp32")
-        assert resolve_encoder("allenai/specter2").folder == files.folder
-    weights = ("model.safetensors", "pytorch_model.bin")
-    fetched = [(name, *(file for file in weights if file in files)) for name, files in requests]
-    assert fetched[:3] == [  # pickled weights only where there are no others
-        ("allenai/specter2_base", "model.safetensors"),
-        ("allenai/specter2_base", "pytorch_model.bin"),
-        ("allenai/specter2",),
-    ]
-    return files
-
-
-@pytest.fixture(scope="module")
-def original(hub):
-    """A function of texts to token ids and last states: transformers, with the adapter put in by hooks."""
-    import torch
-    from torch.nn.functional import relu
-    from transformers import AutoModel, AutoTokenizer
-
-    base = hub / "allenai" / "specter2_base"
-    model = AutoModel.from_pretrained(base, local_files_only=True).eval()
-    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
-    tensors = list(map(torch.from_numpy, adapter_tensors().values()))
-    before = []
-    for number, layer in enumerate(model.encoder.layer):
-        down, down_bias, up, up_bias = tensors[4 * number : 4 * number + 4]
-
-        def adapted(_, __, fed, norm=layer.output.LayerNorm, down=(down, down_bias), up=(up, up_bias)):
-            bottleneck = relu(norm(fed + before.pop()) @ down[0].T + down[1])
-            return fed + bottleneck @ up[0].T + up[1]
-
-        layer.output.register_forward_pre_hook(lambda _, inputs: before.append(inputs[1]))
-        layer.output.dense.register_forward_hook(adapted)
-
-    def read(text: str, max_length: int) -> tuple[list[int], np.ndarray]:
-        batch = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
-        assert not batch["token_type_ids"].any()  # as SPECTER was trained: title and abstract are one text
-        with torch.inference_mode():
-            return batch["input_ids"][0].tolist(), model(**batch).last_hidden_state[0].numpy()
-
-    return read, tokenizer
-
-
-def test_a_published_encoder_is_exported_as_it_is_read(specter2, hub):
-    card = specter2.metadata
-    assert (card.name, card.source, card.format) == ("specter2", "allenai/specter2", ENCODER.format)
-    assert card.encoder_format == replace(PUBLISHED["allenai/specter2"].encoder_format, max_tokens=None)
-    assert (card.max_tokens, card.dimension, card.layers) == (512, 16, 2)
-    assert card.parity["fp32"]["max_abs_difference"] < 1e-4
-    assert specter2.identity["convention"] == asdict(card.encoder_format)
-    assert specter2.identity["adapter"] == card.adapter != card.weights_sha256
-
-
-def close(vectors: np.ndarray, expected: np.ndarray) -> None:
-    """Equal but for rounding to half precision and to multiples of 2 ** -16."""
-    assert vectors.dtype == np.float32
-    assert (vectors.astype(np.float16) == vectors).all()
-    np.testing.assert_allclose(vectors, expected, rtol=2**-10, atol=2**-15)
-
-
-@pytest.mark.parametrize("name", ["allenai/specter2", "allenai/aspire-contextualsentence-multim-compsci"])
-def test_title_sep_abstract_against_transformers(specter2, original, papers, name):
-    """[CLS] of the paper, means of the tokens of each sentence; ASPIRE reads 502 tokens, SPECTER2 512."""
-    read, tokenizer = original
-    encoder_format = PUBLISHED[name].encoder_format
-    files = replace(
-        specter2,
-        metadata=replace(
-            specter2.metadata, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens
-        ),
-    )
-    encoder = Encoder(files)
-    long = Paper(
-        "long", "One Paper After Another", tuple(s for paper in papers[:20] for s in paper.sentences)
-    )
-    for paper in (*papers[:12], long):
-        ids, states = read(paper.title + tokenizer.sep_token + paper.abstract, encoder_format.max_tokens)
-        vectors = encoder.encode_paper(paper)
-        close(vectors.whole, states[0])
-        begin = ids.index(tokenizer.sep_token_id) + 1
-        for sentence, vector in zip(paper.sentences, vectors.sentences, strict=True):
-            end = begin + len(tokenizer(sentence.text, add_special_tokens=False)["input_ids"])
-            if end >= len(ids):
-                break
-            close(vector, states[begin:end].mean(axis=0))
-            begin = end
-        assert (paper is long) == (end >= len(ids))
-
-
 def test_adapter_against_the_adapters_library(tmp_path):
     """[CLS] as version 1.3.0 of the adapters library computes it from the same files."""
-    torch = pytest.importorskip("torch")
     write_model(tmp_path / "bert", ["golden"])
     write_adapter(tmp_path / "adapter", adapter_tensors())
     model, _ = load_model(tmp_path / "bert", "AutoModel", "a BERT")
@@ -248,7 +127,6 @@ WIDE["encoder.layer.0.output.adapters.x.adapter_up.bias"] = np.ones(9)
     ],
 )
 def test_another_adapter_is_refused(tmp_path, tiny_model, changes, tensors, message):
-    pytest.importorskip("torch")
     others = {name: np.array(array, np.float32) for name, array in tensors.items()}
     write_adapter(tmp_path, {**adapter_tensors(), **others}, **changes)
     model, _ = load_model(tiny_model, "AutoModel", "a BERT")
@@ -268,7 +146,6 @@ class Bomb:
 
 
 def test_no_pickled_code_is_run(tmp_path, model):
-    torch = pytest.importorskip("torch")
     fuse = tmp_path / "exploded"
     torch.save({"weights": Bomb(fuse)}, model / "pytorch_model.bin")
     for damage in (truncate, Path.unlink):
@@ -285,7 +162,6 @@ def test_no_pickled_code_is_run(tmp_path, model):
 
 
 def test_what_cannot_be_exported_is_told(tmp_path, model, mpnet):
-    torch = pytest.importorskip("torch")
     for source, most in ((model, 128), (mpnet, 64)):  # MPNet's positions begin behind that of padding
         with pytest.raises(UsageError, match=f"`max_tokens` of at most {most}, the positions of the model"):
             export_encoder(source, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=most + 1))
@@ -301,12 +177,11 @@ def test_what_cannot_be_exported_is_told(tmp_path, model, mpnet):
 @pytest.fixture(scope="module")
 def mpnet(tmp_path_factory, papers) -> Path:
     """A tiny MPNet, saved by sentence-transformers: mean pooling, unit length, 40 tokens."""
-    pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
     from support.published import write_mpnet
 
     folder = tmp_path_factory.mktemp("hub") / "tiny-mpnet"
-    write_mpnet(folder, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    write_mpnet(folder, papers)
     return folder
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.runs import run
+from support.runs import run, write_qrels
 
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.citations import citations_protocol
@@ -78,18 +78,9 @@ def test_equal_scores_are_ordered_alike_for_all_measures():
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Qrels and two runs in the current folder; the first arguments of the command."""
     monkeypatch.chdir(tmp_path)
-    qrels = {query: QRELS[query] for query in ("q1", "q2")}
-    Path("c.qrels").write_text(
-        "".join(f"{query} 0 {p} {grade}\n" for query, grades in qrels.items() for p, grade in grades.items())
-    )
-    for name, rankings in {"good": RANKINGS, "bad": {"q1": ["x", "a"], "q2": ["x"]}}.items():
-        Path(f"{name}.trec").write_text(
-            "".join(
-                f"{query} Q0 {p} {rank} {-rank} t\n"
-                for query in ("q1", "q2")
-                for rank, p in enumerate(rankings[query], start=1)
-            )
-        )
+    write_qrels("c.qrels", {query: QRELS[query] for query in ("q1", "q2")})
+    run({query: RANKINGS[query] for query in ("q1", "q2")}).write("good.trec")
+    run(q1="xa", q2="x").write("bad.trec")
     return ["--protocol", "citations", "--qrels", "c.qrels", "--run", "good.trec", "bad.trec"]
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.runs import run, write_qrels
 
 from qbe import _cli
 from qbe.errors import UsageError
@@ -23,23 +24,14 @@ FACETS = ("background", "method", "result")
 def collection(tmp_path, monkeypatch):
     """Three facets of two queries with five judged documents, and two runs; relative file names."""
     monkeypatch.chdir(tmp_path)
-    folds = {}
     for facet in FACETS:
         queries = [f"1_{facet}", f"2_{facet}"]
-        folds[facet] = {"fold1_dev": queries[1:], "fold2_dev": queries[:1]}
-        folds[facet] |= {"fold1_test": queries[:1], "fold2_test": queries[1:]}
-        Path(f"c.{facet}.qrels").write_text(
-            "".join(f"{q} 0 d{i} {2 if i < 2 else 0}\n" for q in queries for i in range(5))
-        )
+        grades = {f"d{i}": 2 if i < 2 else 0 for i in range(5)}
+        write_qrels(f"c.{facet}.qrels", dict.fromkeys(queries, grades))
         for name, order in (("good", "01234"), ("bad", "43201")):
-            Path(f"{name}.{facet}.trec").write_text(
-                "".join(
-                    f"{q} Q0 d{d} {r} {10 - r} {name}\n"
-                    for q in queries
-                    for r, d in enumerate(order, start=1)
-                )
-            )
-    Path("folds.json").write_text(json.dumps(folds))
+            ranking = [f"d{number}" for number in order]
+            run(dict.fromkeys(queries, ranking)).write(f"{name}.{facet}.trec")
+    Path("folds.json").write_text(folds()["folds.json"])
     return tmp_path
 
 
@@ -146,8 +138,8 @@ def test_choices_are_those_of_the_modules():
 CSFCUBE = "--protocol csfcube QRELS --run GOOD"
 
 
-def folds(**changes: object) -> dict[str, str | None]:
-    """The folds with others of some facets."""
+def folds(**changes: object) -> dict[str, str]:
+    """The folds, with others of some facets."""
     halves = {facet: ([f"1_{facet}"], [f"2_{facet}"]) for facet in FACETS}
     of_facets = {
         facet: {"fold1_dev": two, "fold2_dev": one, "fold1_test": one, "fold2_test": two}

@@ -12,7 +12,6 @@ from support.runs import run
 from qbe import Aspect, Paper, Query, Sentence
 from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
-from qbe.evaluate.crossed import read_facet_grades
 from qbe.evaluate.exploration import (
     ContrastGain,
     FacetContrast,
@@ -21,8 +20,7 @@ from qbe.evaluate.exploration import (
     judged_pools,
     ndcg,
 )
-from qbe.run import Run
-from qbe.types import Facet, Hit
+from qbe.types import Facet
 
 B, M, R = Facet
 SCOPES = (
@@ -266,17 +264,3 @@ def test_runs_of_topics_are_named_by_their_files(files, capsys):
     topics, both = json.loads(Path("report.json").read_text())["rows"]
     scope = "background-not-method"
     assert topics["figures"]["nDCG@10"][scope] == both["figures"]["nDCG@10"][scope] == 1.0
-
-
-def test_the_grades_themselves_are_the_ideal_order():
-    """On the graded pairs of the repository; half grades, ties and all."""
-    grades = read_facet_grades([Path(__file__).parent.parent / "data" / "graded-pairs" / "dev-2.tsv"])
-    oracle = {
-        f"1*{paper}_{liked}&-1*{paper}_{disliked}": tuple(
-            Hit(name, row[liked] - row[disliked]) for name, row in rows.items()
-        )
-        for paper, rows in grades.items()
-        for liked, disliked in ((B, M), (M, B))
-    }
-    figures = exploration_protocol(grades, Run("oracle", oracle)).figures["nDCG@10"]
-    assert [figures[scope] for scope in SCOPES] == [1, 1, None, None, None, None]

@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pytest
 import pytrec_eval
+from support.runs import run, write_qrels
 
 from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
@@ -18,20 +19,11 @@ from qbe.types import Hit
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}
 
 
-def run(**rankings: str) -> Run:
-    """A run of one-letter documents, best first."""
-    ranked = {
-        query: tuple(Hit(d, 10.0 - rank) for rank, d in enumerate(paper_ids))
-        for query, paper_ids in rankings.items()
-    }
-    return Run("t", {query.removeprefix("q"): hits for query, hits in ranked.items()})
-
-
 BINARY = {query: {d: int(grade > 0) for d, grade in pool.items()} for query, pool in QRELS.items()}
 
 
 def test_figures_by_hand() -> None:
-    evaluation = pool_protocol(QRELS, run(q7="x7bacyde", q8="ba"), ["P@1"])
+    evaluation = pool_protocol(QRELS, run({"7": "x7bacyde", "8": "ba"}), ["P@1"])
     # The pool of 7 has 5 papers: a cut at 1 rank, where b gains 1 of 2; a and d stand at ranks 2 and 4.
     # That of 8 has 2: a cut at 0 ranks, and nothing of grade 2, the highest.
     ideal = 2 + 2 / math.log2(3) + 1 / math.log2(4)
@@ -47,14 +39,14 @@ def test_figures_by_hand() -> None:
     assert evaluation.figures["NDCG%20"] == {"all": 0.25}
     assert evaluation.warnings == ()
     # Without a grade of 2 every grade of 1 is relevant.
-    assert pool_protocol(BINARY, run(q7="bacde", q8="ba")).per_query["MAP"] == {
+    assert pool_protocol(BINARY, run({"7": "bacde", "8": "ba"})).per_query["MAP"] == {
         "7": pytest.approx((1 + 1 + 3 / 4) / 3),
         "8": 0.5,
     }
 
 
 def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
-    evaluation = pool_protocol(BINARY, run(q7="ab", q9="a"))
+    evaluation = pool_protocol(BINARY, run({"7": "ab", "9": "a"}))
     assert evaluation.per_query["MAP"] == {"7": pytest.approx(2 / 3), "8": 0.0}
     assert evaluation.warnings == (
         "no documents for query 8: it scores as an empty ranking",
@@ -62,9 +54,9 @@ def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
         "3 pool documents missing in 1 queries (7, ...): they count as not retrieved",
     )
     with pytest.raises(FileFormatError, match="expected a run for the judged queries"):
-        pool_protocol(QRELS, run(q9="a"))
+        pool_protocol(QRELS, run({"9": "a"}))
     # A query that was judged for itself alone has nothing to find.
-    assert pool_protocol({"7": {"7": 1, "a": 1}, "8": {"8": 1}}, run(q7="a", q8="a")).figures == {
+    assert pool_protocol({"7": {"7": 1, "a": 1}, "8": {"8": 1}}, run({"7": "a", "8": "a"})).figures == {
         "NDCG%20": {"all": 0.0},
         "MAP": {"all": 0.5},
         "NDCG": {"all": 0.5},
@@ -104,15 +96,9 @@ def test_figures_are_those_of_scidocs_and_aspires_scorers() -> None:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Judgements and two runs in the current folder; the first arguments of the command."""
     monkeypatch.chdir(tmp_path)
-    lines = [f"{query} 0 {d} {grade}\n" for query, pool in QRELS.items() for d, grade in pool.items()]
-    Path("c.test.qrels").write_text("".join(lines))
-    for name, rankings in {"good": {"7": "adbce", "8": "ab"}, "bad": {"7": "cebad", "8": "ba"}}.items():
-        rows = [
-            f"{query} Q0 {d} {rank} {-rank} t\n"
-            for query, paper_ids in rankings.items()
-            for rank, d in enumerate(paper_ids, start=1)
-        ]
-        Path(f"{name}.trec").write_text("".join(rows))
+    write_qrels("c.test.qrels", QRELS)
+    run({"7": "adbce", "8": "ab"}).write("good.trec")
+    run({"7": "cebad", "8": "ba"}).write("bad.trec")
     return ["--qrels", "c.test.qrels", "--run", "good.trec", "bad.trec"]
 
 

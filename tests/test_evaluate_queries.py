@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.runs import run, write_qrels
 
 from qbe.errors import UsageError
 from qbe.evaluate.__main__ import main
@@ -32,22 +33,16 @@ RANKINGS = {
 }
 
 
-def write(folder, rankings=RANKINGS):
+def write(folder):
     """Qrels, folds and runs ``run+rerank`` and ``run`` of the queries, with the corpus."""
     folds = {}
-    for facet in sorted({query_id.split("_")[1] for query_id in rankings}):
-        ids = [query_id for query_id in rankings if query_id.endswith(facet)]
+    for facet in ("method", "result"):
+        ids = [f"1_{facet}", f"2_{facet}"]
         folds[facet] = {"fold1_dev": ids[1:], "fold2_dev": ids[:1]}
         folds[facet] |= {"fold1_test": ids[:1], "fold2_test": ids[1:]}
         for column, name in enumerate(("run+rerank", "run")):
-            lines = [
-                f"{q} Q0 {paper_id} {rank} {-rank} {name}\n"
-                for q in ids
-                for rank, paper_id in enumerate(rankings[q][column], start=1)
-            ]
-            (folder / f"{name}.{facet}.trec").write_text("".join(lines))
-    judged = [f"{q} 0 {paper_id} {grade}\n" for q in rankings for paper_id, grade in GRADES.items()]
-    (folder / "all.qrels").write_text("".join(judged))
+            run({q: RANKINGS[q][column] for q in ids}).write(folder / f"{name}.{facet}.trec")
+    write_qrels(folder / "all.qrels", dict.fromkeys(RANKINGS, GRADES))
     (folder / "folds.json").write_text(json.dumps(folds))
     papers = [{"paper_id": i, "title": f"Title  of\n{i}", "abstract": ["A."]} for i in ("1", "2", *GRADES)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers))
@@ -57,8 +52,8 @@ def files(name):
     return sorted(Path().glob(f"{name}.*.trec"))
 
 
-def report_of(run, baseline):
-    return build_report([Path("all.qrels")], run, Scoring("csfcube"), baseline_files=baseline)
+def report_of(system, baseline):
+    return build_report([Path("all.qrels")], system, Scoring("csfcube"), baseline_files=baseline)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -110,38 +109,6 @@ def test_fused_attention_gives_the_same_numbers(tmp_path):
         expected = module(states).numpy()
     (attended,) = open_session(path).run(None, {"states": states.numpy()})
     np.testing.assert_allclose(attended, expected, atol=1e-5)
-
-
-def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeypatch):
-    # The two slow steps are stood in for; the real ones are tested through the exported fixture.
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = SimpleNamespace(**sizes, max_position_embeddings=128)
-    monkeypatch.setattr(export, "load_encoder", lambda _: SimpleNamespace(config=config))
-    monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
-    monkeypatch.setattr(export, "fuse_attention", lambda *_: 0)
-    monkeypatch.setattr(export, "feed_forward_products", lambda _, outputs: [])
-    monkeypatch.setattr(export, "to_int8", lambda _, path, kept, reduced: path.write_bytes(b"int8"))
-    near = {"max_abs_difference": 0.0, "min_cosine": 1.0}
-    monkeypatch.setattr(export, "_parity", lambda *_: {"int8": near, "fp32": near})
-    destination = tmp_path / "out" / "tiny"
-    export.export_encoder(tiny_model, "first", "here", destination)
-    (destination / "stray").touch()
-    with pytest.raises(OutputError, match="found stray in it"):
-        export.export_encoder(tiny_model, "second", "here", destination)
-    assert read_card(destination).name == "first"
-    (destination / "stray").unlink()
-    export.export_encoder(tiny_model, "second", "here", destination)
-    assert read_card(destination).name == "second"
-    assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
-
-    def fail(*_):
-        raise ModelError("parity check: too far")
-
-    monkeypatch.setattr(export, "_parity", fail)
-    with pytest.raises(ModelError, match="parity"):
-        export.export_encoder(tiny_model, "third", "here", destination)
-    assert read_card(destination).name == "second"
-    assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
 
 
 def codes_of(folder):
@@ -255,10 +222,13 @@ def test_no_code_of_the_model_is_run(kind, source, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys):
+def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys, monkeypatch):
+    def named() -> str:
+        return (read_card if kind == "encoder" else read_reranker_card)(output).name
+
     output = source.parent / "out"
-    arguments = [kind, "--model", str(source), "--output", str(output), "--name", "given"]
-    main([*arguments, "--source", "there"])
+    arguments = [kind, "--model", str(source), "--output", str(output), "--name"]
+    main([*arguments, "given", "--source", "there"])
     card = (read_card if kind == "encoder" else read_reranker_card)(output)
     assert (card.name, card.source) == ("given", "there")
     assert card.weights_sha256 == sha256(source / "model.safetensors")
@@ -270,4 +240,12 @@ def test_the_command_prints_the_differences_and_replaces_models_only(kind, sourc
         assert line.startswith(f"{precision}: largest difference {figures['max_abs_difference']:.2g}, ")
     (output / "stray").touch()
     with pytest.raises(OutputError, match="found stray in it"):
-        main(arguments)
+        main([*arguments, "second"])
+    assert named() == "given"
+    (output / "stray").unlink()
+    main([*arguments, "second"])
+    monkeypatch.setattr(f"qbe.export.{kind.replace('-', '_')}.FP32_MAX_DIFFERENCE", -1.0)
+    with pytest.raises(ModelError, match="parity"):
+        main([*arguments, "third"])
+    assert named() == "second"
+    assert {path.name for path in source.parent.iterdir()} == {"source", "out"}

@@ -44,16 +44,6 @@ def test_models_take_and_give_what_is_documented(tiny_cross_encoder):
         assert (score.name, score.type, score.shape) == ("score", "tensor(float)", ["batch"])
 
 
-def test_padding_changes_no_score(tiny_cross_encoder):
-    session = open_session(tiny_cross_encoder / "model.fp32.onnx")
-    ids = np.array([[2, *range(40, 50), 3, *range(60, 70), 3]])
-    types = np.array([[0] * 12 + [1] * 11])
-    alone = session.run(["score"], dict(zip(INPUTS, (ids, np.ones_like(ids), types), strict=True)))[0]
-    padded = [np.pad(a, ((0, 0), (0, 9))) for a in (ids, np.ones_like(ids), types)]
-    (beside,) = session.run(["score"], dict(zip(INPUTS, padded, strict=True)))
-    np.testing.assert_allclose(beside, alone, rtol=0, atol=1e-5)
-
-
 def test_two_labels_score_the_log_odds_of_the_second(tmp_path, tiny_model):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -72,19 +62,10 @@ def test_two_labels_score_the_log_odds_of_the_second(tmp_path, tiny_model):
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("constant", "value"),
-    [
-        ("FP32_MAX_DIFFERENCE", 1e-12),
-        ("INT8_MAX_SHARE_OF_SPREAD", 1e-6),
-        ("FP32_MAX_DIFFERENCE", float("nan")),
-        ("INT8_MAX_SHARE_OF_SPREAD", float("nan")),
-    ],
-)
-def test_parity_check_refuses_what_is_too_far_or_no_number(
-    tmp_path, tiny_classifier, monkeypatch, constant, value
-):
-    monkeypatch.setattr(export, constant, value)
+@pytest.mark.parametrize("constant", ["FP32_MAX_DIFFERENCE", "INT8_MAX_SHARE_OF_SPREAD"])
+def test_parity_check_refuses_what_is_not_within_a_bound(tmp_path, tiny_classifier, monkeypatch, constant):
+    """Not even where a difference is no number, as its comparison with this bound."""
+    monkeypatch.setattr(export, constant, float("nan"))
     with pytest.raises(ModelError, match=f"parity check: expected {constant[:4].lower()}"):
         export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "out")
     assert not any(tmp_path.iterdir())

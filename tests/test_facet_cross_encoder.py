@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_network(exact, tiny_reranker_weights, papers):
 @pytest.mark.parametrize("facet", Facet)
 def test_small_numbers_keep_the_order(exact, rounded, papers, facet):
     query = Query(papers[23], facet)
-    one, other = (scores(reranker, query, papers) for reranker in (exact, rounded))
+    one, other = (scores(reranker, query, papers[:40]) for reranker in (exact, rounded))
     assert one != other
     assert spearmanr(one, other).statistic > 0.9
 

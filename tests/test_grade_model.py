@@ -81,11 +81,6 @@ def test_a_model_is_read_as_it_was_written(folder, model):
     assert sorted(path.name for path in folder.iterdir()) == [CARD, WEIGHTS]
 
 
-def test_a_model_of_other_features(folder):
-    with pytest.raises(ModelError, match="expected a grade model of format 1, found another; train it again"):
-        read_model(folder, FEATURES)
-
-
 def test_weights_that_lack_a_part(folder):
     with np.load(folder / WEIGHTS) as stored:
         arrays = {name: stored[name] for name in stored.files if name != "head.out"}
@@ -139,7 +134,7 @@ def test_several_threads_read_models_at_a_time():
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as threads:
-            assert len(list(threads.map(read, range(400)))) == 400
+            assert len(list(threads.map(read, range(200)))) == 200
     finally:
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)

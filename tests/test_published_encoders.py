@@ -8,9 +8,11 @@ import contextlib
 import io
 import json
 import os
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,16 +20,20 @@ from support.published import SCIBERT, TINY, adapter_tensors, write_adapter, wri
 
 from qbe.encode.encoder import Encoder
 from qbe.export import __main__ as command
+from qbe.export.adapter import apply_adapter
 from qbe.models import sources
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import SENTENCES
+from qbe.models.kinds import ENCODER
 from qbe.models.registry import PUBLISHED
+from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 
 SIZES = SCIBERT if os.environ.get("QBE_FULL_SIZE") else TINY
+RTOL, ATOL = (2**-9, 2**-11) if SIZES is SCIBERT else (2**-10, 2**-15)
 
 PICKLED = {
     "config.json",
@@ -64,54 +70,108 @@ def write(folder: Path, files: set[str], words: list[str]) -> None:
     assert {path.name for path in folder.iterdir()} == files
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_published_encoder_is_read_as_transformers_reads_it(name, tmp_path, papers, monkeypatch):
-    """The whole paper, and of the encoder of sentences each sentence."""
-    import huggingface_hub
+class Original(NamedTuple):
+    """A model in transformers, with its adapter if it has one."""
+
+    model: Any
+    tokenizer: Any
+    max_tokens: int | None
+
+    def read(self, text: str) -> tuple[list[int], np.ndarray]:
+        """The ids and last states of a text's tokens."""
+        batch = self.tokenizer(text, truncation=True, max_length=self.max_tokens, return_tensors="pt")
+        assert not batch["token_type_ids"].any()  # title and abstract are one text
+        with torch.inference_mode():
+            return batch["input_ids"][0].tolist(), self.model(**batch).last_hidden_state[0].numpy()
+
+    def sentences(self, paper: Paper) -> list[np.ndarray]:
+        """The mean state of each sentence that is read as a whole."""
+        ids, states = self.read(paper.title + self.tokenizer.sep_token + paper.abstract)
+        begin, means = ids.index(self.tokenizer.sep_token_id) + 1, []
+        for sentence in paper.sentences:
+            end = begin + len(self.tokenizer(sentence.text, add_special_tokens=False)["input_ids"])
+            if end >= len(ids):
+                break
+            means.append(states[begin:end].mean(axis=0))
+            begin = end
+        return means
+
+
+def published_model(name: str, hub: Path, papers: Sequence[Paper]) -> Original:
+    """Write the files of a model, and of its adapter, in a folder for the hub's; gives them as read."""
     from transformers import AutoModel, AutoTokenizer
 
     published = PUBLISHED[name]
+    folder = hub / published.weights
     words = [word for paper in papers for word in paper.abstract.split() if word.isalpha()]
-    write(tmp_path / published.weights, FILES.get(published.weights, PICKLED), words)
-    model = AutoModel.from_pretrained(tmp_path / published.weights, local_files_only=True).eval()
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / published.weights, local_files_only=True)
+    write(folder, FILES.get(published.weights, PICKLED), words)
+    model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
     if published.adapter:
-        from qbe.export.adapter import apply_adapter
+        write_adapter(hub / published.adapter, adapter_tensors(sizes=SIZES))
+        apply_adapter(model, hub / published.adapter)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return Original(model, tokenizer, published.encoder_format.max_tokens)
 
-        write_adapter(tmp_path / published.adapter, adapter_tensors(sizes=SIZES))
-        apply_adapter(model, tmp_path / published.adapter)
+
+@pytest.fixture
+def requests(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
+    """What is asked of the hub, which is the test's folder; exports are made in this process."""
+    import huggingface_hub
+
+    asked = []
 
     def run(arguments, **_):
         with contextlib.redirect_stdout(io.StringIO()):
             command.main(arguments[3:])
         return SimpleNamespace(returncode=0)
 
+    def snapshot_download(name, allow_patterns):
+        weights = ("model.safetensors", "pytorch_model.bin")
+        asked.append((name, *(file for file in weights if file in allow_patterns)))
+        return str(tmp_path / name)
+
     monkeypatch.setattr(sources.processes, "run", run)
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path / name)
-    )
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+    return asked
+
+
+def close(vectors: np.ndarray, expected: np.ndarray) -> None:
+    """Equal but for rounding to half precision and to multiples of 2 ** -16."""
+    assert vectors.dtype == np.float32
+    assert (vectors.astype(np.float16) == vectors).all()
+    np.testing.assert_allclose(vectors, expected, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_encoder_is_read_as_transformers_reads_it(name, tmp_path, papers, requests):
+    """[CLS] of the paper, and means of the tokens of each sentence, or [CLS] of those of a sentence alone."""
+    published, original = PUBLISHED[name], published_model(name, tmp_path, papers)
     files = resolve_encoder(name, "fp32")
-    assert files.metadata.dimension == SIZES.hidden
-    assert files.metadata.layers == SIZES.layers
-    assert files.metadata.max_tokens == published.encoder_format.max_tokens
+    expected_downloads = [(published.weights, "model.safetensors")]
+    if name != "malteos/scincl":  # pickled weights only where there are no others
+        expected_downloads += [(published.weights, "pytorch_model.bin")]
+    assert requests == expected_downloads + ([(published.adapter,)] if published.adapter else [])
+    assert resolve_encoder(name).folder == files.folder
+    card = files.metadata
+    assert (card.name, card.source, card.format) == (name.partition("/")[2], name, ENCODER.format)
+    assert (card.dimension, card.layers) == (SIZES.hidden, SIZES.layers)
+    assert card.max_tokens == published.encoder_format.max_tokens
     expected_format = replace(published.encoder_format, max_tokens=None)
-    assert replace(files.metadata.encoder_format, max_tokens=None) == expected_format
-    encoder = Encoder(files)
-
-    def first_state(text: str) -> np.ndarray:
-        limit = published.encoder_format.max_tokens
-        batch = tokenizer(text, truncation=True, max_length=limit, return_tensors="pt")
-        with torch.inference_mode():
-            return model(**batch).last_hidden_state[0, 0].numpy()
-
-    for paper in papers[:3]:
-        vectors = encoder.encode_paper(paper)
-        of_sentences = published.encoder_format.layout == SENTENCES
-        separator = " " if of_sentences else tokenizer.sep_token
-        expected = [first_state(paper.title + separator + paper.abstract)]
-        actual = [vectors.whole]
+    assert replace(card.encoder_format, max_tokens=None) == expected_format
+    assert card.parity["fp32"]["max_abs_difference"] < 1e-4
+    assert files.identity["convention"] == asdict(card.encoder_format)
+    assert (card.adapter is None) is (published.adapter is None)
+    sentences = tuple(sentence for paper in papers[:20] for sentence in paper.sentences)
+    long = Paper("long", "One Paper After Another", sentences)
+    of_sentences = published.encoder_format.layout == SENTENCES
+    separator = " " if of_sentences else original.tokenizer.sep_token
+    for paper in (*papers[:3], long):
+        vectors = Encoder(files).encode_paper(paper)
+        close(vectors.whole, original.read(paper.title + separator + paper.abstract)[1][0])
         if of_sentences:
-            expected += [first_state(sentence.text) for sentence in paper.sentences]
-            actual += list(vectors.sentences)
-        np.testing.assert_allclose(np.array(actual), np.array(expected), rtol=2**-9, atol=2**-11)
+            expected = [original.read(sentence.text)[1][0] for sentence in paper.sentences]
+        else:
+            expected = original.sentences(paper)
+            assert (len(expected) < len(paper.sentences)) is (paper is long)
+        close(vectors.sentences[: len(expected)], np.array(expected))

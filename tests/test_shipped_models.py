@@ -115,28 +115,31 @@ def test_each_facet_prefers_what_shares_it():
         assert min(scores[:2]) > scores[2]
 
 
-@pytest.mark.parametrize("trunk", [BASE_ENCODER, DEFAULT_ENCODER])
-def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
+def labels_by(trunk: str, records: list[dict]) -> list[str]:
+    """The label of each sentence by the tagger on the states of an encoder."""
     tagging = TaggingEncoder(Encoder.open(trunk, threads=2), Tagger.open(), "predicted")
-    records = [json.loads(line) for line in (qbe_data / "csabstruct" / "test.jsonl").read_text().splitlines()]
     papers = [Paper("test", "", tuple(map(Sentence, record["sentences"]))) for record in records]
-    true = [label for record in records for label in record["labels"]]
-    predicted = [
+    return [
         sentence.probabilities.label for paper, _ in tagging.encode(papers) for sentence in paper.sentences
     ]
+
+
+def test_figures_on_csabstruct_are_those_of_the_card(qbe_data):
+    """On the encoder that ships; that which the tagger was trained on gives nearly the same labels."""
+    records = [json.loads(line) for line in (qbe_data / "csabstruct" / "test.jsonl").read_text().splitlines()]
+    true = [label for record in records for label in record["labels"]]
+    predicted = labels_by(DEFAULT_ENCODER, records)
     right = sum(map(str.__eq__, true, predicted))
     same = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, predicted, strict=True))
-    micro_f1, folded = 100 * right / len(true), 100 * same / len(true)
     card = resolve_tagger().metadata
-    noted = {
-        card.trunk["name"]: card.training,
-        **{trunk["name"]: trunk["measured"] for trunk in card.also_reads},
-    }
-    expected = noted[trunk]["test"]  # int8 differs a little between families of processors
-    assert (micro_f1, folded) == pytest.approx((expected["micro_f1"], expected["folded"]), abs=0.3)
-    if trunk == BASE_ENCODER:
-        assert micro_f1 >= MICRO_F1
-        assert folded >= FOLDED
+    (noted,) = (each["measured"] for each in card.also_reads if each["name"] == DEFAULT_ENCODER)
+    expected = noted["test"]  # int8 differs a little between families of processors
+    figures = (100 * right / len(true), 100 * same / len(true))
+    assert figures == pytest.approx((expected["micro_f1"], expected["folded"]), abs=0.3)
+    assert card.training["test"]["micro_f1"] >= MICRO_F1
+    assert card.training["test"]["folded"] >= FOLDED
+    some = labels_by(BASE_ENCODER, records[:20])
+    assert sum(map(str.__eq__, some, predicted)) >= 0.9 * len(some)
 
 
 def test_labels_of_a_plain_abstract():

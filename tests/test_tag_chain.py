@@ -60,18 +60,16 @@ def test_marginals_are_sums_over_all_sequences(scores, chain):
     np.testing.assert_allclose(shares, by_enumeration(scores, *chain), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_ten_thousand_sentences(scale):
-    scores = scale * np.random.default_rng(0).standard_normal((10_000, 5))
+def test_ten_thousand_sentences():
+    scores = 1e4 * np.random.default_rng(0).standard_normal((10_000, 5))
     before = scores.copy()
-    started = time.perf_counter()
+    started = time.process_time()
     shares = marginals(scores, *random_chain(0))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert np.isfinite(shares).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=0, atol=1e-12)
     assert (scores == before).all()
-    if scale > 1:  # the scores alone decide
-        assert (shares.argmax(axis=1) == scores.argmax(axis=1)).mean() > 0.999
+    assert (shares.argmax(axis=1) == scores.argmax(axis=1)).mean() > 0.999  # the scores alone decide
 
 
 # Training has its own, in log space, over padded batches of papers.
@@ -90,21 +88,11 @@ def trained(seed: int):
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_marginals_are_those_that_training_computes(scale):
-    import torch
-
-    scores = scale * np.random.default_rng(3).standard_normal((2, 6, 5))
-    with torch.inference_mode():
-        logs = trained(4).log_marginals(torch.from_numpy(scores), torch.ones(2, 6, dtype=torch.bool))
-    for rows, expected in zip(scores, logs.exp().numpy(), strict=True):
-        np.testing.assert_allclose(marginals(rows, *random_chain(4)), expected, rtol=0, atol=1e-12)
-
-
-def test_padding_changes_nothing():
+def test_marginals_are_those_that_training_computes_whatever_the_padding(scale):
     import torch
 
     lengths = (1, 4, 9)
-    scores = np.random.default_rng(5).standard_normal((len(lengths), max(lengths), 5))
+    scores = scale * np.random.default_rng(5).standard_normal((len(lengths), max(lengths), 5))
     present = np.arange(max(lengths)) < np.array(lengths)[:, None]
     chain = trained(6)
     with torch.inference_mode():

@@ -155,17 +155,13 @@ def numbered(count: int) -> list[dict]:
     ]
 
 
-def test_broken_input_leaves_nothing(tag, tmp_path):
+def test_broken_input_leaves_nothing_but_a_former_output(tag, tmp_path):
     source = write(tmp_path / "broken.jsonl", *numbered(2))
     source.write_text(source.read_text() + '{"paper_id": \n' + json.dumps(STRING) + "\n")
     with pytest.raises(CorpusError, match=r"broken.jsonl, line 3: expected one JSON object a line, found "):
         tag(source)
     assert not any(tag.output.parent.iterdir())
-
-
-def test_broken_input_leaves_a_former_output(tag, tmp_path):
     before = tag(STRING)
-    source = tmp_path / "broken.jsonl"
     source.write_text("7\n")
     with pytest.raises(CorpusError, match="line 1: expected a JSON object, found a number"):
         tag(source)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.citing import CITING, NO_YEAR, papers_that_cite
-from support.trainings import citation, write_qrels
+from support.trainings import write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import read_model
@@ -25,7 +25,6 @@ from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
-from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, read_split
 from qbe.train.citation.projection import (
     Citations,
@@ -44,28 +43,16 @@ from qbe.train.weights import best_weights, copied
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return citation(request)
-
-
-@pytest.fixture(scope="module")
-def folder(toy_training) -> Path:
-    return toy_training.sources.index
-
-
-@pytest.fixture(scope="module")
-def citing(papers):
-    return papers_that_cite(papers)
+TRAINED = "citation"
 
 
 # Data
 
 
-def test_a_split_has_the_rows_of_what_is_cited(folder, tmp_path):
+def test_a_split_has_the_rows_of_what_is_cited(trained, tmp_path):
     path = tmp_path / "dev.qrels"
     path.write_text("s040 0 s009 1\ns040 0 s003 1\ns040 0 s005 0\ns011 0 s001 2\n")
-    reader = IndexReader(folder)
+    reader = IndexReader(trained.sources.index)
     cited = read_split(reader, path)
     assert {row: rows.tolist() for row, rows in cited.items()} == {39: [2, 8], 10: [0]}
     for line in ("absent 0 s001 1", "s040 0 absent 1"):
@@ -281,31 +268,22 @@ def test_queries_of_which_nothing_was_found_teach_nothing(tmp_path):
 # The whole
 
 
-@pytest.fixture(scope="module")
-def trained(toy_training, tmp_path_factory):
-    """A tiny training by two seeds: its folders and figures."""
-    folders = Folders(*(tmp_path_factory.mktemp("trained") / name for name in ("output", "work")))
-    return folders, toy_training.train(folders, RunOptions(seeds=(0, 1)))
-
-
-def test_a_model_is_published(trained, toy_training):
-    folders, figures = trained
-    model, sources = read_model(folders.output), toy_training.sources
+def test_a_model_is_published(trained):
+    model, figures = read_model(trained.output), trained.result
     assert model.heads.keys() == {known.key for known in FEATURE_SETS}
     assert figures.keys() == model.heads.keys() | {f"text{HALF}", f"links{HALF}"}
     for head in model.heads.values():
         assert len(head.out) == 2 * model.training["recipe"]["heads"]["hidden"]  # both seeds' heads, in mean
     assert model.training["dev"] == {key: each._asdict() for key, each in figures.items()}
     assert model.training["seeds"] == [0, 1]
-    with Index(sources.index) as index:
+    with Index(trained.sources.index) as index:
         assert model.training["index"] == index.manifest.digest
         assert model.encoder == index.manifest.dense["encoder"]
 
 
 def test_the_mean_of_the_seeds_is_published(trained):
-    folders, _ = trained
-    projection = read_model(folders.output).projection
-    parts = [best_weights(folders.work / f"seed-{seed}.pt") for seed in (0, 1)]
+    projection = read_model(trained.output).projection
+    parts = [best_weights(trained.work / f"seed-{seed}.pt") for seed in (0, 1)]
     sentences, whole = np.mean([part["matrices"].numpy() for part in parts], axis=0)
     weights = np.mean([part["weights"].numpy() for part in parts], axis=0)
     np.testing.assert_array_equal(projection.sentences, sentences.astype(np.float16))
@@ -314,52 +292,42 @@ def test_the_mean_of_the_seeds_is_published(trained):
     assert not torch.equal(parts[0]["matrices"], parts[1]["matrices"])
 
 
-def test_figures_are_those_of_the_recommendations(trained, folder, toy_training):
+def test_figures_are_those_of_the_recommendations(trained):
     """What the published model recommends for dev, by texts alone, has the figures that the training told,
     as far as half precision goes.
     """
-    folders, figures = trained
-    with Index(folder) as index:
+    with Index(trained.sources.index) as index:
         with index.reading() as reader:
-            dev = read_split(reader, toy_training.sources.dev[0])
+            dev = read_split(reader, trained.sources.dev[0])
         for key, links in (("text", False), ("links", True)):
-            config = CiteConfig(
-                model=str(folders.output),
-                links=links,
-                depth=12,
-                filter=PaperFilter(before="query"),
-            )
+            before = PaperFilter(before="query")
+            config = CiteConfig(model=str(trained.output), links=links, depth=12, filter=before)
             lists = []
             with Recommender.open(index, config) as recommender:
                 for row, cited in dev.items():
                     hits = recommender.recommend(index.papers[row], 1000, matches=False)
                     rows = [index.papers.row(hit.paper_id) for hit in hits]
                     lists.append(RankedList(np.isin(rows, cited), len(cited)))
-            assert citation_figures(lists) == pytest.approx(figures[key], abs=0.02)
+            assert citation_figures(lists) == pytest.approx(trained.result[key], abs=0.02)
 
 
-def test_an_index_without_citations_is_refused(toy_training, tiny_index, tmp_path):
-    sources = replace(toy_training.sources, index=tiny_index)
+def test_an_index_without_citations_is_refused(trained, tiny_index, tmp_path):
+    sources = replace(trained.sources, index=tiny_index)
     with pytest.raises(CorpusError, match="expected an `index` whose papers say what they cite"):
-        toy_training.train(Folders(tmp_path / "output", tmp_path / "work"), RunOptions((0,)), sources)
+        trained.again(tmp_path, sources)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(toy_training, tmp_path):
+def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(trained, tmp_path):
     (tmp_path / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")
-    sources = replace(toy_training.sources, dev=(tmp_path / "dev.qrels",))
     with pytest.raises(QbeError):
-        toy_training.train(Folders(tmp_path / "output", tmp_path / "work"), RunOptions((0,)), sources)
+        trained.again(tmp_path, replace(trained.sources, dev=(tmp_path / "dev.qrels",)))
 
 
 @pytest.mark.parametrize("without_year", [[], [NO_YEAR]])
-def test_too_few_years_to_hold_back(toy_training, citing, tmp_path, without_year):
+def test_too_few_years_to_hold_back(trained, papers, tmp_path, without_year):
     """Citing papers without a year are of no year."""
     places = [place for place in range(8, CITING) if place != NO_YEAR]
-    train = write_qrels(tmp_path / "train.qrels", citing, [*places, *without_year])
-    folders, sources = (
-        Folders(tmp_path / "output", tmp_path / "work"),
-        replace(toy_training.sources, train=(train,)),
-    )
+    train = write_qrels(tmp_path / "train.qrels", papers_that_cite(papers), [*places, *without_year])
     with pytest.raises(UsageError, match="citing papers of more than 8 years to train on, found 8"):
-        toy_training.train(folders, RunOptions((0,)), sources, held_back=8)
+        trained.again(tmp_path, replace(trained.sources, train=(train,)), held_back=8)

@@ -8,7 +8,6 @@ import torch
 from support.citing import CITING, COUNT, cited_by, write_tiny_model
 from support.published import write_mpnet
 from support.rerankers import score
-from support.trainings import citation_pairs
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
@@ -21,7 +20,6 @@ from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.search.stages import CrossEncoder
-from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.citation.pairs import (
     Candidates,
     PairNetwork,
@@ -35,22 +33,12 @@ from qbe.train.citation.pairs import (
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
-@pytest.fixture(scope="module")
-def training(request):
-    return citation_pairs(request)
+TRAINED = "citation_pairs"
 
 
 @pytest.fixture(scope="module")
-def trained(training, tmp_path_factory) -> Folders:
-    folder = tmp_path_factory.mktemp("pairs")
-    folders = Folders(folder / "my-pairs", folder / "work")
-    training.train(folders, RunOptions((0, 1)))
-    return folders
-
-
-@pytest.fixture(scope="module")
-def index(training):
-    with Index(training.sources.index) as opened:
+def index(trained):
+    with Index(trained.sources.index) as opened:
         yield opened
 
 
@@ -135,18 +123,18 @@ def test_candidates_of_one_kind_teach_nothing(task):
         task(Recipe(), {30: [29, 15, 10]})
 
 
-def test_recipes_out_of_range(training, tmp_path):
+def test_recipes_out_of_range(trained, tmp_path):
     for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}):
         with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
             Recipe(**wrong)
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
-        training.train(Folders(tmp_path / "model", tmp_path / "work"), RunOptions((0,)), query_tokens=500)
+        trained.again(tmp_path, query_tokens=500)
 
 
 # What it writes
 
 
-def test_what_is_learned_and_recorded(trained, training):
+def test_what_is_learned_and_recorded(trained):
     record = json.loads((trained.output / "reranker.json").read_text())
     made = record["training"]
     assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 2)
@@ -171,8 +159,7 @@ def test_the_export_reads_what_training_read(trained, index):
 def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     """It has other special tokens and no token types; padding changes no score."""
     pytest.importorskip("sentence_transformers")
-    words = (word for paper in papers for word in paper.abstract.split() if word.isalpha())
-    write_mpnet(tmp_path / "mpnet", words)
+    write_mpnet(tmp_path / "mpnet", papers)
     network = PairNetwork(tmp_path / "mpnet").eval()
     with torch.no_grad():
         network.model.classifier.out_proj.weight.mul_(100)

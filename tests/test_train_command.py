@@ -45,16 +45,8 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     data = tmp_path / "data"
     papers, left_out = data / "arxiv-cs/arxiv-cs.jsonl.xz", data / "csfcube/abstracts-csfcube-preds.jsonl"
     judged, dev = DATA / "facet-judgments/train.tsv", (DATA / "facet-judgments/dev.tsv",)
-    names = (
-        "train.tsv",
-        "train-2.tsv",
-        "train-3.tsv",
-        "train-4.tsv",
-        "train-5.tsv",
-        "train-6.tsv",
-        "train-7.tsv",
-    )
-    every = tuple(DATA / "graded-pairs" / name for name in names)
+    names = ("train", *(f"train-{number}" for number in range(2, 8)))
+    every = tuple(DATA / "graded-pairs" / f"{name}.tsv" for name in names)
     common = {"dev": dev, "leave_out": left_out}
     index = {**common, "index": Path("i")}
     for name, more, expected in (

@@ -11,43 +11,38 @@ from pathlib import Path
 import pytest
 import torch
 from support.tiny_reranker import write_lists
-from support.trainings import TRAININGS, Training
+from support.trainings import TRAININGS, Trained, Training, new_folders
 
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.graded_pairs import GradedPair
 from qbe.train import artifacts
-from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.artifacts import Folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
-RUN = RunOptions(seeds=(0, 1))
 
 
 @pytest.fixture(scope="module", params=TRAININGS)
-def training(request) -> Training:
-    return TRAININGS[request.param](request)
+def trained(request, one_thread, trained_once) -> Trained:
+    return trained_once(request.param)
 
 
-@pytest.fixture(scope="module")
-def trained(training, tmp_path_factory) -> Folders:
-    """The folders of a training by two seeds."""
-    folder = tmp_path_factory.mktemp("trained")
-    folders = Folders(folder / "model", folder / "work")
-    training.train(folders, RUN)
-    return folders
+@pytest.fixture
+def training(trained) -> Training:
+    return trained.training
 
 
 def published(training: Training, folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in training.weights}
 
 
-def copied(trained: Folders, folder: Path) -> Folders:
+def copied(trained: Trained, folder: Path) -> Folders:
     shutil.copytree(trained.work, folder / "work")
-    return Folders(folder / trained.output.name, folder / "work")
+    return new_folders(folder)
 
 
 def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_path, monkeypatch):
     """It is interrupted at each of the first files that it would keep, and then goes on."""
-    folders = Folders(tmp_path / trained.output.name, tmp_path / "work")
+    folders = new_folders(tmp_path)
     replacing = artifacts._replacing
     for kept in (1, 2):
         calls = iter(range(kept))
@@ -59,10 +54,10 @@ def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_p
 
         monkeypatch.setattr(artifacts, "_replacing", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            training.train(folders, RUN)
+            training.train(folders)
         assert not folders.output.exists()
     monkeypatch.undo()
-    training.train(folders, RUN)
+    training.train(folders)
     assert published(training, folders.output) == published(training, trained.output)
 
 
@@ -72,7 +67,7 @@ def test_a_finished_training_is_not_done_again(training, trained, tmp_path, monk
 
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
     folders = copied(trained, tmp_path)
-    training.train(folders, RUN)
+    training.train(folders)
     assert published(training, folders.output) == published(training, trained.output)
 
 
@@ -82,7 +77,7 @@ def test_damaged_parts_are_noticed(training, trained, tmp_path):
         path = folders.work / part
         path.write_bytes(path.read_bytes()[:-100])
         with pytest.raises(ModelError) as raised:
-            training.train(folders, RUN)
+            training.train(folders)
         assert re.match(rf"{re.escape(str(path))}: expected .+, found: .+; delete it", str(raised.value))
         assert "\n" not in str(raised.value)
         assert not folders.output.exists()
@@ -90,14 +85,14 @@ def test_damaged_parts_are_noticed(training, trained, tmp_path):
 
 def test_a_work_folder_serves_one_recipe(training, trained, tmp_path):
     with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        training.train(Folders(tmp_path / "model", trained.work), RUN, **training.other)
+        training.train(Folders(tmp_path / "model", trained.work), **training.other)
     assert not (tmp_path / "model").exists()
 
 
 def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"a model to replace, found notes\.txt in it"):
-        training.train(Folders(tmp_path, trained.work), RUN)
+        training.train(Folders(tmp_path, trained.work))
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -122,13 +117,13 @@ def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(tra
 
 
 @pytest.mark.parametrize("name", ["reranker", "distillation", "projections", "large_encoder"])
-def test_grades_of_dev_that_are_all_equal_are_refused(request, tmp_path, name):
+def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, name):
     """No correlation could choose an epoch, nor measure what is published: nothing is learned."""
     lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
-    training, dev = TRAININGS[name](request), write_lists(tmp_path / "dev.tsv", lists)
-    folders = Folders(tmp_path / "out", tmp_path / "work")
+    training, dev = trained_once(name).training, write_lists(tmp_path / "dev.tsv", lists)
+    folders = new_folders(tmp_path)
     with pytest.raises(CorpusError, match=rf"{dev}: expected a query .*, found none for background, result"):
-        training.train(folders, RUN, replace(training.sources, dev=(dev,)))
+        training.train(folders, sources=replace(training.sources, dev=(dev,)))
     assert not folders.output.exists()
 
 

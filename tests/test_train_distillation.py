@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 import torch
 from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, tokenized, write_lists
-from support.trainings import distillation
 
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.models.reranker_files import read_reranker_card
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
-from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.distillation import DistillationTask, Papers, Recipe, Teacher, scored
 from qbe.train.late_interaction import StoredVectors, token_terms
 from qbe.train.reranker.papers import TokenizedPaper, layout_of
@@ -198,29 +196,25 @@ def agreement(scorer, teacher, papers, places) -> float:
 TINY = Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return distillation(request)
+TRAINED = "distillation"
 
 
-def test_rerankers_are_distilled_measured_and_published(toy_training, tmp_path):
-    folders, run = Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1)
-    metadata = toy_training.train(folders, run)
-    assert metadata.files == read_reranker_card(tmp_path / "out").files
+def test_rerankers_are_distilled_measured_and_published(trained):
+    metadata = trained.result
+    assert metadata.files == read_reranker_card(trained.output).files
     assert list(metadata.training["dev"]) == ["start", "seed 0", "seed 1", "mean", "interpolated"]
     assert metadata.training["papers"] == 128 - 2  # not the queries of dev
-    text = " ".join((tmp_path / "out" / "README.md").read_text().split())
+    text = " ".join((trained.output / "README.md").read_text().split())
     assert "from the scores of facet-encoder (weights" in text
     assert "pairs/train.tsv (5f)" in text
-    seeds = [best_weights(tmp_path / "work" / f"seed-{seed}.pt") for seed in (0, 1)]
-    start = best_weights(toy_training.start / PUBLISHED)
+    seeds = [best_weights(trained.work / f"seed-{seed}.pt") for seed in (0, 1)]
+    start = best_weights(trained.training.options["start"] / PUBLISHED)
     heads = (0.5 * start["weights"] + 0.5 * mean(seeds)["weights"]).tolist()
     assert [metadata.heads[facet.value] for facet in Facet] == [pytest.approx(row) for row in heads]
 
 
-def test_a_dev_of_no_paper_of_the_index(toy_training, tmp_path):
+def test_a_dev_of_no_paper_of_the_index(trained, tmp_path):
     dev = write_lists(tmp_path / "dev.tsv", {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2})
-    folders = Folders(tmp_path / "out", tmp_path / "work")
     with pytest.raises(CorpusError, match="found none of 2"):
-        toy_training.train(folders, RunOptions((0,), 1), replace(toy_training.sources, dev=(dev,)))
-    assert not (tmp_path / "out").exists()
+        trained.again(tmp_path, replace(trained.sources, dev=(dev,)))
+    assert not (tmp_path / "model").exists()

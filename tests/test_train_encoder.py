@@ -19,7 +19,7 @@ from support.cocitations import (
     write_bert,
 )
 from support.messages import messages_of
-from support.trainings import encoder
+from support.trainings import new_folders
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
@@ -29,7 +29,7 @@ from qbe.files import sha256
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
 from qbe.rerank.transport import entropic_transport
-from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.artifacts import RunOptions
 from qbe.train.encoder.data import Pair, hold_out, read_cocitations
 from qbe.train.encoder.fit import EncoderNetwork, EncoderTask, Recipe, WindowTokenizer, draw_negatives
 from qbe.train.encoder.loss import OBJECTIVES, Settings, Triplets, Vectors, losses, transport_cost
@@ -262,30 +262,18 @@ def test_each_objective_learns_which_sentences_belong_together(bert, tmp_path, n
 # The whole of it.
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return encoder(request)
-
-
-@pytest.fixture(scope="module")
-def trained(toy_training, tmp_path_factory) -> Folders:
-    """The folders of a trained encoder."""
-    folder = tmp_path_factory.mktemp("trained")
-    folders = Folders(folder / "trained", folder / "work")
-    toy_training.train(folders, RunOptions((0, 1)))
-    return folders
+TRAINED = "encoder"
 
 
 def test_what_is_published_is_the_best_of_the_seeds_and_their_mean(trained):
-    folders = trained
     files = {"config.json", "model.safetensors", "tokenizer.json", "README.md"}
     files |= {"encoder.json", "model.fp32.onnx", "model.int8.onnx"}
-    assert {path.name for path in folders.output.iterdir()} == files
-    card = resolve_encoder(str(folders.output)).metadata
-    assert card.weights_sha256 == sha256(folders.output / "model.safetensors")
+    assert {path.name for path in trained.output.iterdir()} == files
+    card = resolve_encoder(str(trained.output)).metadata
+    assert card.weights_sha256 == sha256(trained.output / "model.safetensors")
     assert card.encoder_format == EncoderFormat(layout="title-sep-abstract", similarity="l2")
-    kept = [torch.load(folders.work / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
-    text = " ".join((folders.output / "README.md").read_text().split())
+    kept = [torch.load(trained.work / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
+    text = " ".join((trained.output / "README.md").read_text().split())
     published = text.partition("Published: ")[2].partition(".")[0]
     losses = {name: float(loss) for name, loss in re.findall(r"\| (seed \d|mean) \| ([\d.]+)", text)}
     assert published == min(losses, key=losses.__getitem__)
@@ -293,7 +281,7 @@ def test_what_is_published_is_the_best_of_the_seeds_and_their_mean(trained):
         assert losses[f"seed {number}"] == pytest.approx(-max(kept[number]["dev"]), abs=1e-4)
     weights = {name: (part + kept[1]["best"][name]) / 2 for name, part in kept[0]["best"].items()}
     weights = {"seed 0": kept[0]["best"], "seed 1": kept[1]["best"], "mean": weights}[published]
-    actual = load_file(folders.output / "model.safetensors")
+    actual = load_file(trained.output / "model.safetensors")
     for name, part in weights.items():
         torch.testing.assert_close(actual[name.removeprefix("bert.")], part, rtol=0, atol=0)
     assert "56 co-cited pairs" in text  # of 60, four have a paper that is evaluated on
@@ -317,8 +305,8 @@ def test_the_network_reads_as_the_library_does(trained):
         np.testing.assert_allclose(actual.whole[number], expected.whole, atol=2e-3)
 
 
-def test_data_and_models_that_are_unfit(toy_training, tmp_path):
-    sources = toy_training.sources
+def test_data_and_models_that_are_unfit(trained, tmp_path):
+    sources = trained.sources
     few, none = tmp_path / "few.jsonl", tmp_path / "none"
     few.write_text(sources.train[0].read_text().splitlines()[0])
     for changes, options, error, message in (
@@ -333,10 +321,9 @@ def test_data_and_models_that_are_unfit(toy_training, tmp_path):
         ({"dev": (few,)}, {}, CorpusError, r"few\.jsonl: expected co-citations of papers that are not"),
         ({"dev": (sources.leave_out,)}, {}, CorpusError, "line 1, query: expected an object with TITLE"),
     ):
-        folders = Folders(tmp_path / "out", tmp_path / "work")
         with pytest.raises(error, match=message):
-            train(replace(sources, **changes), folders, RunOptions((0,)), **options)
-    assert not (tmp_path / "out").exists()
+            train(replace(sources, **changes), new_folders(tmp_path), RunOptions((0,)), **options)
+    assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            train(sources, folders, RunOptions((0,), device="cuda"))
+            train(sources, new_folders(tmp_path), RunOptions((0,), device="cuda"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.trainings import grades
 
 from qbe.errors import CorpusError
 from qbe.files import sha256
@@ -21,7 +20,6 @@ from qbe.rerank.graded import FEATURES, Features, GradedQuery
 from qbe.rerank.projections import find_model
 from qbe.rerank.projections import read_model as read_projections
 from qbe.search.opening import stored_vectors
-from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.grades import GradedFeatures, load_or_measure
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head, grade_loss
 
@@ -30,9 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 RECIPE = GradeRecipe(epochs=3, batch=4, hidden=2)
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return grades(request)
+TRAINED = "grades"
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +50,9 @@ def source(index) -> Features:
 
 
 @pytest.fixture(scope="module")
-def pairs(toy_training) -> Path:
+def pairs(trained) -> Path:
     """The folder of the graded pairs."""
-    return toy_training.sources.leave_out.parent
+    return trained.sources.leave_out.parent
 
 
 # Fitting
@@ -89,9 +85,8 @@ def relation(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return features, standard @ slopes + [1, 1.5, 2]
 
 
-@pytest.mark.parametrize("differences", [0.0, 1.0])
-def test_a_linear_relation_is_learned(differences, tmp_path):
-    recipe = GradeRecipe(epochs=60, batch=64, differences=differences, crossed=0.0)
+def test_a_linear_relation_is_learned(tmp_path):
+    recipe = GradeRecipe(epochs=60, batch=64, differences=1.0, crossed=0.0)
     head = fit_grade_head(*relation(600, seed=1), recipe, 0, tmp_path / "head.pt")
     features, grades = relation(200, seed=2)
     scores = head.scores(features)
@@ -180,52 +175,43 @@ def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):
 # The whole
 
 
-@pytest.fixture(scope="module")
-def trained(toy_training, tmp_path_factory):
-    """A tiny training by two seeds: its folders and errors."""
-    folders = Folders(*(tmp_path_factory.mktemp("trained") / name for name in ("output", "work")))
-    return folders, toy_training.train(folders, RunOptions(seeds=(0, 1)))
-
-
-def kept_features(folders: Folders, pairs: Path, split: str) -> GradedFeatures:
-    with np.load(folders.work / f"{split}-{split}-{sha256(pairs / f'{split}.tsv')[:12]}.npz") as kept:
+def kept_features(trained, pairs: Path, split: str) -> GradedFeatures:
+    with np.load(trained.work / f"{split}-{split}-{sha256(pairs / f'{split}.tsv')[:12]}.npz") as kept:
         return GradedFeatures(**kept)
 
 
 def test_a_model_is_published(trained, index, pairs):
-    folders, errors = trained
-    model = read_model(folders.output, FEATURES)
+    model, errors = read_model(trained.output, FEATURES), trained.result
     # Both seeds, each with a constant, and that of the calibration.
     assert model.head.hidden.shape == (len(FEATURES), 2 * (RECIPE.hidden + 1) + 1)
     assert (model.training["seeds"], model.training["pairs"]) == ([0, 1], 8)
     assert model.training["calibrated"] == f"{pairs.name}/dev.tsv"
     assert model.training["index"] == index.manifest.digest
     assert model.encoder == index.manifest.dense["encoder"]
-    features, graded = kept_features(folders, pairs, "dev")
+    features, graded = kept_features(trained, pairs, "dev")
     predicted = on_scale(model.estimates(features).grades)
     expected = np.sqrt(np.mean((predicted - graded) ** 2, axis=0))
     np.testing.assert_allclose(errors[f"{pairs.name}/dev.tsv"], expected, atol=1e-5)
 
 
 def test_the_calibrated_mean_of_the_seeds_heads_is_published(trained, pairs, tmp_path):
-    folders, _ = trained
-    features, graded = kept_features(folders, pairs, "train")
+    features, graded = kept_features(trained, pairs, "train")
     heads = [fit_grade_head(features, graded, RECIPE, seed, tmp_path / f"{seed}.pt") for seed in (0, 1)]
-    expected = calibrated(mean_head(heads), *kept_features(folders, pairs, "dev"))
-    for actual, array in zip(read_model(folders.output, FEATURES).head, expected, strict=True):
+    expected = calibrated(mean_head(heads), *kept_features(trained, pairs, "dev"))
+    for actual, array in zip(read_model(trained.output, FEATURES).head, expected, strict=True):
         np.testing.assert_array_equal(actual, array.astype(np.float32))
 
 
-def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(toy_training, pairs, reader, tmp_path):
+def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(trained, pairs, reader, tmp_path):
     """Of pairs to train on those of evaluated papers are left out."""
     evaluated = {"paper_id": "e", "title": reader.paper("s036").title, "abstract": ["Other words."]}
     (tmp_path / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
     file, work = pairs / "train.tsv", tmp_path / "work"
-    both = replace(toy_training.sources, train=(file,), dev=(file,), leave_out=tmp_path / "evaluated.jsonl")
-    toy_training.train(Folders(tmp_path / "output", work), RunOptions(seeds=(0,)), both)
+    both = replace(trained.sources, train=(file,), dev=(file,), leave_out=tmp_path / "evaluated.jsonl")
+    trained.again(tmp_path, both)
     counts = {}
     for part in ("dev", "train"):
         with np.load(work / f"{part}-train-{sha256(file)[:12]}.npz") as kept:
             counts[part] = len(kept["grades"])
     assert counts == {"dev": 8, "train": 5}  # not those of s036
-    assert read_model(tmp_path / "output", FEATURES).training["pairs"] == 5
+    assert read_model(tmp_path / "model", FEATURES).training["pairs"] == 5

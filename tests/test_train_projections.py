@@ -8,14 +8,13 @@ import pytest
 import torch
 from support.rerankers import score
 from support.tiny_reranker import write_lists
-from support.trainings import PROJECTED, planted_grades, projections
+from support.trainings import PROJECTED, new_folders, planted_grades, projections
 
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.rerank.projections import ProjectedMatching, StoredPapers, read_model
-from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.projections import (
     ProjectionNetwork,
     ProjectionTask,
@@ -74,26 +73,18 @@ def test_planted_grades_are_learned(reader, tmp_path):
     assert min(learned) > max(network.correlations(lists.sets[0])) + 0.2
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return projections(request)
-
-
-def test_projections_are_published(toy_training, tmp_path):
+def test_projections_are_published(request, tmp_path):
     """Of pairs of papers that the index has, without the paper that has the title of an evaluated one."""
     lists = {**planted_grades(4), "elsewhere": planted_grades(4)["s036"]}
     lists["s036"].append(GradedPair("elsewhere", (1.0, 1.0, 1.0)))
-    sources = replace(
-        toy_training.sources, train=(*toy_training.sources.train, write_lists(tmp_path / "more.tsv", lists))
-    )
-    folders = Folders(tmp_path / "model", tmp_path / "work")
-    toy_training.train(folders, RunOptions((0, 1), 1), sources)
+    training, folders = projections(request), new_folders(tmp_path)
+    more = write_lists(tmp_path / "more.tsv", lists)
+    sources = replace(training.sources, train=(*training.sources.train, more))
+    training.train(folders, sources=sources)
     text = " ".join((folders.output / "README.md").read_text().split())
     assert "46 graded pairs" in text
     assert "| seed 1" in text
     assert read_model(folders.output).encoder["name"] == "facet-encoder"
     foreign = write_lists(tmp_path / "foreign.tsv", {"elsewhere": lists["elsewhere"]})
     with pytest.raises(CorpusError, match="expected graded pairs of papers of the index, found none"):
-        toy_training.train(
-            Folders(tmp_path / "other", tmp_path / "w"), RunOptions((0,)), replace(sources, train=(foreign,))
-        )
+        training.train(new_folders(tmp_path / "other"), sources=replace(sources, train=(foreign,)))

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import spearmanr
 from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized
-from support.trainings import reranker
+from support.trainings import new_folders
 from torch import Tensor
 from transformers import BertModel
 
@@ -24,7 +24,6 @@ from qbe.query import Query
 from qbe.rerank import facet_cross_encoder
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
-from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.correlation import spearman
 from qbe.train.pairs import papers_of
 from qbe.train.reranker.network import FACETS, Network
@@ -259,29 +258,7 @@ def spearman_of(scorer: CandidateScorer, lists) -> list[float]:
     return scorer.correlations(lists)
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return reranker(request)
-
-
-@pytest.fixture(scope="module")
-def sources(toy_training) -> Sources:
-    return toy_training.sources
-
-
-RUN = RunOptions((0, 1), 1)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, toy_training):
-    """The folder of rerankers, their card, and the work folder; trained with two seeds."""
-    folder = tmp_path_factory.mktemp("trained")
-    card = toy_training.train(Folders(folder / "rerankers", folder / "work"), RUN)
-    return folder / "rerankers", card, folder / "work"
-
-
-def folders(folder: Path) -> Folders:
-    return Folders(folder / "out", folder / "work")
+TRAINED = "reranker"
 
 
 def names(folder: Path) -> set[str]:
@@ -289,7 +266,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_what_was_trained_is_a_folder_of_rerankers(trained):
-    folder, card, work = trained
+    folder, card, work = trained.output, trained.result, trained.work
     files = {*ONNX, TRUNK, TOKENIZER, RERANKER_CARD}
     assert names(folder) == {*files, "README.md", "fp32"}
     assert names(folder / "fp32") == files
@@ -304,7 +281,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
 
 
 def test_the_best_of_the_seeds_and_their_mean_ships(trained):
-    _, card, work = trained
+    card, work = trained.result, trained.work
     dev = card.training["dev"]
     assert list(dev) == ["untrained", "seed 0", "seed 1", "mean"]
     best = max(["seed 0", "seed 1", "mean"], key=lambda name: sum(dev[name]))
@@ -322,12 +299,12 @@ def shipped(card, work: Path) -> dict[str, Tensor]:
     return {"seed 0": kept[0], "seed 1": kept[1], "mean": mean}[card.training["shipped"]]
 
 
-def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranker_weights):
-    folder, card, work = trained
+def test_figures_are_those_of_the_exported_models(trained, tiny_reranker_weights):
+    folder, card, work = trained.output, trained.result, trained.work
     lists = graded_lists(8)
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
     encoder = Encoder.open(BASE_ENCODER)
-    collected = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
+    collected = collect_papers(trained.sources.corpus, papers_of(dev), encoder, Tagger.open())
     model = network(tiny_reranker_weights, 2)
     model.load_state_dict(shipped(card, work), strict=False)
     scorer = CandidateScorer(
@@ -351,7 +328,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
 
 
 def test_what_is_evaluated_on_is_not_learned_from(trained):
-    record = trained[1].training
+    record = trained.result.training
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -368,34 +345,34 @@ def test_what_is_evaluated_on_is_not_learned_from(trained):
     assert record["queries"] == {"train": 4, "dev": 2}
 
 
-def test_fewer_lists_than_a_step_has(toy_training, tmp_path):
+def test_fewer_lists_than_a_step_has(trained, tmp_path):
     """No step would be done, and untrained weights published."""
     with pytest.raises(CorpusError, match=r"expected at least 99 lists of two or more candidates .*, found"):
-        toy_training.train(folders(tmp_path), RUN, queries=99)
-    assert not (tmp_path / "out").exists()
+        trained.again(tmp_path, queries=99)
+    assert not (tmp_path / "model").exists()
 
 
 STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0}
 
 
-def test_a_training_goes_on_from_another(trained, toy_training, tmp_path):
+def test_a_training_goes_on_from_another(trained, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
-    earlier = trained[2]
-    card = toy_training.train(folders(tmp_path), RUN, start=earlier, **STILL)
+    earlier = trained.work
+    card = trained.training.train(new_folders(tmp_path), options={"start": earlier}, **STILL)
     for name in ("seed-0.pt", "seed-1.pt"):
         began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
         for part, weights in began["best"].items():
             torch.testing.assert_close(ended["best"][part], weights, rtol=1e-6, atol=0)
     assert card.training["dev"] == {
-        name: pytest.approx(row) for name, row in trained[1].training["dev"].items()
+        name: pytest.approx(row) for name, row in trained.result.training["dev"].items()
     }
     assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-        toy_training.train(folders(tmp_path), RUN, **STILL)
+        trained.training.train(new_folders(tmp_path), **STILL)
 
 
-def test_what_is_no_start(toy_training, tmp_path):
+def test_what_is_no_start(trained, tmp_path):
     (tmp_path / "start").mkdir()
     with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
-        toy_training.train(folders(tmp_path), RUN, start=tmp_path / "start")
+        trained.training.train(new_folders(tmp_path), options={"start": tmp_path / "start"})
     assert names(tmp_path) == {"start"}

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import messages_of
-from support.trainings import tagger, write
+from support.trainings import small_heads, unlabelled_papers, write
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
@@ -23,7 +23,6 @@ from qbe.errors import CorpusError, ModelError
 from qbe.export.tagger import HeadInputs, export_head
 from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
 from qbe.tag.tagger import Tagger
-from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.tagger import training
 from qbe.train.tagger.data import (
     LabelledAbstract,
@@ -32,7 +31,7 @@ from qbe.train.tagger.data import (
     record_states,
     sample_papers,
 )
-from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
+from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot
 from qbe.train.tagger.measure import measure, score
 from qbe.train.tagger.network import Chain, Head, Teacher
 from qbe.train.tagger.training import Data, Recipe
@@ -79,18 +78,8 @@ def test_files_of_csabstruct_that_cannot_be_read(tmp_path, told):
 # Papers that are left out, and the others.
 
 
-@pytest.fixture(scope="module")
-def toy_training(request):
-    return tagger(request)
-
-
-@pytest.fixture(scope="module")
-def sources(toy_training) -> Sources:
-    return toy_training.sources
-
-
-def test_samples(sources):
-    unlabelled = sources.corpus
+def test_samples(tmp_path):
+    unlabelled = unlabelled_papers(tmp_path)
     evaluated = TitleIndex(["Another", "Evaluated title of words"])
     everything = sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
@@ -216,42 +205,6 @@ def test_batches_hold_every_paper_once(lengths, size, seed):
     assert plain == sorted(lengths)
 
 
-@pytest.fixture(scope="module")
-def planted() -> list[Example]:
-    """Papers whose labels can be told from the states."""
-    chance = random.Random(0)
-    examples = []
-    for seed in range(120):
-        labels = [chance.randrange(5) for _ in range(chance.randint(2, 6))]
-        examples.append(Example(made_up(seed, labels), one_hot(labels), np.ones(len(labels), np.float32)))
-    return examples
-
-
-@pytest.fixture(scope="module")
-def fit_to(tmp_path_factory):
-    def fitted(examples: list[Example]) -> Head:
-        head = small_head()
-        schedule = Schedule(epochs=4, learning_rate=2e-2)
-        fit(head, examples, schedule, 3, tmp_path_factory.mktemp("fit") / "head.pt")
-        return head
-
-    return fitted
-
-
-def test_a_planted_rule_is_learned(planted, fit_to):
-    head = fit_to(planted[:80])
-    assert not head.training
-    rest = planted[80:]
-    actual = list(predict(head, [example.paper for example in rest]))
-    for row, example in zip(actual, rest, strict=True):
-        assert row.shape == example.targets.shape
-        np.testing.assert_allclose(row.sum(axis=1), 1, rtol=0, atol=1e-5)
-    right = np.concatenate(
-        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(actual, rest, strict=True)]
-    )
-    assert right.mean() > 0.95
-
-
 # The teacher, which computes states of its own.
 
 
@@ -262,7 +215,8 @@ def encoder(tiny_encoder) -> Encoder:
 
 def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model, tmp_path):
     torch.manual_seed(0)
-    teacher = Teacher(tiny_model, (0, 1))
+    with small_heads():
+        teacher = Teacher(tiny_model, (0, 1))
     before = {name: value.clone() for name, value in teacher.named_parameters()}
     examples = [
         Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
@@ -278,35 +232,30 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
 # The whole of it.
 
 
-@pytest.fixture(scope="module")
-def trained(toy_training, tmp_path_factory):
-    """The folders of a tagger, and its metadata; trained with two seeds."""
-    folder = tmp_path_factory.mktemp("trained")
-    folders = Folders(folder / "tagger", folder / "work")
-    return folders, toy_training.train(folders, RunOptions((0, 1), 1))
+TRAINED = "tagger"
 
 
-def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
-    folders, metadata = trained
-    assert {path.name for path in folders.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
-    own, encoder = Tagger.open(str(folders.output)), Encoder.open(str(tiny_encoder))
+def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
+    metadata = trained.result
+    assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
+    own, encoder = Tagger.open(str(trained.output)), Encoder.open(str(tiny_encoder))
     assert own.supports(encoder)
     assert own.metadata.training == json.loads(json.dumps(metadata.training))
-    actual = measure(encoder, own, read_csabstruct(sources.train[0])["test"])
+    actual = measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])
     figures = metadata.training["test"]
     assert figures == actual.figures
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
-    text = " ".join((folders.output / "README.md").read_text().split())
+    text = " ".join((trained.output / "README.md").read_text().split())
     assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
     row = metadata.training["seeds"][0]["dev"]
     assert f"| 0 | dev | {row['micro_f1']:.2f} | {row['folded']:.2f} | {row['confident']:.2f} |" in text
 
 
 def test_the_metadata_state_how_it_came_about(trained):
-    record = trained[1].training
+    record = trained.result.training
     assert list(record["seeds"]) == [0, 1]
     assert record["seed"] == max((0, 1), key=lambda seed: record["seeds"][seed]["dev"]["confident"])
-    assert record["recipe"]["gold"] == asdict(Schedule(epochs=6))
+    assert record["recipe"]["gold"] == asdict(Schedule(epochs=6, learning_rate=1e-2))
     tests = [record["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
     assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
     assert record["parity"]["fp32_max_abs_difference"] < 1e-3
@@ -314,10 +263,10 @@ def test_the_metadata_state_how_it_came_about(trained):
 
 
 @pytest.fixture(scope="module")
-def data(sources, tiny_encoder) -> Data:
-    papers = sample_papers(sources.corpus, TitleIndex(["Paper 3"]), 20, 0)
+def data(trained, tiny_encoder) -> Data:
+    papers = sample_papers(trained.sources.corpus, TitleIndex(["Paper 3"]), 20, 0)
     recipe = Recipe(layers=(0, 2), unlabelled=20)
-    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(sources.train[0]), papers)
+    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(trained.sources.train[0]), papers)
 
 
 def test_unlabelled_papers_lose_their_title_in_part(data):
@@ -326,25 +275,24 @@ def test_unlabelled_papers_lose_their_title_in_part(data):
     assert all(tokens.spans[0][0] == 1 for split in data.papers.values() for tokens in split)
 
 
-def test_soft_labels_of_other_papers(trained, toy_training, tmp_path):
-    folders, _ = trained
-    shutil.copytree(folders.work, tmp_path / "work")
-    probabilities = np.load(folders.work / "soft-20.npz")["probabilities"]
+def test_soft_labels_of_other_papers(trained, tmp_path):
+    shutil.copytree(trained.work, tmp_path / "work")
+    probabilities = np.load(trained.work / "soft-20.npz")["probabilities"]
     np.savez(tmp_path / "work" / "soft-20.npz", probabilities=probabilities[:-1])
     with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79"):
-        toy_training.train(Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1))
+        trained.again(tmp_path)
 
 
 # Export.
 
 
-def readings(count: int, papers: list[Example]) -> list[HeadInputs]:
-    inputs = []
-    for example in papers[:count]:
-        batch = Head.collate([example.paper])
-        states = (example.paper.numbers * example.paper.scales.astype(np.float32)).swapaxes(0, 1)
-        inputs.append(HeadInputs(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
-    return inputs
+def readings() -> list[HeadInputs]:
+    """Of made-up papers, as a head takes them when it labels."""
+    papers = [made_up(seed, [(seed + place) % 5 for place in range(2 + seed % 5)]) for seed in range(20)]
+    return [
+        HeadInputs(np.ascontiguousarray(paper.states.swapaxes(0, 1)), Head.collate([paper]).spans.numpy())
+        for paper in papers
+    ]
 
 
 class Changing(torch.nn.Module):
@@ -375,11 +323,11 @@ class Fragile(torch.nn.Module):
 
 
 @pytest.mark.parametrize("head", [Changing(small_head()), Fragile()], ids=["fp32", "int8"])
-def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, head):
+def test_a_head_that_does_not_survive_the_export_is_refused(tmp_path, head):
     with pytest.raises(
         ModelError, match=r"parity check: expected fp32 within .* and int8 .*, found "
     ) as caught:
-        export_head(head, readings(20, planted), tmp_path / HEAD)
+        export_head(head, readings(), tmp_path / HEAD)
     actual = str(caught.value).partition("found ")[2]
     exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", actual)[1])
     assert (exact > 0.5) is isinstance(head, Changing)

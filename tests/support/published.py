@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qbe.types import Paper
 from support.tiny import SPECIAL
 
 HIDDEN, LAYERS, HEADS, INNER, POSITIONS, BOTTLENECK = 16, 2, 2, 32, 512, 4
@@ -128,7 +129,7 @@ def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> No
     torch.save(weights, folder / "pytorch_model.bin")
 
 
-def write_mpnet(folder: Path, words: Iterable[str]) -> None:
+def write_mpnet(folder: Path, papers: Iterable[Paper]) -> None:
     """Write a tiny MPNet as sentence-transformers does: mean pooling, unit length, 40 of 64 tokens."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -139,6 +140,7 @@ def write_mpnet(folder: Path, words: Iterable[str]) -> None:
     from transformers import MPNetConfig, MPNetModel, PreTrainedTokenizerFast
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"]
+    words = (word for paper in papers for word in paper.abstract.split() if word.isalpha())
     common = sorted({word.lower() for word in words})[:300]
     pieces = {piece: number for number, piece in enumerate([*special, *".,", *common])}
     tokenizer = Tokenizer(token_models.WordPiece(pieces, unk_token="[UNK]"))

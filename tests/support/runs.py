@@ -1,7 +1,9 @@
 """Runs written by hand."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+from qbe import trec
 from qbe.run import Run
 from qbe.types import Hit
 
@@ -14,3 +16,10 @@ def hits(names: Iterable[str]) -> tuple[Hit, ...]:
 def run(rankings: Mapping[str, Iterable[str]] | None = None, **others: Iterable[str]) -> Run:
     """A run of ``{"p_background": "abc"}`` and so on, best first."""
     return Run("by-hand", {query: hits(names) for query, names in {**(rankings or {}), **others}.items()})
+
+
+def write_qrels(path: Path | str, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Write the grades of papers by query."""
+    trec.write_qrels(
+        path, (trec.Judgment(query, *graded) for query, grades in qrels.items() for graded in grades.items())
+    )

@@ -2,8 +2,10 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,68 @@ from qbe.graded_pairs import GradedPair
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.types import Paper, Sentence
 
+RUN = RunOptions(seeds=(0, 1))
+
 
 @dataclass
 class Training:
-    """A tiny training: how it is done, what of its recipe can be changed, and the files that hold weights.
+    """A tiny training: a function that trains, its data, recipe and other options.
 
-    ``train`` takes folders, a run, and changes of the recipe. ``sources`` are its data.
+    ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights.
     """
 
-    train: Callable[..., Any]
+    function: Callable[..., Any]
+    sources: Sources
+    recipe: Any
     other: dict[str, Any]
     weights: tuple[str, ...]
-    sources: Any = None
-    parts: tuple[str, ...] = field(default=("seed-0.pt",))
+    options: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[str, ...] = ("seed-0.pt",)
     """Files of the work folder whose damage is noticed."""
-    start: Path | None = None
-    """The work folder that it starts from."""
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What is done around a training, so that it is tiny."""
+
+    def train(
+        self,
+        folders: Folders,
+        run: RunOptions = RUN,
+        sources: Sources | None = None,
+        options: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> Any:
+        """Train, on other sources, with other options or with changes of the recipe."""
+        options = {**self.options, **(options or {})}
+        with self.around():
+            return self.function(
+                sources or self.sources, folders, run, recipe=replace(self.recipe, **changes), **options
+            )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that was done by two seeds, its folders, and what it returned."""
+
+    training: Training
+    output: Path
+    work: Path
+    result: Any
+
+    @classmethod
+    def of(cls, training: Training, folder: Path) -> "Trained":
+        folders = new_folders(folder)
+        return cls(training, folders.output, folders.work, training.train(folders))
+
+    @property
+    def sources(self) -> Sources:
+        return self.training.sources
+
+    def again(self, folder: Path, sources: Sources | None = None, **changes: Any) -> Any:
+        """Train on other sources or by another recipe, with one seed."""
+        return self.training.train(new_folders(folder), RunOptions((0,)), sources, **changes)
+
+
+def new_folders(folder: Path) -> Folders:
+    return Folders(folder / "model", folder / "work")
 
 
 def write(path: Path, *records: object) -> Path:
@@ -77,6 +125,18 @@ def unlabelled_papers(folder: Path) -> Path:
     return write(folder / "papers.jsonl", *bad, *good)
 
 
+@contextmanager
+def small_heads() -> Iterator[None]:
+    """Heads of a few units in place of those that ship, whose products take most of a tiny training."""
+    from qbe.train.tagger import network, training
+
+    with pytest.MonkeyPatch.context() as patch:
+        small = partial(network.Head, width=16, pools=2, sentence_width=32, depth=1, dropout=0.1)
+        for module in (network, training):
+            patch.setattr(module, "Head", small)
+        yield
+
+
 def tagger(request: pytest.FixtureRequest) -> Training:
     from qbe.train.tagger import training
     from qbe.train.tagger.fit import Schedule
@@ -95,18 +155,22 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     )
     recipe = training.Recipe(
         layers=(0, 2),
-        teacher=Schedule(epochs=2, papers=8),
+        teacher=Schedule(epochs=2, papers=8, learning_rate=1e-2),
         unlabelled=20,
-        soft=Schedule(epochs=4),
-        gold=Schedule(epochs=6),
+        soft=Schedule(epochs=4, learning_rate=1e-2),
+        gold=Schedule(epochs=6, learning_rate=1e-2),
     )
 
-    def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
-        options = {"recipe": replace(recipe, **changes), "encoder": str(encoder), "weights": model}
-        return training.train(sources, folders, run, **options)
-
-    parts = ("student-0.pt", "student-0-soft.pt", "soft-20.npz")
-    return Training(train, {"untitled": 0.25}, ("head.int8.onnx", "tagger.json"), sources, parts)
+    return Training(
+        training.train,
+        sources,
+        recipe,
+        {"untitled": 0.25},
+        ("head.int8.onnx", "tagger.json"),
+        {"encoder": str(encoder), "weights": model},
+        ("student-0.pt", "student-0-soft.pt", "soft-20.npz"),
+        small_heads,
+    )
 
 
 # The citation model.
@@ -145,11 +209,8 @@ def citation(request: pytest.FixtureRequest) -> Training:
         depth=12,
     )
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return training.train(sources, folders, run, recipe=replace(recipe, **changes))
-
-    parts = ("seed-0.pt", "held-back.pt", "links+seeds-1.pt")
-    return Training(train, {"depth": 11}, ("citation.npz", "citation.json"), sources, parts)
+    files, parts = ("citation.npz", "citation.json"), ("seed-0.pt", "held-back.pt", "links+seeds-1.pt")
+    return Training(training.train, sources, recipe, {"depth": 11}, files, parts=parts)
 
 
 def citation_pairs(request: pytest.FixtureRequest) -> Training:
@@ -169,12 +230,9 @@ def citation_pairs(request: pytest.FixtureRequest) -> Training:
         dev_depth=8,
     )
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        options = {"recipe": replace(recipe, **changes), "encoder": str(model)}
-        return train_pairs(sources, folders, run, **options)
-
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
-    return Training(train, {"classes": "balanced"}, weights, sources)
+    options = {"encoder": str(model)}
+    return Training(train_pairs, sources, recipe, {"classes": "balanced"}, weights, options)
 
 
 # The grade model.
@@ -205,11 +263,9 @@ def grades(request: pytest.FixtureRequest) -> Training:
     )
     recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return training.train(sources, folders, run, recipe=replace(recipe, **changes))
-
     parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
-    return Training(train, {"hidden": 3}, ("grades.npz", "grades.json"), sources, parts)
+    files = ("grades.npz", "grades.json")
+    return Training(training.train, sources, recipe, {"hidden": 3}, files, parts=parts)
 
 
 # Sentence encoders.
@@ -237,15 +293,14 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     )
     recipe = training.Recipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
 
-    def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
-        options = {"recipe": replace(recipe, **changes), "encoder": str(folder / "bert")}
-        return training.train(sources, folders, run, **options)
-
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
-    return Training(train, {"similarity": "cosine"}, weights, sources, ("seed-0.pt",))
+    options = {"encoder": str(folder / "bert")}
+    return Training(training.train, sources, recipe, {"similarity": "cosine"}, weights, options)
 
 
 # The facet rerankers.
+
+RERANKERS = ("trunk.bin", "method.onnx", "reranker.json")
 
 
 def reranker(request: pytest.FixtureRequest) -> Training:
@@ -286,14 +341,8 @@ def reranker(request: pytest.FixtureRequest) -> Training:
         patience=6,
     )
 
-    def train(
-        folders: Folders, run: RunOptions, sources: Sources = sources, start: Any = None, **changes: Any
-    ) -> Any:
-        options = {"recipe": replace(recipe, **changes), "start": start, "weights": weights}
-        return training.train(sources, folders, run, **options)
-
-    files = ("trunk.bin", "method.onnx", "reranker.json")
-    return Training(train, {"learning_rate": 1e-3}, files, sources, ("seed-0.pt", "facets.npz"))
+    options, kept = {"weights": weights}, ("seed-0.pt", "facets.npz")
+    return Training(training.train, sources, recipe, {"learning_rate": 1e-3}, RERANKERS, options, kept)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
@@ -315,12 +364,8 @@ def distillation(request: pytest.FixtureRequest) -> Training:
     sources = Sources(index=index, dev=(dev,), leave_out=left_out)
     recipe = training.Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        options = {"recipe": replace(recipe, **changes), "start": start, "weights": weights}
-        return training.train(sources, folders, run, **options)
-
-    files = ("trunk.bin", "method.onnx", "reranker.json")
-    return Training(train, {"steps": 4}, files, sources, start=start)
+    options = {"start": start, "weights": weights}
+    return Training(training.train, sources, recipe, {"steps": 4}, RERANKERS, options)
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
@@ -329,19 +374,19 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
     from support.published import write_mpnet
 
     base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
-    papers = request.getfixturevalue("papers")
-    write_mpnet(base, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    write_mpnet(base, request.getfixturevalue("papers"))
     sources = reranker(request).sources
     recipe = training.LargeRecipe(steps=3, queries=1, max_tokens=40, rank=4)
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+    @contextmanager
+    def with_base() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "model_folder", lambda _: base)
-            training.train(sources, folders, run, recipe=replace(recipe, **changes))
-        return base
+            yield
 
     files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
-    return Training(train, {"crossed": 1.0}, files, sources, ("seed-0.pt", "facets.npz"))
+    parts, other = ("seed-0.pt", "facets.npz"), {"crossed": 1.0}
+    return Training(training.train, sources, recipe, other, files, parts=parts, around=with_base)
 
 
 # The facet projections.
@@ -373,11 +418,8 @@ def projections(request: pytest.FixtureRequest) -> Training:
     )
     sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out)
 
-    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
-        return training.train(sources, folders, run, recipe=replace(training.Recipe(), **changes))
-
     weights = ("facet-projections.npz", "facet-projections.json")
-    return Training(train, {"queries": 3}, weights, sources)
+    return Training(training.train, sources, training.Recipe(), {"queries": 3}, weights)
 
 
 TRAININGS = {
