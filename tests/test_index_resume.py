@@ -1,6 +1,5 @@
 """A build that is killed leaves the old index or none, and goes on to the same digest."""
 
-import contextlib
 import os
 import signal
 import time
@@ -8,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job, kill, start
+from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from support.searching import first_stage
 
+from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
 from qbe.index.building import shards
@@ -75,7 +75,7 @@ MOMENTS_OF = {
 @pytest.mark.parametrize(
     ("kind", "moment"), [(kind, moment) for kind, moments in MOMENTS_OF.items() for moment in moments]
 )
-def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, jobs, digests, kind, moment):
+def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, kill, jobs, digests, kind, moment):
     output = tmp_path / "index"
     kill(moment, output, jobs[kind])
     assert not output.exists()
@@ -87,14 +87,14 @@ def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, jobs, digests, kind
     works(output, 128)
 
 
-def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, jobs, digests):
+def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, kill, jobs, digests):
     kill("vectors written", tmp_path / "index", jobs["tagged"])
     (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
     assert build_job(tmp_path / "index", jobs["tagged"], resume=True).digest == digests["tagged"]
 
 
-@pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
-def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_settings, digests, moment):
+@pytest.mark.parametrize("moment", ["papers begun", "manifest written"])
+def test_a_killed_replacement_leaves_the_old_index(tmp_path, kill, settings, old_settings, digests, moment):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     old = build_job(output, old_settings)
     kill(moment, output, settings, "--overwrite")
@@ -110,7 +110,7 @@ def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_setti
 
 
 def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end(
-    tmp_path, settings, old_settings, digests
+    tmp_path, kill, settings, old_settings, digests
 ):
     """At its very end the old index stands, after the exchange the new one."""
     settings, output = replace(settings, bm25=False), tmp_path / "index"
@@ -123,7 +123,7 @@ def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
+def test_killed_at_every_try_and_finished_at_last(tmp_path, kill, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("second shard begun", output, settings)
     kill("vectors begun", output, settings, "--resume")
@@ -132,22 +132,13 @@ def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
     assert build_job(output, settings, resume=True).digest == digests["dense"]
 
 
-def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
-    kill("second shard begun", output, settings)
-    encoded = []
-    from qbe.encode.encoder import Encoder
-
-    encode = Encoder.encode_paper
-    monkeypatch.setattr(
-        Encoder, "encode_paper", lambda self, paper: encoded.append(paper) or encode(self, paper)
-    )
-    build_job(output, settings, resume=True)
-    assert len(encoded) == 128 - SHARD_PAPERS
-
-
-def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
+def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, kill, settings, digests, sample, monkeypatch):
+    """It goes on where settings and corpus are as they were, and encodes no finished shard again."""
+    corpus, output = tmp_path / "corpus.jsonl", tmp_path / "index"
+    content = (sample / "corpus.jsonl").read_bytes()
+    corpus.write_bytes(content)
+    times = corpus.stat()
+    settings = replace(settings, corpus=(str(corpus),), bm25=False)
     kill("vectors begun", output, settings)
     with pytest.raises(IndexBuildError, match=r"unfinished build.* `resume`, or discard it"):
         build_job(output, settings)
@@ -156,21 +147,16 @@ def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digest
         build_job(output, other, resume=True)
     with pytest.raises(IndexBuildError, match="found other settings"):
         build_job(output, replace(settings, bm25=True), resume=True)
+    corpus.write_bytes(content + b"\n")
+    with pytest.raises(IndexBuildError, match="found other sources"):
+        build_job(output, settings, resume=True)
+    corpus.write_bytes(content)
+    os.utime(corpus, ns=(times.st_atime_ns, times.st_mtime_ns))
+    monkeypatch.setattr(Encoder, "encode_paper", None)
     assert build_job(output, replace(settings, threads=2), resume=True).digest == digests["dense"]
 
 
-def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
-    settings, output = replace(settings, corpus=(str(corpus),), bm25=False), tmp_path / "index"
-    kill("vectors begun", output, settings)
-    corpus.write_text(corpus.read_text() + "\n")
-    with pytest.raises(IndexBuildError, match="found other sources"):
-        build_job(output, settings, resume=True)
-    assert build_job(output, settings, overwrite=True).digest == digests["dense"]
-
-
-def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
+def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, kill, settings, digests, sample):
     folder = tmp_path / "papers"
     folder.mkdir()
     lines = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
@@ -200,25 +186,21 @@ def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, dige
         build_job(output, settings, resume=True)
 
 
-def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
+def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, kill, settings):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
-    process = start("second shard begun", output, settings, name="STOP")
+    number = kill.start("second shard begun", output, settings, name="STOP")
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     try:
-        deadline = time.monotonic() + 60
-        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
         for options in ({}, {"resume": True}, {"overwrite": True}):
             with pytest.raises(IndexBuildError, match="being built by another process"):
                 build_job(output, settings, **options)
-        process.send_signal(signal.SIGCONT)
-        assert process.wait(60) == 0
-        works(output, 128)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
+        os.kill(number, signal.SIGCONT)
+    assert kill.status() == 0
+    works(output, 128)
 
 
 def test_moments_are_all_tried():
