@@ -182,14 +182,13 @@ def queries(index: Index) -> list[Query]:
     return [Query(index.paper(name), facet) for name in ("s001", "s024", "s100") for facet in (*Facet, None)]
 
 
-@pytest.mark.parametrize("options", [[], ["--stored", "int8"]])
-def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, options, search, capsys):
+def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, capsys):
     corpus, folder = str(sample / "corpus.jsonl"), tmp_path / "index"
     command = ["--corpus", corpus, "--output", str(folder), "--only=dense", "--encoder", str(tiny_encoder)]
-    main([*command, "--faiss", "IVF16,PQ4x4fs", *options])
+    main([*command, "--faiss", "IVF16,PQ4x4fs", "--stored", "int8"])
     capsys.readouterr()
     with Index(folder) as index:
-        assert index.manifest.dense["stored"] == ("int8" if options else "float16")
+        assert index.manifest.dense["stored"] == "int8"
         assert index.manifest.settings["faiss"] == "IVF16,PQ4x4fs"
         assert FaissParams.read(index.manifest.dense) == FaissParams("IVF16,PQ4x4fs", 4)
         everything = first_stage(index, "dense", nprobe=16)

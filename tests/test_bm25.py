@@ -113,7 +113,7 @@ def test_ranking_and_scores_are_those_of_anserinis_searcher(collections):
 
 @pytest.mark.usefixtures("qbe_data")
 def test_on_csfcube_too(collections):
-    check(collections["csfcube"], 100)
+    check(collections["csfcube"], 50)
 
 
 def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):

@@ -215,7 +215,7 @@ def papers(draw: st.DrawFn) -> Paper:
     return Paper(draw(WORD), draw(TEXT), draw(sentences), labelled, draw(metadata))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(papers(), max_size=4))
 def test_papers_to_lines_to_papers(tmp_path_factory: pytest.TempPathFactory, expected: list[Paper]) -> None:
     stream = io.BytesIO()

@@ -282,14 +282,14 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
         command = [sys.executable, script, index, str(server.port), tmp_path / "expected.json", stop]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
         clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        for number in range(int(os.environ.get("QBE_WRITES", "6"))):
+        for number in range(int(os.environ.get("QBE_WRITES", "5"))):
             if number % 3 == 0:
                 build(index, chance.sample(titled[:32], 32), settings, overwrite=True)
             elif number % 3 == 1:
                 append_papers(index, titled[32:])
             else:
                 compact(index)
-            time.sleep(0.3)
+            time.sleep(0.2)
         stop.touch()
         outcome, _ = clients.communicate(timeout=60)
         print(outcome)
@@ -332,7 +332,7 @@ def test_a_write_killed_at_its_commit_leaves_the_old_index_or_the_new_one(tmp_pa
     """Before each of its steps on the disk: builds, replacements, appending, deleting, compacting."""
     corpus(tmp_path, "first", papers[:12])
     corpus(tmp_path, "second", papers[12:20])
-    script, kills = SCRIPT.with_name("killed_commits.py"), os.environ.get("QBE_KILLS", "8")
+    script, kills = SCRIPT.with_name("killed_commits.py"), os.environ.get("QBE_KILLS", "6")
     command = [sys.executable, script, tmp_path, str(tiny_encoder), kills, "5"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,10 +1,10 @@
 """Indexes made equal to an export: what is added, replaced, deleted, left alone, and asked before."""
 
+import contextlib
 import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -211,15 +211,17 @@ def test_the_command_says_what_it_did(index, tmp_path, capsys):
     assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1 in 1 segment, gen")
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("", 2, 20), ("y", 0, 1)])
-def test_on_a_terminal_a_question_is_answered(index, tmp_path, answer, code, left):
+@pytest.mark.parametrize(("answer", "left"), [("", 20), ("y", 1)])
+def test_on_a_terminal_a_question_is_answered(index, tmp_path, monkeypatch, answer, left):
     export = corpus(tmp_path, "export", [paper(1, year=2019)])
     terminal, theirs = pty.openpty()
-    command = [sys.executable, "-m", "qbe", "index", "--sync", "--corpus", export, "--output", str(index)]
-    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL)
     os.write(terminal, f"{answer}\n".encode())
-    assert process.wait(timeout=60) == code
-    os.close(theirs)
+    refused = pytest.raises(UsageError, match="`overwrite`") if left == 20 else contextlib.nullcontext()
+    with os.fdopen(theirs, "w") as shown, os.fdopen(os.dup(theirs)) as typed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", typed)
+        patch.setattr(sys, "stderr", shown)
+        with refused:
+            main(["--sync", "--corpus", export, "--output", str(index)])
     told = os.read(terminal, 10_000).decode()
     os.close(terminal)
     assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)

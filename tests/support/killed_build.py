@@ -21,8 +21,8 @@ from qbe.index.building import build, shards  # noqa: F401
 from qbe.index.dense import faiss_build  # noqa: F401
 from qbe.tag import tagger  # noqa: F401
 
-SHARD_PAPERS = 48
-"""Papers a shard, so that the sample makes three."""
+SHARD_PAPERS = 24
+"""Papers a shard, so that sixty make three."""
 
 MOMENTS = {
     # name: (audit event of the interpreter, what one of its arguments ends in, how often it has come)
@@ -31,7 +31,7 @@ MOMENTS = {
     "papers noted": ("shutil.rmtree", "/lucene", 1),
     "lucene ended, not noted": ("os.rename", "/build.json", 2),
     "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
-    "second shard begun": ("os.rename", "/0000000048.npy", 1),
+    "second shard begun": ("os.rename", "/0000000024.npy", 1),
     "vectors begun": ("open", "/vectors.npy", 1),
     "facets begun": ("open", "/facets.npy", 2),  # they were begun with the papers already
     "shards read": ("open", "/0000000000.npy", 1),
