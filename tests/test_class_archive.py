@@ -82,23 +82,16 @@ def test_a_search_uses_it_and_finds_the_same(tiny_index, cache, expected):
     assert searched(tiny_index, cache) == (expected, True)
 
 
-def flipped(content: bytes) -> bytes:
-    middle = len(content) // 7
-    return (
-        content[:middle]
-        + bytes(byte ^ 90 for byte in content[middle : middle + 100_000])
-        + content[middle + 100_000 :]
-    )
-
-
-@pytest.mark.parametrize("damage", [flipped, lambda content: content[:5_000_000]], ids=["bits", "half"])
-def test_a_damaged_one_is_not_used(tiny_index, cache, expected, tmp_path, damage):
+def test_a_damaged_one_is_not_used(tiny_index, cache, expected, tmp_path):
     if (_jvm.find_java() / "lib" / "server" / "classes.jsa").exists():
         pytest.skip("this Java comes with an archive of its own")
     (archive,) = (path for path in (cache / "java").iterdir() if path.name != FOREIGN)
+    content = bytearray(archive.read_bytes())
+    middle = slice(len(content) // 7, len(content) // 7 + 100_000)
+    content[middle] = bytes(byte ^ 90 for byte in content[middle])
     damaged = tmp_path / "java" / archive.name
     damaged.parent.mkdir()
-    damaged.write_bytes(damage(archive.read_bytes()))
+    damaged.write_bytes(content)
     assert searched(tiny_index, tmp_path) == (expected, False)
 
 

@@ -158,7 +158,6 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
         list(read_jsonl(tmp_path / "x"))
 
 
-@pytest.mark.slow
 def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
     source = tmp_path / "x"
     source.write_bytes(

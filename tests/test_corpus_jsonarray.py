@@ -119,7 +119,6 @@ def test_any_array_is_read_as_it_was_written(items, chunk, indent, escaped):
         assert [entry.record for entry in read(text.encode(), "items")] == items
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_array() -> None:
     source = Endless(b'{"items": [', b'{"title": "%s"}, ' % (b"x" * 10_000), 3000)
     entries = json_objects(io.BufferedReader(source), "a.json", ("items",))

@@ -77,7 +77,7 @@ def works(folder: Path, papers: int) -> None:
 
 # Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.
 MOMENTS_OF = {
-    "bm25": ["papers noted", LUCENE, "lucene ended", "lucene ended, not noted"],
+    "bm25": ["papers noted", LUCENE, "lucene ended"],
     "dense": ["papers begun", "second shard begun", "manifest written", "put in place"],
     "tagged": ["papers written, not noted", "facets begun", "shards read", "vectors written"],
 }

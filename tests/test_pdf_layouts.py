@@ -23,7 +23,7 @@ from qbe.text.split import split_sentences
 
 pytestmark = pytest.mark.slow
 
-PAPERS = int(os.environ.get("QBE_PDF_PAPERS", "3"))
+PAPERS = int(os.environ.get("QBE_PDF_PAPERS", "2"))
 """For each template; of arXiv, where QBE_DATA has them, else of the sample."""
 
 

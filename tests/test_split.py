@@ -170,7 +170,6 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.slow
 def test_time_is_linear_in_the_length(name: str) -> None:
     """Eight times the text takes about eight times the time; 80,000 characters, half a second at most."""
     piece = HOSTILE[name]

@@ -29,7 +29,6 @@ MOMENTS = {
     "papers begun": ("open", "/papers.jsonl", 1),
     "papers written, not noted": ("os.rename", "/build.json", 1),
     "papers noted": ("shutil.rmtree", "/lucene", 1),
-    "lucene ended, not noted": ("os.rename", "/build.json", 2),
     "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
     "second shard begun": ("os.rename", "/0000000024.npy", 1),
     "vectors begun": ("open", "/vectors.npy", 1),
