@@ -241,6 +241,7 @@ OF_ARXIV = [
     ({"versions": [{"created": ""}], "update_date": "2008-01-02"}, {"date": "2008-01-02"}),
     ({"versions": [{}]}, OTHER),
     ({"title": "On\n  fish"}, {"title": "On fish"}),
+    ({"title": "On \\\\ fish"}, {"title": "On \\\\ fish"}),
     ({"title": None}, OTHER),
     ({"abstract": None}, "no abstract"),
     ({"categories": None}, {"categories": None}),
@@ -260,6 +261,7 @@ OF_PARQUET = [
     ({"abstract": ["n/a"]}, "no abstract"),
     ({"authors": [[None, "Ann Lee"]]}, {"authors": ["Ann Lee"]}),
     ({"venue": [{"name": "Nets"}]}, {"venue": "Nets"}),
+    ({"venue": [{"volume": 1}]}, {"venue": None}),
     ({"date": ["2019-13-01"]}, {"year": 2019, "date": None}),
     ({"abstract": ["M\0"]}, "a NUL character"),
 ]
