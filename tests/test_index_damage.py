@@ -52,15 +52,6 @@ def test_a_truncated_or_missing_file_is_told(copy):
     Index(copy).close()
 
 
-@pytest.mark.parametrize(("name", "stage"), [("faiss.index", "dense"), ("lucene/segments_1", "bm25")])
-def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
-    path = copy / name
-    path.write_bytes(bytes(path.stat().st_size))
-    with Index(copy) as index, pytest.raises(IndexFormatError, match="damaged: build it again") as caught:
-        first_stage(index, stage).search(Query(index.paper("s001")))
-    assert "\n" not in str(caught.value)
-
-
 def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
     """Of the file of segments the numbers behind the header are changed: the Lucene that wrote it, and the
     major version of the one that created it.
