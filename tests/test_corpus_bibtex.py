@@ -60,7 +60,7 @@ def test_a_defect_concerns_one_entry(told) -> None:
         "@book{a, year = 1}",
         "@book{a, title = {\xfc}}",
         "@xdata{a, title = {A}}",
-        f"@book{{a, title={{A}}, abstract={{{'xxxxxxxxx ' * 650_000}}}}}",
+        f"@book{{a, title={{A}}, abstract={{{'xxxxxxxxx ' * 500_000}}}}}",
     ):
         text = f"@book{{b, title={{B}}}}\n{broken}\n@book{{c, title={{C}}}}\n"
         before, entry, after = read(text.encode("latin-1"))
@@ -71,6 +71,14 @@ def test_a_defect_concerns_one_entry(told) -> None:
     assert reasons[9:12] == ["no title", "text that is not UTF-8", "not a paper"]
     assert {*reasons[:9], reasons[-1]} == {"a broken entry"}
     told("entries of BibTeX", messages)
+
+
+def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bibtex_syntax, "MAX_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", 100)
+    long, after = read(f"@book{{a, title={{A}}, abstract={{{'x' * 5000}}}}}\n@book{{c, title={{C}}}}\n")
+    assert isinstance(long.record, RecordError) and long.record.reason == "a broken entry"
+    assert after.record["title"] == "C"
 
 
 def test_what_is_left_of_a_damaged_string_and_of_an_entry_without_a_beginning() -> None:

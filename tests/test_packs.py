@@ -434,6 +434,7 @@ def test_an_index_is_pulled_when_it_is_first_opened(folder, tmp_path, monkeypatc
         assert requests == len(faults.asked) == 1
         monkeypatch.setenv("QBE_CACHE", str(tmp_path / "other"))
         caplog.set_level("INFO", "qbe")
+        caplog.clear()
         with ThreadPoolExecutor(2) as pool:
             opened = list(pool.map(open_index, [address] * 2))
     for index in opened:
