@@ -73,13 +73,13 @@ def csabstruct(data: Path, *parts: str) -> list[Marked]:
     return texts
 
 
-def checked(data: Path, part: str) -> list[Marked]:
-    """The hand-checked abstracts of a part, ``dev`` or ``test``; their text comes from arxiv-cs.
+def checked(data: Path, *parts: str) -> list[Marked]:
+    """The hand-checked abstracts of parts, ``dev`` and ``test``; their text comes from arxiv-cs.
 
     Raises CorpusError where arxiv-cs lacks one of the papers or has it with another abstract.
     """
     records = map(json.loads, MARKS.read_text(encoding="utf-8").splitlines())
-    marks = {record["paper_id"]: record for record in records if record["part"] == part}
+    marks = {record["paper_id"]: record for record in records if record["part"] in parts}
     abstracts = _abstracts(data / "arxiv-cs" / "arxiv-cs.jsonl.xz", set(marks))
     texts = []
     for paper_id, record in marks.items():

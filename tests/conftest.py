@@ -252,6 +252,15 @@ def index(tiny_index):
 
 
 @pytest.fixture(scope="session")
+def kill():
+    """Starts builds that are killed at a moment, or halted."""
+    from support.builds import killer
+
+    with killer() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def graded_index(shared, sample) -> Path:
     """The sample, indexed with the default encoder, whose vectors the grade model reads."""
     from qbe.index.building.build import build

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bibtexparser import parse_string
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
@@ -38,6 +38,7 @@ def test_an_entry_in_full():
     )
 
 
+@settings(max_examples=30)
 @given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
 @example(title=r"A $\^$ and $\hat x$", abstract=r"$\^$\ ", venue=r"$x\frac{a}$ and $\hat$", authors=[])
 def test_any_text_is_read_back(title, abstract, venue, authors):
@@ -50,6 +51,7 @@ def test_any_text_is_read_back(title, abstract, venue, authors):
     assert fields.get("author", []) == list(reference.authors)
 
 
+@settings(max_examples=40)
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1))
 def test_any_doi_is_read_back_but_for_braces_and_backslashes(text):
     (fields,) = read_bibtex(to_bibtex(reference_of(paper_of("On fish", doi=f"10.1145/{text}")), "key"))

@@ -49,7 +49,7 @@ ANYTHING = st.recursive(
 FIELDS = ["authors", "year", "date", "venue", "categories", "doi", "url", "ids", "key", "tags"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(FIELDS), ANYTHING))
 def test_metadata_of_any_types_are_taken_or_left_out(metadata):
     reference = reference_of(paper_of("On fish", **metadata))
@@ -107,6 +107,7 @@ def test_parts_of_names(name, parts):
     assert split_name(name) == parts
 
 
+@settings(max_examples=40)
 @given(NAMES)
 def test_parts_of_a_name_are_all_of_it(name):
     parts = split_name(name)

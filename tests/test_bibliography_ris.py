@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import rispy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
 from support.formats import buffered
@@ -34,6 +34,7 @@ def test_a_record_in_full():
     )
 
 
+@settings(max_examples=30)
 @given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
 def test_any_text_is_read_back(title, abstract, venue, authors):
     reference = reference_of(paper_of(title, abstract, authors=authors, venue=venue))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import rispy
-from hypothesis import given
+from hypothesis import given, settings
 from support.bibliographies import CHIPS, TEXTS, paper_of, read_bibtex
 from support.papers import Papers
 
@@ -189,6 +189,7 @@ def test_csv():
     assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", "", "", "2.5", "0.25", ""]
 
 
+@settings(max_examples=30)
 @given(TEXTS)
 def test_csv_of_any_title_is_read_back(title):
     papers = Papers(paper_of(title, venue=title))

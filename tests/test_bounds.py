@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.index.dense.scoring import TOLERANCE, best_per_paper, may_be_best, mean_max, single_match
@@ -26,6 +26,7 @@ def problems(draw):
 
 
 @pytest.mark.parametrize("match", [mean_max, single_match])
+@settings(max_examples=40)
 @given(problem=problems())
 def test_the_best_are_never_left_out(match, problem):
     """Where all that can be among the best are known, the best papers of all are among them."""

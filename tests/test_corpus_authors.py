@@ -1,7 +1,7 @@
 """Lists of authors and the parts of names."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.corpus.authors import credits, given_first, has_others, person_name, split_authors, split_name
@@ -31,6 +31,7 @@ def test_no_name_loses_a_part_of_its_family_name(family: str, given: str, suffix
     assert credits([stored])["authors"] == [stored]
 
 
+@settings(max_examples=50)
 @given(st.text() | st.lists(st.sampled_from([*"aA.,;&|\n ", "and ", "Lee", "Jr.", "et al."])).map("".join))
 def test_any_text_is_names(text: str) -> None:
     names = split_authors(text)

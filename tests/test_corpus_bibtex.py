@@ -26,6 +26,7 @@ def test_an_unknown_type_of_entry_is_recognized_by_the_suffix() -> None:
 def test_latex_with_braces_that_are_not_balanced_becomes_text() -> None:
     latex = r"he said \"hello\" don\'t {\textbackslash}alpha a} b"
     assert clean_bibtex(latex) == 'he said "hello" don\'t \\alpha a b'
+    assert clean_bibtex("a\1b\\\\c") == "a b c"
 
 
 def test_a_string_of_strings_does_not_grow_without_end() -> None:
@@ -70,6 +71,20 @@ def test_a_defect_concerns_one_entry(told) -> None:
     assert reasons[9:12] == ["no title", "text that is not UTF-8", "not a paper"]
     assert {*reasons[:9], reasons[-1]} == {"a broken entry"}
     told("entries of BibTeX", messages)
+
+
+def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bibtex_syntax, "MAX_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", 100)
+    long, after = read(f"@book{{a, title={{A}}, abstract={{{'x' * 5000}}}}}\n@book{{c, title={{C}}}}\n")
+    assert isinstance(long.record, RecordError) and long.record.reason == "a broken entry"
+    assert after.record["title"] == "C"
+
+
+def test_what_is_left_of_a_damaged_string_and_of_an_entry_without_a_beginning() -> None:
+    entry, left = read("@string{s = {x}, y\n@book{b, title={B}}\nof another\n year={1},\n}\n")
+    assert entry.record["title"] == "B"
+    assert "line 4: expected the beginning of an entry, found a field without one" in str(left.record)
 
 
 def test_an_entry_has_the_venue_and_the_year_of_its_parents() -> None:

@@ -102,6 +102,7 @@ ZOTERO = {
         ({"config": {}, "collections": {"C": {"items": [1]}}, "items": [ZOTERO]}, [("lee2019", "On fish")]),
         ([{"key": "AB12", "version": 3, "library": {}, "data": ZOTERO}], [("lee2019", "On fish")]),
         ([ZOTERO, {"itemType": "attachment", "title": "PDF"}], [("lee2019", "On fish"), "not a paper"]),
+        ([OWN | {"id": True}], ["not a record of this format"]),
         ([OWN, None, OWN | {"id": "b"}], [("a", "On fish"), "null", ("b", "On fish")]),
     ],
 )

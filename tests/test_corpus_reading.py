@@ -255,11 +255,10 @@ def test_metadata_may_not_be_nested_without_end(tmp_path):
             parse_paper(record, "here")
 
 
-@pytest.mark.slow
 def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     compressor = zstandard.ZstdCompressor(level=19).compressobj()
-    pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(256)]
+    pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(64)]
     (tmp_path / "a.zst").write_bytes(b"".join(pieces) + compressor.flush())
     with open_source(tmp_path / "a.zst") as stream:
         stream.read(1)

@@ -4,8 +4,8 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from qbe.search.query_file import paper_from_file
 PAPERS = b"".join(
     json.dumps({"paper_id": i, "title": f"Title {i * 7919}", "abstract": [f"Sentence {i * i}."]}).encode()
     + b"\n"
-    for i in range(2000)
+    for i in range(300)
 )
 
 
@@ -56,14 +56,14 @@ def count(path: Path) -> int:
 def test_compressed_files_with_and_without_the_suffix(tmp_path: Path, suffix: str, name: str) -> None:
     path = tmp_path / name.format(suffix)
     path.write_bytes(COMPRESS[suffix](PAPERS))
-    assert count(path) == 2000
+    assert count(path) == 300
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_files_of_several_members(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"papers{suffix}"
     path.write_bytes(COMPRESS[suffix](PAPERS[:5000]) + COMPRESS[suffix](PAPERS[5000:]))
-    assert count(path) == 2000
+    assert count(path) == 300
 
 
 @every_compression
@@ -142,7 +142,7 @@ def test_standard_input_may_be_compressed(monkeypatch, compress):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
 
     stdin(compress(PAPERS))
-    assert sum(1 for _ in read_corpus(["-"])) == 2000
+    assert sum(1 for _ in read_corpus(["-"])) == 300
     stdin(compress(b'{\n"title": "T",\n"abstract": ["One."]}'))
     assert paper_from_file("-").title == "T"
     stdin(compress(b"{}\n"))
@@ -150,17 +150,16 @@ def test_standard_input_may_be_compressed(monkeypatch, compress):
         list(read_corpus(["-"]))
 
 
-def test_a_pipe_as_standard_input() -> None:
-    code = (
-        "from qbe.corpus import read_corpus\n"
-        "try: print(sum(1 for _ in read_corpus(['-'])))\n"
-        "except Exception as error: print(error)"
-    )
+def test_a_pipe_as_standard_input(monkeypatch):
+    def piped(data: bytes) -> int:
+        reader, writer = os.pipe()
+        os.write(writer, data)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            monkeypatch.setattr("sys.stdin", stream)
+            return sum(1 for _ in read_corpus(["-"]))
 
-    def piped(data: bytes) -> str:
-        return subprocess.run([sys.executable, "-c", code], input=data, capture_output=True).stdout.decode()
-
-    assert piped(gzip.compress(PAPERS)) == "2000\n"
-    assert (
-        piped(zipped(PAPERS)) == "standard input: a zip archive cannot be read from a pipe; unpack it first\n"
-    )
+    assert piped(gzip.compress(PAPERS)) == 300
+    message = "^standard input: a zip archive cannot be read from a pipe; unpack it first$"
+    with pytest.raises(CorpusError, match=message):
+        piped(zipped(PAPERS))

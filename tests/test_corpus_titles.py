@@ -1,7 +1,7 @@
 """Titles that are nearly the same."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.corpus.titles import MAX_JACCARD, TitleIndex, title_words
@@ -28,6 +28,7 @@ def test_titles_that_are_nearly_the_same(title, held):
 TITLES = st.lists(st.sampled_from(["a", "b", "C", "c", "d", "e-f", "(g)", "."]), max_size=9).map(" ".join)
 
 
+@settings(max_examples=50)
 @given(st.lists(TITLES, max_size=6), TITLES)
 def test_titles_against_a_plain_comparison(titles, title):
     words = title_words(title)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.releases import CITATION_PAPERS, CITATIONS, contents, write_citations, write_records
 
@@ -205,6 +205,7 @@ def test_a_table_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 YEARS = st.dictionaries(st.text(max_size=3), st.integers(1960, 1970), max_size=30)
 
 
+@settings(max_examples=40)
 @given(YEARS)
 def test_shares_are_in_the_order_of_years(years: dict[str, int]) -> None:
     assigned = by_share(years)

@@ -1,6 +1,5 @@
 """A build that is killed leaves the old index or none, and goes on to the same digest."""
 
-import contextlib
 import os
 import signal
 import time
@@ -8,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job, kill, start
+from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from support.searching import first_stage
 
+from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
 from qbe.index.building import shards
@@ -27,16 +27,27 @@ def small_shards(monkeypatch):
     monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
 
 
-@pytest.fixture(scope="module")
-def settings(sample, tiny_encoder) -> Job:
-    return Job(corpus=(str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
+PAPERS = 60
 
 
 @pytest.fixture(scope="module")
-def old_settings(tmp_path_factory, sample, settings) -> Job:
+def lines(sample) -> list[str]:
+    """The first papers of the sample, a line each."""
+    return (sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:PAPERS]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, lines, tiny_encoder) -> Job:
+    corpus = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    corpus.write_text("".join(lines))
+    return Job(corpus=(str(corpus),), encoder=str(tiny_encoder))
+
+
+@pytest.fixture(scope="module")
+def old_settings(tmp_path_factory, lines, settings) -> Job:
     """The first twenty papers, dense only."""
     corpus = tmp_path_factory.mktemp("old") / "old.jsonl"
-    corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:20]))
+    corpus.write_text("".join(lines[:20]))
     return replace(settings, corpus=(str(corpus),), bm25=False)
 
 
@@ -66,7 +77,7 @@ def works(folder: Path, papers: int) -> None:
 
 # Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.
 MOMENTS_OF = {
-    "bm25": ["papers noted", LUCENE, "lucene ended", "lucene ended, not noted", "vectors begun"],
+    "bm25": ["papers noted", LUCENE, "lucene ended"],
     "dense": ["papers begun", "second shard begun", "manifest written", "put in place"],
     "tagged": ["papers written, not noted", "facets begun", "shards read", "vectors written"],
 }
@@ -75,7 +86,7 @@ MOMENTS_OF = {
 @pytest.mark.parametrize(
     ("kind", "moment"), [(kind, moment) for kind, moments in MOMENTS_OF.items() for moment in moments]
 )
-def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, jobs, digests, kind, moment):
+def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, kill, jobs, digests, kind, moment):
     output = tmp_path / "index"
     kill(moment, output, jobs[kind])
     assert not output.exists()
@@ -84,17 +95,17 @@ def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, jobs, digests, kind
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
     assert files == {"manifest.json", *manifest.files}
-    works(output, 128)
+    works(output, PAPERS)
 
 
-def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, jobs, digests):
+def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, kill, jobs, digests):
     kill("vectors written", tmp_path / "index", jobs["tagged"])
     (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
     assert build_job(tmp_path / "index", jobs["tagged"], resume=True).digest == digests["tagged"]
 
 
-@pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
-def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_settings, digests, moment):
+@pytest.mark.parametrize("moment", ["papers begun", "manifest written"])
+def test_a_killed_replacement_leaves_the_old_index(tmp_path, kill, settings, old_settings, digests, moment):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     old = build_job(output, old_settings)
     kill(moment, output, settings, "--overwrite")
@@ -105,25 +116,25 @@ def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_setti
     works(output, 20)
     assert all(sha256(output / name) == entry["sha256"] for name, entry in old.files.items())
     assert build_job(output, settings, overwrite=True, resume=True).digest == digests["dense"]
-    works(output, 128)
+    works(output, PAPERS)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end(
-    tmp_path, settings, old_settings, digests
+    tmp_path, kill, settings, old_settings, digests
 ):
     """At its very end the old index stands, after the exchange the new one."""
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("state left", output, old_settings)
     works(output, 20)
     kill("old index exchanged", output, settings, "--overwrite")
-    works(output, 128)
+    works(output, PAPERS)
     assert build_job(output, settings, resume=True).digest == digests["dense"]
     assert not (output / STATE).exists()
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
+def test_killed_at_every_try_and_finished_at_last(tmp_path, kill, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("second shard begun", output, settings)
     kill("vectors begun", output, settings, "--resume")
@@ -132,22 +143,13 @@ def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
     assert build_job(output, settings, resume=True).digest == digests["dense"]
 
 
-def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
-    kill("second shard begun", output, settings)
-    encoded = []
-    from qbe.encode.encoder import Encoder
-
-    encode = Encoder.encode_paper
-    monkeypatch.setattr(
-        Encoder, "encode_paper", lambda self, paper: encoded.append(paper) or encode(self, paper)
-    )
-    build_job(output, settings, resume=True)
-    assert len(encoded) == 128 - SHARD_PAPERS
-
-
-def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
-    settings, output = replace(settings, bm25=False), tmp_path / "index"
+def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, kill, settings, digests, lines, monkeypatch):
+    """It goes on where settings and corpus are as they were, and encodes no finished shard again."""
+    corpus, output = tmp_path / "corpus.jsonl", tmp_path / "index"
+    content = "".join(lines).encode()
+    corpus.write_bytes(content)
+    times = corpus.stat()
+    settings = replace(settings, corpus=(str(corpus),), bm25=False)
     kill("vectors begun", output, settings)
     with pytest.raises(IndexBuildError, match=r"unfinished build.* `resume`, or discard it"):
         build_job(output, settings)
@@ -156,25 +158,19 @@ def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digest
         build_job(output, other, resume=True)
     with pytest.raises(IndexBuildError, match="found other settings"):
         build_job(output, replace(settings, bm25=True), resume=True)
+    corpus.write_bytes(content + b"\n")
+    with pytest.raises(IndexBuildError, match="found other sources"):
+        build_job(output, settings, resume=True)
+    corpus.write_bytes(content)
+    os.utime(corpus, ns=(times.st_atime_ns, times.st_mtime_ns))
+    monkeypatch.setattr(Encoder, "encode_paper", None)
     assert build_job(output, replace(settings, threads=2), resume=True).digest == digests["dense"]
 
 
-def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
-    settings, output = replace(settings, corpus=(str(corpus),), bm25=False), tmp_path / "index"
-    kill("vectors begun", output, settings)
-    corpus.write_text(corpus.read_text() + "\n")
-    with pytest.raises(IndexBuildError, match="found other sources"):
-        build_job(output, settings, resume=True)
-    assert build_job(output, settings, overwrite=True).digest == digests["dense"]
-
-
-def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
+def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, kill, settings, digests, lines):
     folder = tmp_path / "papers"
     folder.mkdir()
-    lines = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
-    for name, some in (("a.jsonl", lines[:100]), ("b.jsonl", lines[100:])):
+    for name, some in (("a.jsonl", lines[:40]), ("b.jsonl", lines[40:])):
         (folder / name).write_text("".join(some))
     settings, output = replace(settings, corpus=(str(folder),), bm25=False), tmp_path / "index"
     kill("vectors begun", output, settings)
@@ -200,27 +196,23 @@ def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, dige
         build_job(output, settings, resume=True)
 
 
-def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
+def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, kill, settings):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
-    process = start("second shard begun", output, settings, name="STOP")
+    number = kill.start("second shard begun", output, settings, name="STOP")
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     try:
-        deadline = time.monotonic() + 60
-        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
         for options in ({}, {"resume": True}, {"overwrite": True}):
             with pytest.raises(IndexBuildError, match="being built by another process"):
                 build_job(output, settings, **options)
-        process.send_signal(signal.SIGCONT)
-        assert process.wait(60) == 0
-        works(output, 128)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
+        os.kill(number, signal.SIGCONT)
+    assert kill.status() == 0
+    works(output, PAPERS)
 
 
 def test_moments_are_all_tried():
     tried = {moment for moments in MOMENTS_OF.values() for moment in moments}
-    assert tried | {"old index exchanged", "state left"} == {*MOMENTS, LUCENE}
+    assert tried | {"vectors begun", "old index exchanged", "state left"} == {*MOMENTS, LUCENE}

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -111,6 +112,7 @@ SENTENCES = st.one_of(
 )
 
 
+@hypothesis.settings(max_examples=40)
 @given(st.lists(SENTENCES, min_size=1, max_size=6))
 def test_masks_and_counts_agree_with_papers_ties_included(papers):
     papers = [Paper(str(i), "", tuple(sentences), True) for i, sentences in enumerate(papers)]

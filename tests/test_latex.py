@@ -114,26 +114,26 @@ def test_a_file_that_inputs_itself_ends(tmp_path):
 )
 def test_what_begins_and_never_ends_takes_no_quadratic_time(begin):
     text = "Fish swim in lakes. " * 6
-    source = rf"\section{{Introduction}}{text}" + "\n\n" + begin * 30_000
+    source = rf"\section{{Introduction}}{text}" + "\n\n" + begin * 10_000
     began = time.process_time()
     assert paper_of(source_of(source, None), "a.tex")["abstract"] == text.strip()
     assert time.process_time() - began < 5
 
 
 def test_titles_that_macros_make_long_and_empty_are_tried_a_few_times():
-    source = rf"\def\a{{{'{}' * 20_000}}}\abstract{{Fish swim.}}" + r"\title{\a\a\a\a}" * 3000
+    source = rf"\def\a{{{'{}' * 5_000}}}\abstract{{Fish swim.}}" + r"\title{\a\a\a\a}" * 1000
     began = time.process_time()
     assert paper_of(source, "a.tex")["title"] == ""
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 2
 
 
 def test_macros_that_grow_are_not_substituted():
-    macro = rf"\def\a{{{'b' * 100_000}}}"
-    source = macro + r"\title{T}\abstract{Fish swim." + r"\a" * 50_000 + "}"
+    macro = rf"\def\a{{{'b' * 20_000}}}"
+    source = macro + r"\title{T}\abstract{Fish swim." + r"\a" * 10_000 + "}"
     tracemalloc.start()
     try:
         assert paper_of(source, "a.tex")["abstract"].startswith("Fish swim.")
-        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
     finally:
         tracemalloc.stop()
 

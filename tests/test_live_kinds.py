@@ -42,7 +42,7 @@ def small_is_large():
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, papers, tiny_encoder) -> Job:
     folder = tmp_path_factory.mktemp("corpus")
-    return Job(corpus=(corpus(folder, "all", papers),), encoder=str(tiny_encoder))
+    return Job(corpus=(corpus(folder, "all", papers),), bm25=False, encoder=str(tiny_encoder))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def whole(tmp_path_factory, settings) -> Path:
 def halves(tmp_path_factory, settings) -> Path:
     """The same in half precision, with an exact FAISS index."""
     folder = tmp_path_factory.mktemp("halves") / "index"
-    build_job(folder, replace(settings, bm25=False, stored="float16", faiss=EXACT))
+    build_job(folder, replace(settings, stored="float16", faiss=EXACT))
     return folder
 
 
@@ -159,9 +159,7 @@ def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, sett
 def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
     by_hand = "IVF20,SQ8"
     first = corpus(tmp_path, "first", papers[:20])
-    build_job(
-        tmp_path / "index", replace(settings, corpus=(first,), bm25=False, faiss=by_hand, stored="int8")
-    )
+    build_job(tmp_path / "index", replace(settings, corpus=(first,), faiss=by_hand, stored="int8"))
     append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[20:40])])
     append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
     assert kinds(tmp_path / "index") == [("int8", "IVF*,SQ8"), ("int8", "IVF*,SQ8"), ("int8", EXACT)]

@@ -15,6 +15,7 @@ from qbe.index.views import joined
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
+@settings(max_examples=40)
 @given(SIZES, st.data())
 def test_rows_are_read_across_arrays_as_if_they_were_one(sizes, data):
     whole = np.arange(3 * sum(sizes), dtype=np.float16).reshape(-1, 3)
@@ -40,6 +41,7 @@ def test_a_slice_within_one_array_is_not_copied():
     assert np.shares_memory(StackedRows(arrays)[4:6], arrays[1])
 
 
+@settings(max_examples=40)
 @given(SIZES, st.data())
 def test_every_row_has_one_owner(sizes, data):
     starts = starts_of(sizes)
@@ -58,6 +60,7 @@ def layouts(sizes: list[int], tagged: bool) -> PaperLayout:
     return PaperLayout(starts_of(sizes), facets, probabilities)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(SIZES, st.booleans()), min_size=1, max_size=4), st.data())
 def test_layouts_are_joined_and_taken_apart(parts, data):
     sizes = [size for counts, _ in parts for size in counts]
@@ -100,7 +103,7 @@ SEGMENTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)  # a disk may take its time
+@settings(max_examples=20)
 @given(st.integers(1, 10**9), SEGMENTS)
 def test_a_commit_is_read_as_it_was_written(tmp_path_factory, generation, segments):
     folder = tmp_path_factory.mktemp("commit")

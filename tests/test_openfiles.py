@@ -47,17 +47,6 @@ def test_an_index_whose_folder_is_removed_goes_on(tmp_path, papers, tiny_encoder
         assert hits(index) == expected
 
 
-def test_a_replaced_index_gives_its_own_papers_until_it_is_refreshed(tmp_path, papers):
-    settings = BuildSettings(dense=False)
-    build(tmp_path / "index", papers[:20], settings)
-    with Index(tmp_path / "index") as index:
-        build(tmp_path / "index", papers[:20][::-1] + papers[20:30], settings, overwrite=True)
-        assert list(index) == papers[:20]
-        assert [index.paper(paper.paper_id) for paper in papers[:20]] == papers[:20]
-        assert index.refresh()
-        assert list(index) == papers[:20][::-1] + papers[20:30]
-
-
 def test_a_folder_that_is_exchanged_while_it_is_opened_is_opened_again(tmp_path, folder, papers, monkeypatch):
     """The manifest is of the old index, and the first file that is opened of the new one."""
     opened = OpenFiles.__init__

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
@@ -423,7 +423,7 @@ def test_without_the_texts_of_abstracts(tmp_path, grown, papers, told):
 # From Python and the command line
 
 
-def test_an_index_is_pulled_when_it_is_first_opened(folder, tmp_path, papers, tiny_index):
+def test_an_index_is_pulled_when_it_is_first_opened(folder, tmp_path, monkeypatch, caplog):
     with serving(folder, faults := Faults()) as address:
         address += "/tiny.tar.zst"
         for _ in range(2):
@@ -432,14 +432,16 @@ def test_an_index_is_pulled_when_it_is_first_opened(folder, tmp_path, papers, ti
                 assert index.folder.parent == tmp_path / "cache" / "indexes"
             requests = len(faults.asked)
         assert requests == len(faults.asked) == 1
-        environment = {**os.environ, "QBE_CACHE": str(tmp_path / "other")}
-        command = [sys.executable, "-m", "qbe.list", "--index", address, "two", "crops"]
-        pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-        running = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]
-        outputs = [process.communicate() for process in running]
-    assert all("Two Crops of a Paragraph" in output for output, _ in outputs)
+        monkeypatch.setenv("QBE_CACHE", str(tmp_path / "other"))
+        caplog.set_level("INFO", "qbe")
+        caplog.clear()
+        with ThreadPoolExecutor(2) as pool:
+            opened = list(pool.map(open_index, [address] * 2))
+    for index in opened:
+        assert index.find("Two Crops of a Paragraph").paper_id == "s036"
+        index.close()
     assert len(faults.asked) == 2  # one of them pulls, the other waits
-    assert sum("pulling http" in error for _, error in outputs) == 1
+    assert sum(message.startswith("pulling http") for message in caplog.messages) == 1
 
 
 def test_other_protocols(folder, tmp_path):

@@ -23,7 +23,7 @@ from qbe.text.split import split_sentences
 
 pytestmark = pytest.mark.slow
 
-PAPERS = int(os.environ.get("QBE_PDF_PAPERS", "12"))
+PAPERS = int(os.environ.get("QBE_PDF_PAPERS", "2"))
 """For each template; of arXiv, where QBE_DATA has them, else of the sample."""
 
 
@@ -33,7 +33,7 @@ def texts(folder: Path) -> list[tuple[str, str]]:
     path = folder / "papers.jsonl"
     if data := os.environ.get("QBE_DATA"):
         with lzma.open(Path(data) / "arxiv-cs" / "arxiv-cs.jsonl.xz") as stream:
-            path.write_bytes(b"".join(islice(stream, 4000)))
+            path.write_bytes(b"".join(islice(stream, 100 * PAPERS)))
     else:
         copy_sample(folder)
         path = folder / "corpus.jsonl"

@@ -4,14 +4,13 @@ import csv
 import io
 import json
 import logging
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
 from qbe import _cli
 from qbe.errors import QbeError, UsageError
+from qbe.index.__main__ import OPTIONS, PROGRAM, main
 from qbe.plain import one_line, plain
 from qbe.query import Query
 from qbe.search.writers import Result, open_writer, to_csv
@@ -134,13 +133,13 @@ def test_only_addresses_of_the_web_become_links(address):
 
 
 def test_errors_and_logs_are_harmless(capsys, monkeypatch):
-    def main(_: list[str]) -> None:
+    def fails(_: list[str]) -> None:
         logging.getLogger("qbe.anything").warning("%s: left out", f"a{HARMFUL}.bib")
         raise QbeError(f"{HARMFUL}.jsonl, line 1: expected JSON")
 
     monkeypatch.setattr(logging.getLogger("qbe"), "handlers", [])
     with pytest.raises(SystemExit):
-        _cli.run("qbe test", main, arguments=[])
+        _cli.run("qbe test", fails, arguments=[])
     said = capsys.readouterr().err
     assert not SIGNS & set(said)
     assert said.count("\n") == 2
@@ -150,11 +149,13 @@ def test_errors_and_logs_are_harmless(capsys, monkeypatch):
     assert one_line(UsageError("expected\n `k`")) == "expected `k`"
 
 
-def test_names_of_files_of_a_folder_are_harmless(tmp_path):
-    (tmp_path / "n").mkdir()
-    (tmp_path / "n" / "a\x1b]0;PWN\x07\x1b[2J\u202e.jsonl").write_text("not json\n")
-    command = [sys.executable, "-m", "qbe", "index", "--corpus", "n", "--format", "jsonl", "--output", "i"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ)
-    assert done.returncode == 1
-    assert "PWN" in done.stderr
-    assert not SIGNS & set(done.stderr + done.stdout)
+def test_names_of_files_of_a_folder_are_harmless(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("n").mkdir()
+    Path("n", "a\x1b]0;PWN\x07\x1b[2J\u202e.jsonl").write_text("not json\n")
+    with pytest.raises(SystemExit) as end:
+        _cli.run(PROGRAM, main, OPTIONS, ["--corpus", "n", "--format", "jsonl", "--output", "i"])
+    assert end.value.code == 1
+    said = capsys.readouterr()
+    assert "PWN" in said.err
+    assert not SIGNS & set(said.err + said.out)

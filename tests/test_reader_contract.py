@@ -1,4 +1,4 @@
-"""What all readers share: one table of samples, the same questions to each, mutations of each, any bytes.
+"""What all readers share: one table of samples, the same questions to each, mutations of each.
 
 QBE_MUTATIONS says how many mutations a sample are tried.
 """
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.formats import FORMATS as FILES
-from support.formats import check_reading, damaged, misplaced, mistyped, random_bytes
+from support.formats import check_reading, misplaced, mistyped
 from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe.corpus import read_corpus
@@ -26,8 +26,9 @@ from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
-MUTATIONS = int(os.environ.get("QBE_MUTATIONS", "40"))
+MUTATIONS = int(os.environ.get("QBE_MUTATIONS", "15"))
 LENIENT = Reading(on_error="skip")
+WITH_VALUES = re.compile(r"json|\.xml$")
 TITLE, ABSTRACT = PAPERS[1][1], PAPERS[1][2]
 TYPES = {
     "authors": list,
@@ -115,7 +116,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path, sample, monkeypatch):
         (TITLE, "", "no title"),
         (ABSTRACT, "", "no abstract"),
         (ABSTRACT, "[No abstract available]", "no abstract"),
-        (ABSTRACT, "word " * 400_000, "abstract that is too long"),
+        (ABSTRACT, "word " * 210_000, "abstract that is too long"),
     ],
     ids=["title", "abstract", "placeholder", "length"],
 )
@@ -187,46 +188,16 @@ def test_a_mutated_sample_is_read_or_reported(tmp_path, sample):
     assert not problems, f"{len(problems)} of {MUTATIONS}, such as {problems[0]}"
 
 
-PIECES = [
-    b"{",
-    b"}",
-    b'"',
-    b"\\",
-    b"#",
-    b"\n@a{",
-    b",",
-    b"=",
-    b"\t",
-    b"\n",
-    b"\r",
-    b"\0",
-    b"\xff",
-    b" and ",
-    b"<a>",
-]
-PIECES += [
-    b"TY  - ",
-    b"\nER  -\n",
-    b"\nPY  - 0000/99/99",
-    b"[",
-    b"['",
-    b"9999-99-99",
-    b"</title>",
-    b"null",
-    b"1e999",
-]
-
-
-@pytest.mark.parametrize("name", [path.name for path in sorted(FILES.iterdir())])
-@settings(max_examples=50, deadline=None)
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted(FILES.iterdir()) if WITH_VALUES.search(path.name)]
+)
+@settings(max_examples=20)
 @given(data=st.data())
-def test_any_bytes_are_records_and_errors_in_one_line(name, data):
-    """Damaged samples of programs; of JSON with values of other types, of XML with elements elsewhere."""
+def test_values_of_other_types_and_elements_elsewhere_are_records_and_errors_in_one_line(name, data):
     sample = (FILES / name).read_bytes()
     form = recognized(io.BufferedReader(io.BytesIO(sample)), name)
-    kinds = [damaged(sample, pieces=PIECES), random_bytes(sample[:20], sample[-20:])]
-    kinds += [mistyped(sample)] if "json" in name else [misplaced(sample)] if name.endswith(".xml") else []
-    check_reading(form.read, data.draw(st.one_of(kinds)), name, same_line=False)
+    kind = misplaced(sample) if name.endswith(".xml") else mistyped(sample)
+    check_reading(form.read, data.draw(kind), name, same_line=False)
 
 
 RECORDS = json.loads((FILES.parent / "records.json").read_text())
@@ -270,6 +241,7 @@ OF_ARXIV = [
     ({"versions": [{"created": ""}], "update_date": "2008-01-02"}, {"date": "2008-01-02"}),
     ({"versions": [{}]}, OTHER),
     ({"title": "On\n  fish"}, {"title": "On fish"}),
+    ({"title": "On \\\\ fish"}, {"title": "On \\\\ fish"}),
     ({"title": None}, OTHER),
     ({"abstract": None}, "no abstract"),
     ({"categories": None}, {"categories": None}),
@@ -289,6 +261,7 @@ OF_PARQUET = [
     ({"abstract": ["n/a"]}, "no abstract"),
     ({"authors": [[None, "Ann Lee"]]}, {"authors": ["Ann Lee"]}),
     ({"venue": [{"name": "Nets"}]}, {"venue": "Nets"}),
+    ({"venue": [{"volume": 1}]}, {"venue": None}),
     ({"date": ["2019-13-01"]}, {"year": 2019, "date": None}),
     ({"abstract": ["M\0"]}, "a NUL character"),
 ]

@@ -4,9 +4,10 @@
 
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.boundaries import checked, score
@@ -116,6 +117,7 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(max_examples=60)
 @given(st.one_of(st.text(), st.lists(PIECES).map("".join)))
 @example("")
 @example(" \n ")
@@ -126,6 +128,7 @@ def test_spans_hold_all_but_white_space_whatever_the_text(text: str) -> None:
     check_spans(text)
 
 
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["We show it.", "It is new!", "Is it so?", "The model is $x$."]), min_size=1))
 def test_joined_sentences_are_found_again(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
@@ -137,7 +140,7 @@ def test_offsets_point_into_the_text_as_given() -> None:
     assert split_spans(" ") == split_spans("") == []
 
 
-LONG = 400_000
+LONG = 80_000
 HOSTILE = {
     "punctuation": ".,;:!?-()[]{}'\"",
     "opening brackets": "(",
@@ -167,9 +170,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.slow
 def test_time_is_linear_in_the_length(name: str) -> None:
-    """Eight times the text takes about eight times the time; 400,000 characters, two seconds at most."""
+    """Eight times the text takes about eight times the time; 80,000 characters, half a second at most."""
     piece = HOSTILE[name]
 
     def seconds(length: int) -> float:
@@ -179,8 +181,8 @@ def test_time_is_linear_in_the_length(name: str) -> None:
         return time.process_time() - begin
 
     short, long = min(seconds(LONG // 8) for _ in range(3)), seconds(LONG)
-    assert long < 2
-    assert long < 0.2 or long < 24 * short
+    assert long < 0.5
+    assert long < 0.1 or long < 24 * short
 
 
 @pytest.mark.parametrize("head, tail", [("x", ""), (".", "x"), ("$", "x"), ("We show (", " It is")])
@@ -189,11 +191,10 @@ def test_a_long_run_and_another_end(head: str, tail: str) -> None:
         text = head + run * (LONG // len(run)) + tail
         begin = time.process_time()
         split_spans(text)
-        assert time.process_time() - begin < 2
+        assert time.process_time() - begin < 0.5
 
 
-@pytest.mark.parametrize("part, expected", [("dev", (211, 0, 0)), ("test", (163, 4, 0))])
 @pytest.mark.slow
-def test_hand_checked_boundaries(qbe_data, part: str, expected: tuple[int, int, int]) -> None:
+def test_hand_checked_boundaries(qbe_data: Path) -> None:
     """Right, wrong and missed, exactly: a change of the rules shows itself here."""
-    assert score(split_sentences, checked(qbe_data, part)) == expected
+    assert score(split_sentences, checked(qbe_data, "dev", "test")) == (374, 4, 0)

@@ -1,10 +1,10 @@
 """Indexes made equal to an export: what is added, replaced, deleted, left alone, and asked before."""
 
+import contextlib
 import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings
 
+from qbe.corpus import read_corpus
 from qbe.corpus.dedupe import made_id
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, UsageError
@@ -23,6 +24,7 @@ from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
+from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -209,15 +211,17 @@ def test_the_command_says_what_it_did(index, tmp_path, capsys):
     assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1 in 1 segment, gen")
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("", 2, 20), ("y", 0, 1)])
-def test_on_a_terminal_a_question_is_answered(index, tmp_path, answer, code, left):
+@pytest.mark.parametrize(("answer", "left"), [("", 20), ("y", 1)])
+def test_on_a_terminal_a_question_is_answered(index, tmp_path, monkeypatch, answer, left):
     export = corpus(tmp_path, "export", [paper(1, year=2019)])
     terminal, theirs = pty.openpty()
-    command = [sys.executable, "-m", "qbe", "index", "--sync", "--corpus", export, "--output", str(index)]
-    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL)
     os.write(terminal, f"{answer}\n".encode())
-    assert process.wait(timeout=60) == code
-    os.close(theirs)
+    refused = pytest.raises(UsageError, match="`overwrite`") if left == 20 else contextlib.nullcontext()
+    with os.fdopen(theirs, "w") as shown, os.fdopen(os.dup(theirs)) as typed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", typed)
+        patch.setattr(sys, "stderr", shown)
+        with refused:
+            main(["--sync", "--corpus", export, "--output", str(index)])
     told = os.read(terminal, 10_000).decode()
     os.close(terminal)
     assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)
@@ -231,13 +235,26 @@ def test_a_paper_that_has_another_id_than_before_is_replaced(tmp_path):
         fields = f"title = {{On the fish of river {number}}}, author = {{Lee, Ann}}, year = 2019, {more}"
         return f"@article{{{key}, {fields} abstract = {{Fish swim in river {number}.}}}}\n"
 
-    export, folder = tmp_path / "export.bib", tmp_path / "index"
-    export.write_text("".join(entry(f"key{number}", number) for number in range(20)))
-    build(folder, export, WORDS_ONLY)
-    export.write_text("".join(entry(f"lee{number}", number) for number in range(1, 21)))
-    written = sync_papers(folder, export)
-    assert (counts(written), list(written.deleted_titles)) == ((1, 19, 1, 0), ["key0"])
-    assert sorted(content(folder)) == sorted(f"lee{number}" for number in range(1, 21))
+    def rows(*numbers: int, doi: str = "") -> str:
+        text = "On the fish of pond {0},Fish swim in pond {0}.,2019,Ann Lee,{1}\n"
+        return "".join(text.format(number, doi and f"{doi}/{number}") for number in numbers)
+
+    export, table, folder = tmp_path / "export.bib", tmp_path / "export.csv", tmp_path / "index"
+    header = "Title,Abstract,Year,Authors,DOI\n"
+    unkeyed = entry("", 100) + entry("", 101)
+    export.write_text(unkeyed + "".join(entry(f"key{number}", number) for number in range(20)))
+    table.write_text(header + rows(*range(5)))
+    build(folder, [str(export), str(table)], WORDS_ONLY)
+    export.write_text("".join(entry(f"lee{number}", number) for number in range(1, 21)) + unkeyed)
+    table.write_text(header + rows(3, 0) + rows(4, 1, 2, doi="10.1000"))
+    written = sync_papers(folder, [str(export), str(table)])
+    assert (counts(written), list(written.deleted_titles)) == ((1, 22, 1, 4), ["key0"])
+    keys = {f"lee{number}" for number in range(1, 21)} | {f"10.1000/{number}" for number in (1, 2, 4)}
+    assert keys < content(folder).keys()
+    assert content(folder) == {
+        each.paper_id: (each.title, each.abstract, dict(each.metadata))
+        for each in read_corpus([str(export), str(table)], split_sentences)
+    }
 
     nameless = [paper(number, f"On the fish of lake {number}") for number in range(3)]
     made = [replace(each, paper_id=made_id(each)) for each in nameless]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe import topics as topic_files
@@ -46,6 +46,7 @@ def test_scores_that_single_precision_cannot_hold(scores: list[float]) -> None:
         list(trec.strictly_decreasing(scores))
 
 
+@settings(max_examples=30)
 @given(st.lists(FINITE, max_size=40))
 def test_strictly_decreasing_in_single_precision_as_printed(scores: list[float]) -> None:
     scores.sort(reverse=True)
@@ -56,6 +57,7 @@ def test_strictly_decreasing_in_single_precision_as_printed(scores: list[float])
     assert all(value <= single(score) for value, score in zip(values, scores, strict=True))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(WORD, st.lists(WORD, unique=True, min_size=1, max_size=5), max_size=4), st.data())
 def test_run_round_trip(tmp_path_factory, paper_ids, data):
     rankings = {}

@@ -1,7 +1,7 @@
 """Facets from probabilities, and which sentences stand for a facet."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
@@ -38,6 +38,7 @@ def test_the_label_is_chosen_facet_first(probabilities, label, facet):
     assert (found.label, found.facet) == (label, facet)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 8), min_size=5, max_size=5).filter(any))
 def test_the_label_agrees_with_the_likeliest_facet(weights):
     found = FacetProbabilities(*(weight / sum(weights) for weight in weights))

@@ -18,8 +18,6 @@ from qbe.index.snapshot import COMMIT
 LISTS = "IVF4,PQ4x4fs"
 KINDS = {
     "float16, flat": ("float16", EXACT, False),
-    "float16, lists": ("float16", LISTS, False),
-    "int8, flat": ("int8", EXACT, False),
     "int8, lists": ("int8", LISTS, False),
     "segments, float16, flat": ("float16", EXACT, True),
     "segments, int8, lists": ("int8", LISTS, True),

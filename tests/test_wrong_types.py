@@ -1,8 +1,6 @@
 """Values of a wrong type given to Python's interface: a TypeError that names the right one."""
 
-import shutil
 from functools import partial
-from pathlib import Path
 
 import pytest
 from support.messages import messages_of
@@ -106,17 +104,3 @@ def test_a_run_is_written_and_read_by_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Run("tag", {"q": (Hit("p", 1.0),)}).write("x.trec")
     assert Run.from_trec("x.trec").rankings == {"q": (Hit("p", 1.0),)}
-
-
-def test_a_corpus_is_appended_by_its_name(tiny_index, sample, tmp_path):
-    """A str is a path, not an iterable of papers; so in ``append_papers`` as in ``Index.append``."""
-    folder = Path(shutil.copytree(tiny_index, tmp_path / "index"))
-    new = tmp_path / "two.jsonl"
-    new.write_text(
-        '{"paper_id": "me1", "title": "T", "abstract": ["One."], "pred_labels": ["method_label"]}\n'
-    )
-    with open_index(folder, threads=1) as opened:
-        assert opened.append(str(new)).added == 1
-        assert "me1" in opened
-        assert [paper.paper_id for paper in opened][-1] == "me1"
-        assert opened.delete(["me1"]).deleted == 1

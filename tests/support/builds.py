@@ -1,10 +1,12 @@
 """Builds described by one value: settings, corpus and threads."""
 
+import contextlib
 import dataclasses
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,23 +68,44 @@ def build_part_job(output: Path, job: Job, part: BuildShard, *, resume: bool = F
     return build_part(output, job.corpus, job.settings, part, resume=resume)
 
 
-def start(moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> subprocess.Popen:
-    """A build in a process of its own, which ends or halts at a moment of `support.killed_build`."""
-    command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
-    command += ["--threads", "2", *options]
-    command += ["--encoder", settings.encoder] if settings.dense else ["--only=bm25"]
-    if settings.facets == "predicted":
-        command += ["--facets", "predicted", "--tagger", settings.tagger]
-    if not settings.bm25:
-        command.append("--only=dense")
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class Killer:
+    """Builds that end or halt at a moment of `support.killed_build`, each in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self._process = process
+
+    def start(self, moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> int:
+        """The number of the process of a build, which has begun."""
+        arguments = ["--corpus", *settings.corpus, "--output", str(output), "--threads", "2", *options]
+        arguments += ["--encoder", settings.encoder] if settings.dense else ["--only=bm25"]
+        if settings.facets == "predicted":
+            arguments += ["--facets", "predicted", "--tagger", settings.tagger]
+        if not settings.bm25:
+            arguments.append("--only=dense")
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, moment, *arguments]) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def status(self) -> int:
+        """The status of the build that was started last, once it has ended."""
+        return self._answer()
+
+    def __call__(self, moment: str, output: Path, settings: Job, *options: str) -> None:
+        """A build that is killed at a moment."""
+        self.start(moment, output, settings, *options)
+        assert self.status() == signal.SIGKILL
+
+    def _answer(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
 
 
-def kill(moment: str, output: Path, settings: Job, *options: str) -> None:
-    """A build that is killed at a moment."""
-    process = start(moment, output, settings, *options)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL, errors
+@contextlib.contextmanager
+def killer() -> Iterator[Killer]:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, SCRIPT], text=True, **pipes) as process:
+        yield Killer(process)
 
 
 def comparable(manifest: Manifest) -> Manifest:

@@ -1,6 +1,8 @@
-"""Damage to files, and metadata that accept a damaged file."""
+"""Damage to files, metadata that accept a damaged file, and full disks."""
 
-from collections.abc import Callable
+import contextlib
+import resource
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,3 +34,14 @@ def vouch_index(folder: Path, name: str) -> None:
     """Write size and digest of a changed file to the manifest of an index."""
     content = {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
     change_manifest(folder, lambda record: record["files"].update({name: content}))
+
+
+@contextlib.contextmanager
+def full_disk(kilobytes: int) -> Iterator[None]:
+    """A limit on the size of files stands in for a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes << 10, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

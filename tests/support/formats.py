@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from itertools import chain, repeat
 from pathlib import Path
@@ -54,26 +54,6 @@ class Endless(io.RawIOBase):
         count = min(len(part), len(buffer))
         buffer[:count], self._rest = part[:count], part[count:]
         return count
-
-
-def random_bytes(begin: bytes = b"", end: bytes = b"") -> st.SearchStrategy[bytes]:
-    """Any bytes, half of them behind ``begin`` and before ``end`` if given."""
-    data = st.binary(max_size=400)
-    return data | data.map(lambda middle: begin + middle + end) if begin or end else data
-
-
-@st.composite
-def damaged(draw: st.DrawFn, *samples: bytes, pieces: Sequence[bytes] = ()) -> bytes:
-    """A sample with up to six stretches of bytes replaced by others or by ``pieces``, and maybe cut."""
-    random = Random(draw(SEEDS))
-    data = bytearray(random.choice(samples))
-    end = random.randint(0, len(data)) if random.random() < 0.2 else None
-    for _ in range(draw(TIMES)):
-        begin = random.randint(0, len(data))
-        piece = random.choice(pieces) if pieces and random.random() < 0.5 else _bytes(random)
-        length = random.choice([0, len(piece), random.randint(0, 40)]) if piece else random.randint(1, 40)
-        data[begin : begin + length] = piece
-    return bytes(data[:end])
 
 
 @st.composite
@@ -134,10 +114,6 @@ def _until_error(entries: Iterable[Entry], name: str) -> Iterator[Entry]:
         assert not isinstance(error, RecordError)
         assert str(error).startswith(name)
         assert str(error).isprintable()
-
-
-def _bytes(random: Random) -> bytes:
-    return random.randbytes(random.choice([0, 1, 1, 2, 3, 8]))
 
 
 def _json(data: bytes) -> list[Any]:

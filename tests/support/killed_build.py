@@ -1,8 +1,11 @@
-"""``qbe index``, in a process that ends or halts itself at a chosen moment.
+"""``qbe index``, in processes that end or halt themselves at a chosen moment.
 
-Usage: killed_build.py SIGNAL MOMENT ARGUMENT...; SIGNAL is KILL or STOP, MOMENT one of MOMENTS.
+Each line of standard input is a list in JSON of SIGNAL, MOMENT and the command's ARGUMENTs: SIGNAL is KILL or
+STOP, MOMENT one of MOMENTS. Each is a process of its own, forked from this one, which has loaded all. To
+standard output go its number and, once it has ended, its status.
 """
 
+import json
 import os
 import signal
 import sys
@@ -10,17 +13,24 @@ import threading
 import time
 from pathlib import Path
 
-SHARD_PAPERS = 48
-"""Papers a shard, so that the sample makes three."""
+import onnxruntime  # noqa: F401  (loaded before there are processes)
+
+from qbe.encode import encoder  # noqa: F401
+from qbe.index.__main__ import main as index_main
+from qbe.index.building import build, shards  # noqa: F401
+from qbe.index.dense import faiss_build  # noqa: F401
+from qbe.tag import tagger  # noqa: F401
+
+SHARD_PAPERS = 24
+"""Papers a shard, so that sixty make three."""
 
 MOMENTS = {
     # name: (audit event of the interpreter, what one of its arguments ends in, how often it has come)
     "papers begun": ("open", "/papers.jsonl", 1),
     "papers written, not noted": ("os.rename", "/build.json", 1),
     "papers noted": ("shutil.rmtree", "/lucene", 1),
-    "lucene ended, not noted": ("os.rename", "/build.json", 2),
     "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
-    "second shard begun": ("os.rename", "/0000000048.npy", 1),
+    "second shard begun": ("os.rename", "/0000000024.npy", 1),
     "vectors begun": ("open", "/vectors.npy", 1),
     "facets begun": ("open", "/facets.npy", 2),  # they were begun with the papers already
     "shards read": ("open", "/0000000000.npy", 1),
@@ -53,11 +63,8 @@ def main(name: str, moment: str, arguments: list[str]) -> None:
 
         sys.addaudithook(hook)
 
-    from qbe.index.__main__ import main
-    from qbe.index.building import shards
-
     shards.SHARD_PAPERS = SHARD_PAPERS
-    main(arguments)
+    index_main(arguments)
 
 
 def _watch(folder: Path, number: int) -> None:
@@ -66,5 +73,20 @@ def _watch(folder: Path, number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def serve() -> None:
+    for line in sys.stdin:
+        name, moment, *arguments = json.loads(line)
+        child = os.fork()
+        if not child:
+            os.dup2(2, 1)
+            try:
+                main(name, moment, arguments)
+            finally:
+                sys.stderr.flush()
+                os._exit(0)
+        print(child, flush=True)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    serve()

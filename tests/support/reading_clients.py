@@ -17,10 +17,10 @@ from qbe.query import Query
 from support.searching import first_stage
 from support.serving import Server
 
-CLIENTS = 8
+CLIENTS = 4
 QUERY = "s003"
 STAGES = ("bm25", "dense", "fused")
-HELD_SECONDS = 0.2
+HELD_SECONDS = 0.15
 
 
 def answer(index: Index, stage: str) -> list[Any]:
