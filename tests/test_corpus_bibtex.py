@@ -76,8 +76,9 @@ def test_a_defect_concerns_one_entry(told) -> None:
 def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bibtex_syntax, "MAX_ENTRY_BYTES", 1000)
     monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", 100)
-    long, after = read(f"@book{{a, title={{A}}, abstract={{{'x' * 5000}}}}}\n@book{{c, title={{C}}}}\n")
+    long, after = read("\n@book{a, title={A}, abstract={" + "x\n" * 2500 + "}}\n@book{c, title={C}}\n")
     assert isinstance(long.record, RecordError) and long.record.reason == "a broken entry"
+    assert "line 2:" in str(long.record) and "line 2503" in after.where
     assert after.record["title"] == "C"
 
 

@@ -96,21 +96,21 @@ def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
 
 def _blocks(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
     """Text from one line that begins an entry to the next, with its line; None for one that is too long."""
-    data, line, searched, is_long = b"\n", 0, 0, False
+    data, line, searched, of_long = b"\n", 0, 0, 0
     while chunk := stream.read(_CHUNK_BYTES):
         data += chunk
         begin = 0
         for match in _BLOCK.finditer(data, searched):
             if match.start() > begin:
                 block = data[begin : match.start()]
-                yield line + 1, None if is_long or len(block) > MAX_ENTRY_BYTES else block
-                line, begin, is_long = line + _line_ends(block), match.start(), False
+                yield of_long or line + 1, None if of_long or len(block) > MAX_ENTRY_BYTES else block
+                line, begin, of_long = line + _line_ends(block), match.start(), 0
         data = data[begin:]
         if len(data) > MAX_ENTRY_BYTES + _BEGIN_BYTES:
-            line, is_long = line + _line_ends(data[:-_BEGIN_BYTES]), True
+            line, of_long = line + _line_ends(data[:-_BEGIN_BYTES]), of_long or line + 1
             data = data[-_BEGIN_BYTES:]
-        searched = max(0 if is_long else 1, len(data) - _BEGIN_BYTES)
-    yield line + 1, None if is_long or len(data) > MAX_ENTRY_BYTES else data
+        searched = max(0 if of_long else 1, len(data) - _BEGIN_BYTES)
+    yield of_long or line + 1, None if of_long or len(data) > MAX_ENTRY_BYTES else data
 
 
 def _line_ends(text: bytes) -> int:
