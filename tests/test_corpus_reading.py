@@ -11,8 +11,8 @@ import pytest
 
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.head import FORMATS as NAMES
 from qbe.corpus.markup import is_placeholder
+from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
 from qbe.corpus.rejected import RejectedRecords

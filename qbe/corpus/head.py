@@ -11,13 +11,8 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
+from qbe.corpus.names import FORMATS
 from qbe.errors import RecordError
-
-FORMATS = (
-    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
-)
-"""The names of the formats, for help that loads no reader; `qbe.corpus.formats` has their readers."""
 
 NOT_RECOGNIZED = "format not recognized"
 """The reason of the error for a file of another kind."""
