@@ -50,7 +50,7 @@ def test_what_is_wrong_is_told_and_writes_nothing(server, folder, told):
     }
     wrong = [
         {"background": 4},
-        {"method": 1.5},
+        {"method": True},
         {"result": None},
         {"paper_id": "s001"},
         {"assessor": "../di"},
