@@ -175,8 +175,9 @@ class Keys:
 
     A key is the library's own, else the first author's family name without particles, the year, and the
     first word of the title that says something, in ASCII. It depends on the paper alone; of papers with the
-    same key in a file, the second gets an "a" at its end, the third a "b". Keys that differ by case only are
-    the same, since they are to BibTeX.
+    same key in a file, the second gets an "a" at its end, the third a "b", of the library's own keys behind a
+    hyphen: "smith2020a" may be that of a later paper. Keys that differ by case only are the same, since they
+    are to BibTeX.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper
@@ -195,7 +196,11 @@ class Keys:
         plain = reference.key or key_of(reference)
         key = plain
         while key.casefold() in self._taken:
-            key = plain + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
+            key = (
+                plain
+                + "-" * bool(reference.key)
+                + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
+            )
         self._taken.add(key.casefold())
         return key
 
