@@ -193,14 +193,10 @@ class Keys:
 
     def add(self, reference: Reference) -> str:
         """The key of a paper that is not in the file yet."""
-        plain = reference.key or key_of(reference)
-        key = plain
+        key = plain = reference.key or key_of(reference)
+        hyphen = "-" if reference.key else ""
         while key.casefold() in self._taken:
-            key = (
-                plain
-                + "-" * bool(reference.key)
-                + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
-            )
+            key = plain + hyphen + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
         self._taken.add(key.casefold())
         return key
 
