@@ -201,9 +201,9 @@ def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
         return False
     titles = normalized_title(title), normalized_title(paper.title)
-    pairs = titles, (year_given(metadata), paper.year), _authors(paper, metadata)
+    pairs = [titles, (year_given(metadata), paper.year), _authors(paper, metadata)]
     if metadata.get("key") and set(other_ids(metadata)).isdisjoint(other_ids(paper.metadata)):
-        pairs = pairs[:1]
+        del pairs[1:]
     return all(one and other and one != other for one, other in pairs)
 
 
