@@ -124,9 +124,9 @@ def test_parts_of_a_name_are_all_of_it(name):
 
 def test_the_library_s_own_key_is_kept_and_given_once():
     keys = Keys()
-    given = ["DBLP:conf/acl/Lee20", "lee_2019+b", "LEE_2019+b", "10.1002/(SICI)7"]
+    given = ["DBLP:conf/acl/Lee20", "lee_2019+b", "LEE_2019+b", "lee_2019+ba", "10.1002/(SICI)7"]
     references = [reference_of(paper_of("Fish", authors=["Ann Lee"], key=key)) for key in given]
-    assert [keys.add(each) for each in references] == [*given[:2], "LEE_2019+ba", given[3]]
+    assert [keys.add(each) for each in references] == [*given[:2], "LEE_2019+b-a", *given[3:]]
     titles = ("Fish", "Fisha", "FISH", "fish")
     references = [reference_of(paper_of(title, authors=["Ann Lee"])) for title in titles]
     assert [keys.add(each) for each in references] == ["Leefish", "Leefisha", "Leefishb", "Leefishc"]

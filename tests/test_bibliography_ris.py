@@ -87,5 +87,8 @@ def test_the_id_is_the_library_s_own_key():
     papers = [
         replace(paper_of("On fish", key="Lee2019"), paper_id=paper_id) for paper_id in ("7", "8\nTY  - JOUR")
     ]
-    assert [record.split("\n")[2] for record in entries(papers, "ris")] == ["ID  - Lee2019", "ID  - Lee2019a"]
+    assert [record.split("\n")[2] for record in entries(papers, "ris")] == [
+        "ID  - Lee2019",
+        "ID  - Lee2019-a",
+    ]
     assert "\nID  - 8 TY - JOUR\n" in to_ris(reference_of(papers[1]))

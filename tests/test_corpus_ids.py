@@ -73,6 +73,21 @@ def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
     assert (len(set(found)), counts) == (2, {})
 
 
+def test_made_ids_are_of_one_paper_unless_first_author_or_title_tell_it_apart(ids):
+    editorial, nets = (
+        "TI  - Editorial\nPY  - 2019\nAU  - ",
+        "TI  - C{} for nets of lakes\nPY  - 2019\nAU  - Ek, Bo",
+    )
+    names = ("Smith, Anna", "Smith, Bob", "Smith, A. C.", "Smith, Cy", "Smith, B.", "Smith")
+    records = [
+        *(editorial + name for name in names),
+        *(nets.format(signs) for signs in ("", "++", "#", "++")),
+    ]
+    found, counts = ids(a_ris=ris(*records))
+    assert (len(set(found)), counts) == (6, {"duplicate": 4, RENAMED: 4})
+    assert ids(b_ris=ris(records[0], records[7])) == ([found[0], found[3]], {})
+
+
 def test_ids_of_a_database_are_of_one_paper_whatever_its_title(ids):
     work = {"id": "https://openalex.org/W7", "abstract_inverted_index": {"We": [0]}, "referenced_works": []}
     lines = [json.dumps({**work, "title": title, "display_name": title}) for title in (FISH, STONE)]

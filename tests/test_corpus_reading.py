@@ -78,6 +78,27 @@ def test_titles_are_compared_with_year_and_first_author(tmp_path):
     assert left_out.counts() == {"duplicate": 1}
 
 
+@pytest.mark.parametrize(
+    ("title", "changed", "is_same"),
+    [
+        ("On fish in rivers and lakes", {"authors": ["A. C. Lee"], "doi": "10.1000/b"}, True),
+        ("On fish in rivers and lakes", {"authors": ["Bo Lee"]}, False),
+        ("Editorial", {"doi": "10.1000/b"}, False),
+        ("Editorial", {"doi": "10.48550/arxiv.2001.00001"}, True),
+        ("Editorial", {"doi": None}, True),
+        ("C++ for fish in rivers", {"title": "C for fish in rivers"}, False),
+    ],
+)
+def test_first_authors_and_dois_tell_papers_of_one_title_apart(tmp_path, title, changed, is_same):
+    first = paper("1", title, year=2019, authors=["Ann Lee", "Cy Ek"], doi="10.1000/a")
+    changed = {"title": title, **changed}
+    other = paper("2", changed.pop("title"), **{**first["metadata"], **changed})
+    papers = ids(
+        write(tmp_path / "a.jsonl", first, other, {**other, "paper_id": "3"}), Reading(dedupe="title")
+    )
+    assert papers == (["1"] if is_same else ["1", "2"])
+
+
 def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
     with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_"):

@@ -34,7 +34,7 @@ in \(\R^d\) at $O(n)$.\footnote{Not {all}.} It is
 \begin{itemize}\item fast\label{x} \item small\end{itemize}
 \end{abstract}"""
 PLAIN = "Of Schrödinger's “fish”, 5% fly; FishNet finds these in $\\mathbb{R}^d$ at $O(n)$. It is fast small"
-REFS = "@misc{s004, title={A}}\n@misc{s006, title={B}}\n@misc{s008, title={C}}\n@misc{unknown, title={D}}\n"
+REFS = "@misc{s004}\n@misc{s006}\n@misc{s008}\n@misc{unknown, title={D}}\n"
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from qbe.index.reader import IndexReader
 from qbe.search.paper_files import NamedPapers, papers_named, papers_of
 
 BIBTEX = """
-@article{s004, title = {Another title}}
+@article{s004, title = {Adaptive Probing of Fake Accounts}}
 @inproceedings{Doe2020, title = {No paper of the index}, doi = {https://doi.org/10.5555/S006}}
 @misc{Roe2021, title = {{Taking} a {B}ug graph apart!}}
 @article{Poe2022, title = {Nobody Knows This}, doi = {10.5555/unknown}}
 """
-"""By its key, by its DOI, by its title; one that the index lacks."""
+"""By its key with a similar title, by its DOI, by its title; one that the index lacks."""
 
 RIS = """TY  - JOUR
 ID  - s004
@@ -67,6 +67,20 @@ def identified(tmp_path_factory, papers):
     reader.release()
 
 
+@pytest.fixture(scope="module")
+def clashing(tmp_path_factory, papers):
+    """Of papers of one family name and year."""
+    about = {"Deep Learning of Fish in Lakes": "10.5555/a", "A Theory of Prices in Auctions": "10.5555/b"}
+    known = [{"year": 2003, "authors": ["Ann Lee"], "doi": doi} for doi in about.values()]
+    named = [
+        replace(paper, title=title, metadata=metadata)
+        for paper, title, metadata in zip(papers, about, known, strict=False)
+    ]
+    reader = IndexReader(index_of(tmp_path_factory.mktemp("clashing") / "index", [*named, papers[2]], None))
+    yield reader
+    reader.release()
+
+
 @pytest.fixture
 def found(reader, tmp_path):
     """What is found in a file of a name and a text."""
@@ -102,7 +116,7 @@ def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
 
 
 def test_each_paper_is_given_once_and_found_by_the_doi_that_is_its_id(found):
-    text = "@misc{s004, title = {A}}\n@misc{b, title = {B}, doi = {10.5555/s004}}\n"
+    text = "@misc{s004}\n@misc{b, title = {B}, doi = {10.5555/s004}}\n"
     assert found("refs.bib", text) == NamedPapers(["s004"], 2, repeated=1)
     assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == NamedPapers(["10.5555/ABC"], 1)
 
@@ -158,6 +172,30 @@ def test_titles_are_compared_with_year_and_author(tmp_path, papers):
         record = {"paper_id": "s001", "title": "Cats", "metadata": {"year": year, "authors": ["Zed Q."]}}
         assert papers_named(reader, [record]).paper_ids == named_by_key
     reader.release()
+
+
+@pytest.mark.parametrize(
+    ("fields", "paper_id"),
+    [
+        (
+            "title = {A Theory of Prices in Auctions}, author = {Lee, Ann}, year = 2003, doi = {10.5555/b}",
+            "s002",
+        ),
+        ("title = {A Theory of Prices in Auctions}, author = {Lee, Ann}, year = 2003", "s002"),
+        ("doi = {10.5555/b}", "s002"),
+        ("title = {Frogs}", None),
+        ("title = {Deep Learning of Fish in Lakes: A Survey}, year = 2004", "s001"),
+        ("title = {Deep Learning of Fish in Lakes: A Survey}, doi = {10.48550/arXiv.2001.00001}", "s001"),
+        ("title = {Deep Learning of Fish in Lakes: A Survey}, doi = {10.5555/c}", None),
+        ("title = {Deep Learning of Fish in Lakes: A Survey}, author = {Ek, Bo}", None),
+        ("title = {Another Title}, doi = {10.5555/a}", "s001"),
+        ("", "s001"),
+    ],
+)
+def test_a_citation_key_names_a_paper_only_where_the_title_agrees(clashing, tmp_path, fields, paper_id):
+    (tmp_path / "refs.bib").write_text(f"@misc{{s001, {fields}}}\n@misc{{s003}}\n")
+    expected = [paper_id, "s003"] if paper_id else ["s003"]
+    assert papers_of(clashing, tmp_path / "refs.bib").paper_ids == expected
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,46 @@ def test_one_paper_under_two_keys_and_two_under_one(tmp_path):
     assert sync(("a", first), ("b", second), ("e", third)) == (0, 1, 1, 2)
 
 
+@pytest.mark.parametrize("update", [False, True])
+def test_another_paper_under_a_key_of_the_index_is_added_as_in_a_build(tmp_path, update):
+    entry = "@misc{{lee2019, title = {{{}}}, author = {{{}}}, year = 2019, abstract = {{Fish {}.}}{}}}\n"
+    first, whole = entry.format("On fish in many rivers", "Lee, Ann", "swim", ""), tmp_path / "whole.bib"
+    other = entry.format("Prices of auctions", "Lee, Bo", "cost", ", doi = {10.1000/7}")
+    folder, export = tmp_path / "index", tmp_path / "export.bib"
+
+    def append(*entries: str) -> tuple[int, int, int, int]:
+        export.write_text("".join(entries))
+        return counts(append_papers(folder, export, update=update))
+
+    export.write_text(first)
+    build(folder, export, WORDS_ONLY)
+    whole.write_text(first + other)
+    assert append(other) == (1, 0, 0, 0)
+    assert list(content(folder)) == [each.paper_id for each in read_corpus([str(whole)], split_sentences)]
+    assert append(other) == append(first) == (0, 0, 0, 1)
+    assert append(other, first) == (0, 0, 0, 2)  # each under the key of the other
+    changed = first.replace("in many", "of all the"), other.replace("cost", "pay")
+    assert append(*changed) == ((0, 2, 0, 0) if update else (0, 0, 0, 0))
+    assert len(content(folder)) == 2
+    nameless = "TY  - JOUR\nTI  - Editorial\nPY  - 2019\nAU  - Smith, {0}\nAB  - {0} says.\nER  -\n"
+    export = tmp_path / "export.ris"
+    assert [append(nameless.format(name)) for name in ("Anna", "Bob", "Anna", "Bob")] == (
+        [(1, 0, 0, 0)] * 2 + [(0, 0, 0, 1)] * 2
+    )
+
+
+@pytest.mark.parametrize("by", ["title", "doi"])
+def test_papers_that_repeat_one_of_the_index_are_left_out_where_that_is_asked(tmp_path, by):
+    folder, reading = tmp_path / "index", Reading(dedupe=by)
+    first = paper(1, year=2019, authors=["Ann Lee"], doi="10.1000/7")
+    build(folder, [first], WORDS_ONLY)
+    new = corpus(tmp_path, "new", [replace(first, paper_id="x"), paper(2)])
+    assert append_papers(folder, new, reading=reading).left_out == {"duplicate": 1}
+    assert counts(append_papers(folder, new, reading=reading, update=True)) == (0, 0, 0, 1)
+    assert list(content(folder)) == ["k1", "k2"]
+    assert counts(append_papers(folder, new)) == (1, 0, 0, 1)
+
+
 @pytest.mark.parametrize("change", ["append", "update", "sync"])
 def test_what_pubmed_says_is_deleted_is(tmp_path, change):
     def article(pmid: int, title: str) -> str:

@@ -175,8 +175,9 @@ class Keys:
 
     A key is the library's own, else the first author's family name without particles, the year, and the
     first word of the title that says something, in ASCII. It depends on the paper alone; of papers with the
-    same key in a file, the second gets an "a" at its end, the third a "b". Keys that differ by case only are
-    the same, since they are to BibTeX.
+    same key in a file, the second gets an "a" at its end, the third a "b", of the library's own keys behind a
+    hyphen: "smith2020a" may be that of a later paper. Keys that differ by case only are the same, since they
+    are to BibTeX.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper
@@ -192,10 +193,10 @@ class Keys:
 
     def add(self, reference: Reference) -> str:
         """The key of a paper that is not in the file yet."""
-        plain = reference.key or key_of(reference)
-        key = plain
+        key = plain = reference.key or key_of(reference)
+        hyphen = "-" if reference.key else ""
         while key.casefold() in self._taken:
-            key = plain + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
+            key = plain + hyphen + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
         self._taken.add(key.casefold())
         return key
 

@@ -24,6 +24,12 @@ CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
 database assigns, so that these are one paper; or qbe's own, of which each must occur once.
 """
 
+ARXIV_DOI = "10.48550/"
+"""What a DOI of arXiv begins with."""
+
+MADE = "sha-"
+"""What begins an id that is made from title, year and first author."""
+
 _ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
 
 
@@ -32,6 +38,9 @@ MERGED_IDS = "merged_ids"
 
 FEWEST_WORDS = 4
 """Shorter titles ("Editorial", "A survey") are compared only where year and first author are known."""
+
+_MARKS = re.compile(r"(?<=\w)[+#]+")
+"""Of "C++" and "C#"."""
 
 _ASCII = {
     code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
@@ -58,7 +67,7 @@ def content_id(paper: Paper) -> str:
 
 def made_id(paper: Paper) -> str:
     """The id of a paper that has neither an id of its own nor a DOI or arXiv id."""
-    return f"sha-{content_digest(paper)[:16]}"
+    return f"{MADE}{content_digest(paper)[:16]}"
 
 
 def content_digest(paper: Paper) -> str:
@@ -70,6 +79,24 @@ def content_digest(paper: Paper) -> str:
     if title.count(" ") + 1 < FEWEST_WORDS and not (title and paper.year and author):
         parts.append(paper.abstract)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def second_id(paper: Paper, paper_id: str) -> str:
+    """The id of a paper where another one has the id that it is to have: that, and six digits of its content;
+    of an id made from the content, of what else tells the papers apart (`told_apart`).
+
+    >>> second_id(Paper("lee2019", "On stone", ()), "lee2019")
+    'lee2019-aef603'
+    """
+    return f"{paper_id}-{_further_digest(paper, paper_id)[:6]}"
+
+
+def _further_digest(paper: Paper, paper_id: str) -> str:
+    digest = content_digest(paper)
+    if not paper_id.startswith(MADE):
+        return digest
+    letters, marks, _ = told_apart(paper)
+    return hashlib.sha256(f"{digest}{letters[:1]}{marks}".encode()).hexdigest()
 
 
 def usable_id(key: str) -> str:
@@ -94,6 +121,7 @@ class Ids:
         self._sources = sources
         self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
         self._titles = array("q")  # hashes of their normalized titles
+        self._made: dict[str, Told] = {}  # what tells papers apart whose ids are made, by id
         self._ends: list[int] = []  # the number of the last paper of each source read
 
     def end_source(self) -> None:
@@ -104,7 +132,8 @@ class Ids:
         """The id of a paper, and whether it is another one than those before it, by id and title.
 
         Where a paper of another title has its id, ``whose`` says what follows (CHOSEN, ASSIGNED or UNIQUE):
-        for CHOSEN the id gets six digits of the content as a suffix. Raises RecordError for UNIQUE.
+        for CHOSEN the id gets six digits of the content as a suffix (`second_id`), and a made id is another
+        paper's, too, where these are told apart (`told_apart`). Raises RecordError for UNIQUE.
 
         >>> ids = Ids(["refs.bib"])
         >>> papers = [Paper("lee2019", title, ()) for title in ("On fish", "On Fish.", "On stone")]
@@ -112,23 +141,23 @@ class Ids:
         [('lee2019', True), ('lee2019', False), ('lee2019-aef603', True)]
         """
         paper_id, title = paper.paper_id, normalized_title(paper.title)
-        if self._note(paper_id, title):
+        told = told_apart(paper) if whose == CHOSEN and paper_id.startswith(MADE) else None
+        if self._note(paper_id, title, told):
             return paper_id, True
-        if whose == ASSIGNED or self._is_same(paper_id, title):
+        if whose == ASSIGNED or self._is_same(paper_id, title, told):
             return paper_id, False
         if whose == UNIQUE:
             raise RecordError(
                 f"{where}: expected each paper_id once, found {paper_id!r} again with another title "
-                f"(first {self._first(paper_id)}); drop one of them",
+                f"(first {self.first(paper_id)}); drop one of them",
                 "a paper_id that occurs twice",
             )
-        digest = content_digest(paper)
-        paper_id = f"{paper_id}-{digest[:6]}"
-        if self._note(paper_id, title):
+        paper_id = second_id(paper, paper_id)
+        if self._note(paper_id, title, told):
             return paper_id, True
-        if not self._is_same(paper_id, title):
-            paper_id = f"{paper.paper_id}-{digest}"
-        return paper_id, self._note(paper_id, title)
+        if not self._is_same(paper_id, title, told):
+            paper_id = f"{paper.paper_id}-{_further_digest(paper, paper.paper_id)}"
+        return paper_id, self._note(paper_id, title, told)
 
     def __len__(self) -> int:
         return len(self._titles)
@@ -137,19 +166,23 @@ class Ids:
         """The number of the paper of that id in the corpus, from 1."""
         return self._numbers[paper_id]
 
-    def _note(self, paper_id: str, title: str) -> bool:
+    def _note(self, paper_id: str, title: str, told: Told | None) -> bool:
         """Note the next paper; False where there is one of that id."""
         if paper_id in self._numbers:
             return False
         self._titles.append(hash(title))
         self._numbers[paper_id] = len(self._titles)
+        if told is not None:
+            self._made[paper_id] = told
         return True
 
-    def _is_same(self, paper_id: str, title: str) -> bool:
-        """Whether the paper of that id has this title, by its words."""
+    def _is_same(self, paper_id: str, title: str, told: Told | None) -> bool:
+        """Whether the paper of that id has this title, by its words, and nothing tells the two apart."""
+        if told and paper_id in self._made and are_apart(told, self._made[paper_id]):
+            return False
         return bool(title) and self._titles[self._numbers[paper_id] - 1] == hash(title)
 
-    def _first(self, paper_id: str) -> str:
+    def first(self, paper_id: str) -> str:
         """Where the paper of that id occurred, in words."""
         number = self._numbers[paper_id]
         index = bisect_left(self._ends, number)
@@ -169,18 +202,23 @@ class Seen:
     def __init__(self, by: str) -> None:
         self.by = "DOI" if by == "doi" else "title, year and first author"
         self._key = _doi if by == "doi" else _title
-        self._ids: dict[str, str] = {}
+        self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
 
     def first(self, paper: Paper) -> str | None:
         """The id of an earlier paper that is the same one; None where this is the first."""
         key = self._key(paper)
-        return self._ids.get(key) if key is not None else None
+        told = self._told(paper)
+        before = self._papers.get(key, ()) if key is not None else ()
+        return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
 
     def add(self, paper: Paper) -> None:
         """Note a paper that is the first."""
         key = self._key(paper)
         if key is not None:
-            self._ids.setdefault(key, paper.paper_id)
+            self._papers[key].append((paper.paper_id, self._told(paper)))
+
+    def _told(self, paper: Paper) -> Told | None:
+        return told_apart(paper) if self._key is _title else None
 
 
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
@@ -282,9 +320,48 @@ def first_author(authors: Any) -> str:
         authors = authors.replace(";", ",").split(",")
     if not isinstance(authors, list) or not authors:
         return ""
+    return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
+
+
+def _first_name(authors: list[Any]) -> str:
     first = authors[0]
     name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
-    return normalized_title(str(name or "").partition(",")[0]).rpartition(" ")[2]
+    return str(name or "")
+
+
+Told = tuple[str, str, str]
+
+
+def told_apart(paper: Paper) -> Told:
+    """What may tell a paper from another one with its title, year and first author's family name: the first
+    letters of this author's given names, signs as of "C++" in the title, and the DOI where the title is short
+    ("Editorial").
+
+    >>> told_apart(Paper("1", "C++ for fish", (), metadata={"authors": ["Ann B. Lee"], "doi": "10.1000/7"}))
+    ('ab', '++', '10.1000/7')
+    """
+    authors = paper.metadata.get("authors")
+    given = ""
+    if isinstance(authors, list) and authors:
+        family, comma, given = _first_name(authors).partition(",")
+        given = given if comma else family.strip().rpartition(" ")[0]
+    letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
+    is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS
+    return letters, "".join(_MARKS.findall(paper.title)), (_doi(paper) if is_short else None) or ""
+
+
+def are_apart(one: Told, other: Told) -> bool:
+    """Whether what is known of two papers (`told_apart`) tells them apart; a DOI of arXiv does not.
+
+    >>> are_apart(("a", "", ""), ("ab", "", "")), are_apart(("a", "", ""), ("b", "", ""))
+    (False, True)
+    """
+    (letters, marks, doi), (its_letters, its_marks, its_doi) = one, other
+    return (
+        marks != its_marks
+        or bool(letters and its_letters and set(letters).isdisjoint(its_letters))
+        or bool(doi and its_doi and doi != its_doi and ARXIV_DOI not in (doi[:9], its_doi[:9]))
+    )
 
 
 def _doi(paper: Paper) -> str | None:

@@ -266,7 +266,10 @@ def _papers(
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
-                rejected.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
+                by = seen.by if seen and first else None
+                rejected.merge(
+                    entry.where, paper.paper_id, paper_id, by, f"{paper.title!r}, {ids.first(paper_id)}"
+                )
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:

@@ -61,10 +61,13 @@ class RejectedRecords:
             self._named += not is_harmless
         self._write(where, error.reason, str(error))
 
-    def merge(self, where: str, paper_id: str, first: str, by: str | None) -> None:
-        """Count a paper that is left out as a duplicate of the paper ``first``, by what both have."""
+    def merge(self, where: str, paper_id: str, first: str, by: str | None, place: str) -> None:
+        """Count a paper that is left out as a duplicate of the paper ``first``, by what both have; ``place``
+        says where that one occurred.
+        """
         self.merged += 1
         same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
+        same += f" ({place})"
         self._write(where, "duplicate", f"{where}: {same}, which is kept")
 
     def note(self, kind: str, where: str, message: str) -> None:

@@ -112,7 +112,7 @@ class Names:
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
         """The id of the paper that a record of a corpus is: by its ids, then by its title, with year and
-        first author; None where the index has none.
+        first author, then by a key where titles differ little; None where the index has none.
 
         >>> with index.reading() as reader:
         ...     reader.names.of_record({"metadata": {"ids": {"x": "S036"}}})
@@ -122,12 +122,14 @@ class Names:
         metadata = metadata if isinstance(metadata, Mapping) else {}
         own = record.get("paper_id")
         row = self._named([own] if isinstance(own, str) else [])
+        similar = None
         if row is not None and contradicts(self._papers[row], record):
-            row = None
+            similar, row = row if differs_little(self._papers[row], record) else None, None
         row = self._named(other_ids(metadata)) if row is None else row
         title = record.get("title")
         if row is None and isinstance(title, str):
             row = self._titled(normalized_title(title), metadata)
+        row = similar if row is None else row
         return None if row is None else self._papers.ids[row]
 
     def _named(self, texts: Sequence[str]) -> int | None:
@@ -187,20 +189,44 @@ class Names:
 
 
 def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
-    """Whether a record tells of another paper, though its id, perhaps a key that somebody chose, is the
-    paper's: it has another title, another year and another first author.
+    """Whether a record tells of another paper, though its id is the paper's: it has another title, another
+    year and another first author; of a citation key, which others choose too, another title and no id of it.
 
     >>> record = {"title": "On birds", "metadata": {"year": 1950, "authors": ["Bo Ray"]}}
-    >>> contradicts(Paper("ray", "On fish", (), metadata={"year": 2020, "authors": ["Ann Lee"]}), record)
-    True
+    >>> paper = Paper("ray", "On fish", (), metadata={"year": 2020, "authors": ["Ann Lee"]})
+    >>> contradicts(paper, record), contradicts(paper, {"title": "On birds", "metadata": {"key": "ray"}})
+    (True, True)
     """
     title, metadata = record.get("title"), record.get("metadata")
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
         return False
-    author, its_author = (first_author(each.get("authors")) for each in (metadata, paper.metadata))
-    year = year_given(metadata)
-    pairs = (normalized_title(title), normalized_title(paper.title)), (year, paper.year), (author, its_author)
+    titles = normalized_title(title), normalized_title(paper.title)
+    pairs = [titles, (year_given(metadata), paper.year), _authors(paper, metadata)]
+    if metadata.get("key") and set(other_ids(metadata)).isdisjoint(other_ids(paper.metadata)):
+        del pairs[1:]
     return all(one and other and one != other for one, other in pairs)
+
+
+def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
+    """Whether a record with a title and the paper's key may tell of that paper: more than half the words of
+    the shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
+
+    >>> record = {"title": "On the fish of lakes", "metadata": {"key": "lee"}}
+    >>> differs_little(Paper("lee", "On fish of lakes: a survey", ()), record)
+    True
+    """
+    metadata = record["metadata"]
+    words, its_words = (set(normalized_title(each).split()) for each in (record["title"], paper.title))
+    dois = [str(each.get("doi") or "") for each in (metadata, paper.metadata)]
+    pairs = _authors(paper, metadata), ("", "") if any(_ARXIV.search(each.lower()) for each in dois) else dois
+    fewest = min(len(words), len(its_words))
+    return 2 * len(words & its_words) > fewest >= FEWEST_WORDS and not any(
+        one and other and one != other for one, other in pairs
+    )
+
+
+def _authors(paper: Paper, metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return first_author(metadata.get("authors")), first_author(paper.metadata.get("authors"))
 
 
 def shortcuts(text: str) -> list[str]:

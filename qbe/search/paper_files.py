@@ -87,7 +87,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     titles.
 
     Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author;
-    what cannot be read, by the ids in it.
+    by a citation key only where the title agrees; what cannot be read, by the ids in it, the key last.
 
     >>> with index.reading() as reader:
     ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
@@ -98,7 +98,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     for entry in named:
         count += 1
         if isinstance(entry, RecordError):
-            record: Mapping[str, Any] = {"metadata": {"ids": dict(enumerate(entry.names))}}
+            record: Mapping[str, Any] = {"metadata": {"ids": dict(enumerate(reversed(entry.names)))}}
         else:
             record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
         name = record.get("paper_id")

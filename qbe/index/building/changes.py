@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from qbe.corpus.dedupe import content_id, made_id
+from qbe.corpus.dedupe import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter, paper_to_record
-from qbe.corpus.rejected import KEPT, RejectedRecords
+from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
 from qbe.errors import OutputError, PaperNotFoundError, UsageError
 from qbe.index.building.build import build_segment
 from qbe.index.building.rejected import add_rejected, check_replaceable, rejected_file
@@ -25,6 +25,7 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.writer import Written, commit, without, writing
 from qbe.index.index import matching_encoder
+from qbe.index.names import contradicts, differs_little
 from qbe.index.papers import encode_paper, without_labels
 from qbe.index.snapshot import Segment, Snapshot, segment_name
 from qbe.index.views import PaperStore, combined_manifest, tagger_identity
@@ -50,6 +51,8 @@ def append_papers(
     `qbe.index.building.build.build`. Papers that the index has as they are are counted and left alone. Of one
     that it has with other content under the same id the index keeps its own, and the corpus's is listed with
     the records that are left out; with ``update`` the corpus's replaces it, and gets a new row.
+    Another paper with a citation key of the index gets another id, as in a build. With ``reading.dedupe``
+    papers that repeat one of the index by title or DOI are left out.
     Records that are left out are counted, and added to the index's list
     (`qbe.index.building.rejected.rejected_file`).
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
@@ -252,8 +255,9 @@ class Additions:
         answer is no.
         """
         self.left_out = left_out
-        for paper in self._source.papers(split, left_out):
-            row = self._papers.find(paper.paper_id)
+        before = self._papers_before()
+        for each in self._source.papers(split, left_out):
+            paper, row = self._placed(each)
             if row is not None:
                 self._seen.add(row)
                 if self._is_same(row, paper):
@@ -262,12 +266,22 @@ class Additions:
             same_paper = row
             if row is None and self._how != SYNC:  # without an id of its own so far
                 same_paper = self._papers.find(made_id(paper))
+                if same_paper is not None and self._is_another(same_paper, paper, is_made=True):
+                    same_paper = None
+            if same_paper is None and before is not None and (first := before.first(paper)) is not None:
+                left_out.merge(paper.paper_id, paper.paper_id, first, before.by, "in the index")
+                continue
             if same_paper is not None and self._how == APPEND:
                 left_out.note(
                     KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
                 )
                 self.kept.append(paper.paper_id)
                 continue
+            if paper.paper_id != each.paper_id and row is None:
+                message = (
+                    f"the index has another paper of the id {each.paper_id!r}; this one is {paper.paper_id!r}"
+                )
+                left_out.note(RENAMED, each.paper_id, message)
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
@@ -286,6 +300,41 @@ class Additions:
             self.replaced += self._former - self._seen
         if self._how != APPEND:
             self.gone |= deleted
+
+    def _papers_before(self) -> Seen | None:
+        """The papers of the index where those of the source are to be compared with them by title or DOI."""
+        by = self._source.origin.reading.get("dedupe")
+        if by is None or self._how == SYNC:
+            return None
+        seen = Seen(by)
+        for _, paper_id, title, metadata in self._papers.read_headings():
+            seen.add(Paper(paper_id, title, (), metadata=metadata))
+        return seen
+
+    def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
+        """The paper under the id that it would have in a build behind the index's papers, and its row in the
+        index, if any: where its key, or the id made from its content, is another paper's, it has a
+        `second_id`.
+        """
+        is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
+        plain = made_id(paper) if is_made else usable_id(str(key or ""))
+        second = second_id(paper, plain) if plain and self._how != SYNC else ""
+        if not second or paper.paper_id not in (plain, second):
+            return paper, self._papers.find(paper.paper_id)
+        for paper_id in (plain, second):
+            row = self._papers.find(paper_id)
+            if row is not None and row not in self._seen and not self._is_another(row, paper, is_made):
+                return dataclasses.replace(paper, paper_id=paper_id), row
+        if self._papers.find(paper.paper_id) is not None:
+            paper = dataclasses.replace(paper, paper_id=second)
+        return paper, self._papers.find(paper.paper_id)
+
+    def _is_another(self, row: int, paper: Paper, is_made: bool) -> bool:
+        """Whether a paper is not the one of a row, which has its key or the id made from its content."""
+        stored, record = self._papers[row], {"title": paper.title, "metadata": paper.metadata}
+        if is_made:
+            return are_apart(told_apart(stored), told_apart(paper))
+        return contradicts(stored, record) and not differs_little(stored, record)
 
     def _is_same(self, row: int, paper: Paper) -> bool:
         """Whether the index holds this very paper; the order in its metadata does not count."""
