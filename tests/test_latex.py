@@ -177,6 +177,13 @@ def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
         assert caplog.messages == [
             f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
         ]
+        caplog.clear()
+        (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, title={E}}\n")
+        draft.write_text(r"\cite{s004,s010}\bibliography{nosuch,refs,more}")
+        assert papers_of(reader, draft)[:3] == (["s004", "s010"], 2, ())
+        assert [message.partition(";")[0] for message in caplog.messages] == [
+            f"cannot read {draft.parent}/nosuch.bib: No such file or directory"
+        ]
         draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
         assert papers_of(reader, draft).paper_ids == ["s004", "s006", "s008"]
         draft.write_text(r"\title{T}")
