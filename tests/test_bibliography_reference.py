@@ -40,6 +40,11 @@ def test_authors_that_a_source_does_not_name_are_told():
         assert reference.names == tuple(names)
 
 
+def test_that_no_author_is_known_is_no_name():
+    for value in (["[No author name available]"], "[No author name available]", ["No authors listed"]):
+        assert author_names(value) == []
+
+
 MEMBERS = st.sampled_from(["name", "first", "middle", "last", "suffix", "arxiv"])
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,

@@ -77,8 +77,11 @@ def test_an_address_with_a_semicolon_stays_one():
 
 
 def test_the_reader_of_a_corpus_reads_it_back():
-    (entry,) = RIS.read(buffered("\n".join(entries([CHIPS], "ris"))), "refs.ris", Reading())
-    metadata = {name: value for name, value in CHIPS.metadata.items() if name != "categories"}
+    paper = replace(CHIPS, metadata={**CHIPS.metadata, "et_al": True})
+    text = "\n".join(entries([paper], "ris"))
+    assert "AU  - et al." not in text  # which reference managers take for a person
+    (entry,) = RIS.read(buffered(text), "refs.ris", Reading())
+    metadata = {name: value for name, value in paper.metadata.items() if name != "categories"}
     texts = {"paper_id": CHIPS.paper_id, "title": CHIPS.title, "abstract": CHIPS.abstract}
     assert entry.record == texts | {"metadata": {**metadata, "url": "https://arxiv.org/abs/1905.01234"}}
 

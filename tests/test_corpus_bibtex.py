@@ -27,6 +27,7 @@ def test_latex_with_braces_that_are_not_balanced_becomes_text() -> None:
     latex = r"he said \"hello\" don\'t {\textbackslash}alpha a} b"
     assert clean_bibtex(latex) == 'he said "hello" don\'t \\alpha a b'
     assert clean_bibtex("a\1b\\\\c") == "a b c"
+    assert clean_bibtex(r"{\pounds}5, \euro{} 5{\ddag}") == "\xa35, € 5‡"
 
 
 def test_a_string_of_strings_does_not_grow_without_end() -> None:

@@ -213,16 +213,19 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
     (tmp_path / "a.csv").write_text("title,abstract\nOn fish,Fish swim.\n")
     (tmp_path / "b.csv").write_text("Key,Title,Abstract Note,Year\nb,On birds,Birds fly.,2019\n")
     (tmp_path / "c.bib").write_text("@misc{c, title={On stone}, abstract={Stones lie.}}\n")
-    assert len(ids(str(tmp_path), Reading())) == 3
+    (tmp_path / "d.pdf").touch()
+    empty = RejectedRecords()
+    assert len(ids(str(tmp_path), Reading(), empty)) == 3
+    assert (empty.counts(), empty.broken) == ({"an empty file": 1}, 0)
     (tmp_path / "draft.txt").write_text("We write.\n")
     (tmp_path / "paper.rtf").write_bytes(b"{\\rtf1 \0")
     (tmp_path / "scores.csv").write_text("id,score\nb,7\n")
     (tmp_path / "zip.gz").write_bytes(b"\x1f\x8b\x08")
-    with pytest.raises(CorpusError, match=r"not recognized of 2 of its 7 files: .*draft.txt, .*paper.rtf; "):
+    with pytest.raises(CorpusError, match=r"not recognized of 2 of its 8 files: .*draft.txt, .*paper.rtf; "):
         ids(str(tmp_path), Reading())
     left_out = RejectedRecords()
     assert len(ids(str(tmp_path), Reading(on_error="skip"), left_out)) == 3
-    assert left_out.counts() == {"format not recognized": 4}
+    assert left_out.counts() == {"format not recognized": 4, "an empty file": 1}
 
 
 @pytest.mark.parametrize(

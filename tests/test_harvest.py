@@ -284,6 +284,7 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
     with repository([paper(1)]) as served:
         refused(lambda: fetched(served, output, sets=("nosuch",)))
         refused(lambda: fetched(served, output, first_date="yesterday"))
+        refused(lambda: fetched(served, output, first_date="2026-02-30"))
         refused(lambda: fetched(served, output, form="oai_dc"))
         refused(lambda: Repository("oaipmh.arxiv.org"))
         refused(lambda: Repository(served.address, -1))

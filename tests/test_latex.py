@@ -7,10 +7,11 @@ import pytest
 
 from qbe.cite.__main__ import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.opening import open_index
 from qbe.search.paper_files import papers_of
-from qbe.search.query_file import paper_from_file
+from qbe.search.queries import note_on_papers
+from qbe.search.query_file import paper_from_bytes, paper_from_file
 
 DRAFT = r"""
 % \title{An older title}
@@ -83,6 +84,25 @@ def test_the_introduction_stands_for_an_abstract(tmp_path):
         paper_from_file(str(path))
 
 
+def test_parts_in_files_that_cannot_be_read_are_told(draft):
+    folder = draft.parent
+    source = r"\title{T}\input{preface}\begin{abstract}Fish swim. \input%s\end{abstract}"
+    (folder / "old.tex").write_bytes("Gödel's fish fly.".encode("cp1252"))
+    for name, abstract, note in (
+        ("{old}", "Fish swim. Gödel's fish fly.", ""),
+        ("{new} \\input{new}", "Fish swim.", "files that cannot be read (new)"),
+        ("{a}\\input{b}\\input{c}\\input{d}", "Fish swim.", "(a, b, c)"),
+    ):
+        paper = paper_of(source_of(source % name, folder), "a.tex")
+        assert paper["abstract"] == abstract
+        told = note_on_papers([paper_from_bytes((source % name).encode(), "a.tex", folder)])
+        assert (note in told, bool(told)) == (True, bool(note))
+    with pytest.raises(RecordError, match=r"cannot be read: preface, new\)"):
+        paper_of(source_of((source % "{new}").replace("Fish swim.", ""), folder), "a.tex")
+    told = note_on_papers([paper_from_bytes((source % "{old}").encode(), "a.tex")])  # without a folder
+    assert "(old)" in told
+
+
 def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
     (tmp_path / "secret.tex").write_text(ABSTRACT)
     (draft.parent / "link.tex").symlink_to(tmp_path / "secret.tex")
@@ -91,7 +111,7 @@ def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
             "Schr" not in source_of(f"\\input{{{name}}}", draft.parent).replace("Fish~", "")
             or name == "draft"
         )
-    assert source_of(r"a \input draft b", None) == "a   b"
+    assert source_of(r"a \input draft b", None) == r"a \input draft b"
     text, lacking = r"\includegraphics[width=1cm]{x} \input{#1} \input{glyphtounicode} \input{gone} b", []
     assert source_of(text, None, lacking).endswith(" b")
     assert lacking == ["gone"]
@@ -100,7 +120,7 @@ def test_files_outside_of_the_folder_are_not_read(tmp_path, draft):
 def test_names_that_no_file_can_have_are_left_out(tmp_path):
     (tmp_path / "loop.tex").symlink_to("loop.tex")
     for name in ("a\0b", "loop", "x" * 300):
-        assert source_of(f"a \\input{{{name}}} b", tmp_path) == "a   b"
+        assert source_of(f"a \\input{{{name}}} b", tmp_path) == f"a \\input{{{name}}} b"
 
 
 def test_a_file_that_inputs_itself_ends(tmp_path):
@@ -156,6 +176,13 @@ def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
         assert papers_of(reader, draft).paper_ids == ["s004", "s006"]
         assert caplog.messages == [
             f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
+        ]
+        caplog.clear()
+        (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, title={E}}\n")
+        draft.write_text(r"\cite{s004,s010}\bibliography{nosuch,refs,more}")
+        assert papers_of(reader, draft)[:3] == (["s004", "s010"], 2, ())
+        assert [message.partition(";")[0] for message in caplog.messages] == [
+            f"cannot read {draft.parent}/nosuch.bib: No such file or directory"
         ]
         draft.write_text(r"\bibliography{refs}")  # nothing is cited yet
         assert papers_of(reader, draft).paper_ids == ["s004", "s006", "s008"]

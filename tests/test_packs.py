@@ -498,6 +498,7 @@ def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told, monkeypat
     assert "127 papers" in capsys.readouterr().out
     for arguments in (
         ["tini", "--registry", str(registry)],
+        ["elsewhere", "--registry", str(registry)],
         ["tini"],
         ["--list"],
         [],

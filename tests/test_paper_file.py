@@ -8,7 +8,7 @@ import pytest
 
 from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.search.__main__ import main
-from qbe.search.query_file import paper_from_file, title_and_abstract
+from qbe.search.query_file import paper_from_bytes, paper_from_file, title_and_abstract
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}
@@ -29,6 +29,7 @@ FILES = {
     "a.md": f"# {TEXT}",
     "labelled.txt": "Title: On stone\nAuthors: Ann Lee\nAbstract: Stone is hard. We cut it.\n",
     "heading.txt": "On stone\nAnn Lee\n\nABSTRACT\n\nStone is hard. We cut it.\n",
+    "windows.txt": "On stone\r\n\r\nAnn Lee\r\n\r\nAbstract\r\n\r\nStone is hard. We cut it.\r\n",
 }
 
 
@@ -76,6 +77,8 @@ def test_other_files_are_refused_with_what_to_do(tmp_path, told):
             paper_from_file(str(tmp_path / name))
         messages.append(f"{raised.type.__name__}: {raised.value}".replace(f"{tmp_path}/", ""))
     told("files of a paper", messages)
+    with pytest.raises(UsageError, match="found a Word document"):
+        paper_from_bytes(b"PK\3\4\0\0", "a.docx")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
@@ -34,6 +34,7 @@ _MEETING = re.compile(
     r"|^(?:advances in neural|findings of the|lecture notes)\b",
     re.IGNORECASE,
 )
+_NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
 _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 """An acronym with a year, such as "ACL 2020"."""
@@ -51,7 +52,7 @@ def _in_one_line(value: Any) -> str:
 
 def author_names(value: Any) -> list[str]:
     """The authors of a paper's metadata as `qbe.corpus.authors.person_name` has them, LaTeX's accents as
-    letters; what is no name is left out.
+    letters; what is no name is left out, such as what databases write where none is known.
 
     ``value`` is a list of strings, as the readers make it. In a corpus of JSON lines it may also be one
     string of names with commas, semicolons or "and" between them, or a list of objects with ``name`` or with
@@ -62,9 +63,10 @@ def author_names(value: Any) -> list[str]:
     >>> author_names([{"first": "Ann", "middle": ["B."], "last": "Lee", "suffix": ""}, {"name": "Cy Doe"}])
     ['Ann B. Lee', 'Cy Doe']
     """
+    names: Iterable[str] = map(_name, value) if isinstance(value, list | tuple) else ()
     if isinstance(value, str):
-        return split_authors(_clean(value))
-    return [name for name in map(_name, value) if name] if isinstance(value, list | tuple) else []
+        names = split_authors(_clean(value))
+    return [name for name in names if name and not _NO_NAME.fullmatch(name)]
 
 
 def _name(value: Any) -> str:

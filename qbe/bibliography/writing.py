@@ -151,7 +151,7 @@ def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "TI", reference.title
     for name in reference.names:
         yield "AU", _author(name)
-    yield "AU", ET_AL if reference.has_others else ""
+    yield "N1", ET_AL if reference.has_others else ""
     yield "PY", reference.year
     yield "T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue
     yield "DO", reference.doi

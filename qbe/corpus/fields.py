@@ -12,6 +12,9 @@ from qbe.errors import RecordError
 ABSTRACT_FROM = "abstract_from"
 """The key of the metadata that says what stands for an abstract that a document lacks."""
 
+NOT_READ = "not_read"
+"""The key of the metadata that names the files with parts of title or abstract that could not be read."""
+
 INTRODUCTION = "the introduction's first paragraph"
 """What mostly does."""
 

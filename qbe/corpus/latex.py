@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import fields
 from qbe.corpus.markup import clean_bibtex
-from qbe.errors import RecordError
+from qbe.corpus.streams import from_western, open_source
+from qbe.errors import CorpusError, RecordError
 
 SUFFIXES = (".tex", ".ltx")
 FEWEST_WORDS = 20
@@ -22,6 +23,9 @@ characters are read in search of ends that are missing."""
 
 MOST_TRIED = 50
 """Titles, abstracts and paragraphs that are tried each, as macros may make all of them long and empty."""
+
+MOST_NAMED = 3
+"""Files that cannot be read which a message names."""
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
 _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
@@ -75,7 +79,8 @@ class Cited(NamedTuple):
 
 def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:
     r"""A source without its comments, with the files that it inputs in their places: those in ``folder`` and
-    below it, none where that is None. What cannot be read is left out, and its name added to ``lacking``.
+    below it, none where that is None. The command for a file that cannot be read stays, and its name is
+    added to ``lacking``.
 
     >>> _ = Path("abstract.tex").write_text("Fish swim. % in lakes")
     >>> source_of("\\title{On fish} % a draft\n\n\\input{abstract}", Path())
@@ -94,20 +99,32 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
     text = _COMMENT.sub(r"\1", text)
 
     def content(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
+        name = _name(match)
         try:
             path = None if folder is None else _inside(folder, name)
-            size = MOST_CHARACTERS if path is None else path.stat().st_size
-            if path is not None and left[0] > 0 and size <= left[1]:
-                left[:] = left[0] - 1, left[1] - size
-                return _included(path.read_text(encoding="utf-8", errors="replace"), folder, left, lacking)
-        except (OSError, ValueError, RuntimeError):  # a name too long, with a NUL; a loop of links
+            if path is not None and left[0] > 0 and path.stat().st_size <= left[1]:
+                with open_source(path) as stream:
+                    more = from_western(stream)[0].read(left[1]).decode(errors="replace")
+                left[:] = left[0] - 1, left[1] - len(more)
+                return _included(more, folder, left, lacking)
+        except (
+            CorpusError,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ):  # a name too long, with a NUL; a loop of links
             pass
-        if "#" not in name and name not in _OF_TEX:
-            lacking.append(name)
-        return " "
+        if "#" in name or name in _OF_TEX:
+            return " "
+        lacking.append(name)
+        return match[0]
 
     return _INPUT.sub(content, text)
+
+
+def _name(match: re.Match[str]) -> str:
+    """Of the file that a match of _INPUT is for."""
+    return match[1] or match[2]
 
 
 def _inside(folder: Path, name: str) -> Path | None:
@@ -126,29 +143,36 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
 
     Macros become what they stand for, other commands their arguments; citations, footnotes and labels are
     dropped, and formulas stay. Where there is no abstract, the first paragraph of the introduction stands
-    for it, and ``abstract_from`` says so. Raises RecordError where there is neither.
+    for it, and ``abstract_from`` says so; ``not_read`` names the files with parts of both that cannot be
+    read. Raises RecordError where there is neither.
 
     >>> source = r"\newcommand{\us}{FishNet}\title{On \emph{fish}\thanks{us}}"
     >>> paper_of(source + r"\begin{abstract}\us{} swims~\cite{a}.\end{abstract}", "a.tex")
     {'paper_id': None, 'title': 'On fish', 'abstract': 'FishNet swims.', 'metadata': {}}
     """
     macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
+    lacking = list[str]()
     titles = (text for match, text in _arguments(source, _TITLE) if not _OTHER_TITLE.match(match[0]))
-    title = next((plain for each in islice(titles, MOST_TRIED) if (plain := _plain(each, macros))), "")
+    title = next(
+        (plain for each in islice(titles, MOST_TRIED) if (plain := _plain(each, macros, lacking))), ""
+    )
     stands_in = ""
     abstracts = islice(_abstracts(source), MOST_TRIED)
-    abstract = next((plain for each in abstracts if (plain := _plain(each, macros))), "")
+    abstract = next((plain for each in abstracts if (plain := _plain(each, macros, lacking))), "")
     if not abstract:
-        stands_in = fields.INTRODUCTION
-        paragraphs = (_plain(each, macros) for each in islice(_paragraphs(source), MOST_TRIED))
+        stands_in, lacking = fields.INTRODUCTION, [_name(match) for match in _INPUT.finditer(source)]
+        paragraphs = (_plain(each, macros, []) for each in islice(_paragraphs(source), MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
+    not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
     if not abstract:
+        but = f" (but for those that cannot be read: {not_read})" if not_read else ""
         raise RecordError(
             f"{where}: expected \\begin{{abstract}} or \\abstract{{...}}, found neither, nor an "
-            "introduction, in it and in the files that it inputs; give title and abstract as text",
+            f"introduction, in it and in the files that it inputs{but}; give title and abstract as text",
             "no abstract",
         )
-    return fields.record(None, title, abstract, {fields.ABSTRACT_FROM: stands_in})
+    metadata = {fields.ABSTRACT_FROM: stands_in, fields.NOT_READ: not_read}
+    return fields.record(None, title, abstract, metadata)
 
 
 def cited_in(source: str) -> Cited:
@@ -222,8 +246,8 @@ def _argument(text: str, begin: int) -> tuple[str, int]:
     return "", place
 
 
-def _plain(text: str, macros: dict[str, str]) -> str:
-    """A piece of LaTeX as plain text."""
+def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
+    """A piece of LaTeX as plain text; files that it inputs are added to ``lacking``."""
     for _ in range(5):
         more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
         if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory
@@ -232,6 +256,8 @@ def _plain(text: str, macros: dict[str, str]) -> str:
         if expanded == text:
             break
         text = expanded
+    lacking += [_name(match) for match in _INPUT.finditer(text)]
+    text = _INPUT.sub(" ", text)
     text = re.sub(r"[~\s]*" + _CITATION.pattern, "", text)
     parts, begin = list[str](), 0
     for match in _DROPPED.finditer(text):

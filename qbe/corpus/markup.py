@@ -192,6 +192,7 @@ _SYMBOLS = (
     {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
     | {"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"}
     | {"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "lbrace": "{", "rbrace": "}"}
+    | {"pounds": "\u00a3", "euro": "\u20ac", "ddag": "\u2021"}
     | {"degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " ", "newline": " ", "space": " "}
 )
 """Symbols that pylatexenc does not know, or knows otherwise."""

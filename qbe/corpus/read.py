@@ -217,6 +217,10 @@ def _records(
         name, count = display_name(file), 0
         try:
             with open_source(file, bytes_read) as stream:
+                if in_folder and not stream.peek(1):
+                    message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
+                    yield UNIQUE, Entry(name, RecordError(message, "an empty file", is_fault=False))
+                    continue
                 form = format_of(reading.format) if reading.format else recognized(stream, name)
                 if form.ids == CHOSEN:
                     stream, is_western = from_western(stream)

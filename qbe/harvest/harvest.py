@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +37,13 @@ _ID = re.compile(rb'\{"paper_id": ("(?:[^"\\]|\\.)*")')
 _DELETED = "deleted"
 
 
+def _is_date(text: str) -> bool:
+    try:
+        return _DATE.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:  # a day that does not exist
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is harvested: the repository's ``address``, its ``sets`` (none: all records), the metadata format
@@ -53,7 +61,7 @@ class Asked:
     first_date: str = ""
 
     def __post_init__(self) -> None:
-        if self.first_date and not _DATE.fullmatch(self.first_date):
+        if self.first_date and not _is_date(self.first_date):
             raise UsageError(f"expected `first_date` such as 2026-11-01, found {self.first_date!r}")
         if self.form not in FORMATS:
             raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")

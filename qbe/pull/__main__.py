@@ -89,7 +89,10 @@ def _check(options: argparse.Namespace) -> None:
     if options.list and (options.address or options.output or options.overwrite):
         raise UsageError("expected --list alone or with --registry, found more; drop the rest")
     if not options.list and options.address is None:
-        raise UsageError("expected an address or the name of a pack, found none; qbe pull --list shows names")
+        where = f"--registry {options.registry}" if options.registry else "with --registry"
+        raise UsageError(
+            f"expected an address or the name of a pack, found none; qbe pull --list {where} shows names"
+        )
 
 
 def _list(registry: str | None) -> None:

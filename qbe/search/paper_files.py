@@ -13,7 +13,7 @@ from qbe.corpus.latex import SUFFIXES, cited_in, source_of
 from qbe.corpus.read import entries, id_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_source
-from qbe.errors import RecordError, UsageError
+from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.names import contradicts
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
@@ -134,9 +134,9 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     """The entries that a LaTeX source cites, of its bibliographies, then the keys that these lack; all
-    entries where it cites none yet. Files that it inputs and that cannot be read are logged.
+    entries where it cites none yet. Files that it names and that cannot be read are logged.
 
-    Raises UsageError where it names no bibliography.
+    Raises UsageError where it names no bibliography, CorpusError where none can be read.
     """
     with open_source(path) as stream:
         text = from_western(stream)[0].read(MAX_LINE_BYTES).decode(errors="replace")
@@ -149,14 +149,22 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
             f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "
             "file of BibTeX itself"
         )
-    known = set[str | None]()
+    known, unread = set[str | None](), list[CorpusError]()
+    reading = Reading("bibtex", on_error="skip", keep_without_abstract=True)
     for file in files:
-        for _, record in entries(
-            str(path.parent / file), Reading("bibtex", on_error="skip", keep_without_abstract=True)
-        ):
-            known.add(_key_of(record))
-            if not keys or "*" in keys or _key_of(record) in keys:
-                yield record
+        try:
+            for _, record in entries(str(path.parent / file), reading):
+                key = _key_of(record)
+                is_repeated = key is not None and key in known  # LaTeX cites the first one
+                known.add(key)
+                if not is_repeated and (not keys or "*" in keys or key in keys):
+                    yield record
+        except CorpusError as error:
+            unread.append(error)
+    if len(unread) == len(files):
+        raise unread[0]
+    for each in unread:
+        log.warning("%s (its entries are left out)", each)
     yield from ({"paper_id": key} for key in sorted(keys - known - {"*"}))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus import parse_paper
-from qbe.corpus.fields import ABSTRACT_FROM
+from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.plain import one_line
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.search.questions import asked_paper
 from qbe.text.split import paper_from_text, split_sentences
@@ -264,8 +265,8 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """What to say of papers from outside that lack an abstract or whose abstracts are far longer than any,
-    in one line; '' where there is nothing to say.
+    """What to say of papers from outside that lack an abstract or parts of it, or whose abstracts are far
+    longer than any, in one line; '' where there is nothing to say.
 
     >>> note_on_papers([Paper("query", "On fish", (), metadata={"abstract_from": "its first paragraph"})])
     'no abstract was found in the query; its first paragraph stands for it'
@@ -276,13 +277,19 @@ def note_on_papers(papers: Iterable[Paper]) -> str:
         for paper in papers
         if ABSTRACT_FROM in paper.metadata
     ]
+    notes += [
+        "title or abstract of the query may lack parts in files that cannot be read "
+        f"({paper.metadata[NOT_READ]}): give them as text"
+        for paper in papers
+        if NOT_READ in paper.metadata
+    ]
     longest = max((len(paper.abstract) for paper in papers), default=0)
     if longest > LONG_ABSTRACT:
         notes.append(
             f"the query has {longest:,} characters, all of which are read: give the abstract alone to save "
             "time"
         )
-    return "; ".join(notes)
+    return one_line("; ".join(notes))
 
 
 def pasted_paper(text: str, title: str) -> Paper:

@@ -39,6 +39,8 @@ _ABSTRACT = re.compile(
 _WRAPPED = 0.75
 """A first line of this share of the next one's length may be one of a paragraph with line breaks."""
 
+_LINE_END = re.compile(r"\r\n?")
+
 
 def paper_from_file(path: str | Path) -> Paper:
     r"""The paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs, a
@@ -75,7 +77,7 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     if known is FORMATS["pdf"]:
         return _only(known.read, data, name)
-    kind = kind_of(head)
+    kind = _SUFFIXES.get(head.suffix) or kind_of(head)
     if head.suffix == ".pdf":
         raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
     data = from_western(_stream(data))[0].read().removeprefix(BOM_UTF8)
@@ -84,7 +86,7 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
         return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
     if known is None and not kind.startswith(_READ):
         raise _other_kind(name, kind)
-    text = decode_text(data, name).strip()
+    text = _LINE_END.sub("\n", decode_text(data, name)).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
     record = _object(text, name)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+from qbe.bibliography.reference import ET_AL
 from qbe.list.papers import line
 from qbe.plain import plain
 from qbe.search.present import described
@@ -105,7 +106,8 @@ def _atom(items: Sequence[Item], feed: str) -> str:
         _child(entry, "id", uuid.uuid5(uuid.UUID(feed), f"{item.watch.name}\0{item.paper.paper_id}").urn)
         _child(entry, "updated", item.found.found)
         for author in about["authors"]:
-            _child(_child(entry, "author"), "name", plain(author))
+            if author != ET_AL:
+                _child(_child(entry, "author"), "name", plain(author))
         for address in list(about["links"].values())[:1]:
             _child(entry, "link").set("href", _xml(address))
         _child(entry, "category").set("term", _xml(item.watch.name))

@@ -365,7 +365,8 @@ class Additions:
         that were skipped.
         """
         count, total = len(self.gone), len(self._papers)
-        if not count or (count <= max(1, total // 10) and not left_out.nameless):
+        is_few = count <= max(1, total // 10)
+        if not count or (is_few and not left_out.nameless):
             return
         named = ", ".join(
             f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
@@ -375,8 +376,9 @@ class Additions:
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
         if not self._confirm(f"found {missing}; delete these papers?"):
+            expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
             raise UsageError(
-                f"expected at most one paper or a tenth to delete, found {missing}; nothing was changed: "
+                f"expected {expected}, found {missing}; nothing was changed: "
                 "check the corpus, or delete them with `overwrite`"
             )
 

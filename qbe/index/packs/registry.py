@@ -86,7 +86,8 @@ def find_pack(name: str, address: str | None = None) -> Entry:
     """
     entries = read_registry(address)
     if name not in entries:
-        hint = did_you_mean(name, entries, "qbe pull --list shows them")
+        where = f" --registry {address}" if address else ""
+        hint = did_you_mean(name, entries, f"qbe pull --list{where} shows them")
         raise UsageError(f"expected the name of a pack in the registry, found {name!r}; {hint}")
     return entries[name]
 
