@@ -81,8 +81,8 @@ def read_grades(path: StrPath) -> dict[tuple[str, str], tuple[float, ...]]:
                     ", ".join(f"{grade:g}" for grade in each) for each in (first, pair.grades)
                 )
                 raise FileFormatError(
-                    f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found {found}; "
-                    "keep one line"
+                    f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
+                    f"{found}; keep one line"
                 )
     return grades
 
