@@ -66,13 +66,13 @@ def read_pairs(path: StrPath) -> list[Pair]:
     return list(pairs.values())
 
 
-def read_grades(path: StrPath) -> dict[tuple[str, str], tuple[float, ...]]:
+def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
     """The grades of a file of graded pairs, by query paper and candidate.
 
     Raises FileFormatError where `qbe.graded_pairs.read_graded_pairs` does, and for a pair that has other
     grades in another line.
     """
-    grades: dict[tuple[str, str], tuple[float, ...]] = {}
+    grades: dict[tuple[str, str], Grades] = {}
     for query, pairs in read_graded_pairs(path).items():
         for pair in pairs:
             first = grades.setdefault((query, pair.paper_id), pair.grades)
