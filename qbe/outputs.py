@@ -1,7 +1,7 @@
 """Files that a user names for results: one that exists is replaced only if it is a result of the same kind.
 
 What a file is, its content says, whatever its name. In formats for programs results of a search and of
-citation recommendation look alike: one replaces the other, as it does a run of any program. Results that
+citation recommendation look alike: one replaces the other. A TREC run counts as one by its tag. Results that
 people edit, bibliographies in BibTeX and Markdown, end with a comment that names the command and has the
 SHA-256 of all above: a changed one is not replaced.
 """
@@ -9,7 +9,6 @@ SHA-256 of all above: a changed one is not replaced.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +55,7 @@ def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None
 
     What is no regular file (a pipe, a folder) passes. The message names the ``parameter`` of the file.
 
-    >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\n")
+    >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 qbe-dense\n")
     >>> check_output("a.trec", SEARCH)
     >>> _ = Path("papers.jsonl").write_text('{"paper_id": "p7", "title": "On fish"}')
     >>> check_output("papers.jsonl", SEARCH)
@@ -132,10 +131,10 @@ def _is_search_result(head: bytes) -> bool:
     return is_ris or is_json or is_csv or _is_run(head) or head.startswith(_HEADINGS)
 
 
-def _is_run(head: bytes) -> bool:
-    """Whether the first line has the six fields of a TREC run."""
+def _is_run(head: bytes, tag: bytes | None = None) -> bool:
+    """Whether the first line is that of a TREC run with a tag, or with one that qbe gives by default."""
     fields = head.lstrip().partition(b"\n")[0].split()
-    if len(fields) != 6 or fields[1] != b"Q0":
+    if len(fields) != 6 or fields[1] != b"Q0" or not (fields[5] == tag or fields[5].startswith(b"qbe-")):
         return False
     try:
         int(fields[3]), float(fields[4])
@@ -144,13 +143,11 @@ def _is_run(head: bytes) -> bool:
     return True
 
 
-def _is_tagged_paper(head: bytes) -> bool:
-    """Whether the first line is a paper with labels."""
-    try:
-        record = json.loads(head.lstrip().partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and {"paper_id", "pred_labels"} <= record.keys()
+def with_tag(kind: Result, tag: str | None) -> Result:
+    """A kind of results, with runs that have a tag, too; None for none."""
+    if tag is None:
+        return kind
+    return kind._replace(begins=lambda head: kind.begins(head) or _is_run(head, tag.encode()))
 
 
 _WATCH_BEGINS = (
@@ -174,5 +171,4 @@ CITED = Result("a result of qbe cite", _is_search_result, "qbe cite")
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
 PLOT = Result("a plot of qbe", _is_plot)
 EMPTY = Result("one without content", lambda _: False)
-TAGGED = Result("papers that have labels", _is_tagged_paper)
 WATCHED = Result("a report of qbe watch", _is_watch_report)

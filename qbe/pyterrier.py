@@ -23,12 +23,13 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
     """A ``pyterrier.Transformer`` that searches with a pipeline.
 
     It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
-    or the text of an abstract. A column ``facet`` names what counts of each (``facet`` of all, where there is
-    no such column). A data frame of results, with ``docno``, is reranked: only these papers are ranked. It
-    gives the columns ``qid``, ``query``, ``docno``, ``score`` and ``rank``, the best ``k`` papers of each
-    query.
+    or the text of an abstract, which is more than one word of ASCII. A column ``facet`` names what counts of
+    each (``facet`` of all, where there is no such column). A data frame of results, with ``docno``, is
+    reranked: only these papers are ranked. It gives the columns ``qid``, ``query``, ``docno``, ``score`` and
+    ``rank``, the best ``k`` papers of each query.
 
-    Raises MissingDependencyError where PyTerrier is not installed.
+    Raises MissingDependencyError where PyTerrier is not installed; the transformer PaperNotFoundError for an
+    id that is not in the index, UsageError where a query or its id is missing, or a qid has several queries.
     """
     try:
         import pyterrier as pt
@@ -48,7 +49,12 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
 
 def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -> pd.DataFrame:
     """The results of the queries of a data frame."""
+    asked = [name for name in ("qid", "query", "facet") if name in frame.columns]
+    if frame[asked[:2]].isna().any(axis=None):
+        raise UsageError("expected a qid and a query in each row, found none in some; leave these out")
     rows = frame.drop_duplicates("qid")
+    if len(frame.drop_duplicates(asked)) > len(rows):
+        raise UsageError("expected one query and facet for each qid, found several for some; give other qids")
     facets = [_facet(value) for value in rows["facet"]] if "facet" in frame.columns else [facet] * len(rows)
     queries = [
         Query(_paper(pipeline, str(text)), each) for text, each in zip(rows["query"], facets, strict=True)
@@ -68,6 +74,8 @@ def _paper(pipeline: Any, text: str) -> Paper:
     try:
         paper: Paper = pipeline.index.paper(text)
     except PaperNotFoundError:
+        if text.isascii() and len(text.split()) == 1:  # an id that is misspelt
+            raise
         return paper_from_text("", text)
     return paper
 

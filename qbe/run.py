@@ -146,14 +146,15 @@ class Run(Mapping[str, Sequence[Hit]]):
         Args:
             qrels: grades by query id and paper id, such as `qbe.read_qrels` reads.
             measures: names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol
-                (``NDCG%20``).
+                (``NDCG%20``); in the result each has the name that ir-measures prints: ``AP`` for ``MAP``,
+                ``CSFCube_nDCG`` for ``NDCG%20``.
 
         The order of the hits is evaluated, of which equal scores change nothing: figures are those of the
         file that `write` writes. A judged query that is missing in the run scores as an empty ranking.
 
-        Raises UsageError for an unknown measure, a paper twice in a ranking, or a score that is not finite in
-        single precision; TypeError for anything but hits; FileFormatError when no query is in both qrels and
-        run.
+        Raises UsageError for an unknown measure, a grade beyond 1000, a paper twice in a ranking, or a score
+        that is not finite in single precision; TypeError for qrels of another type and anything but hits;
+        FileFormatError when no query is in both qrels and run.
 
         >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
         >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
@@ -196,29 +197,27 @@ class Run(Mapping[str, Sequence[Hit]]):
 
         The scores of a query's hits get mean 0 and standard deviation 1 in each run; a paper that a run lacks
         has that run's lowest score there. Only queries of all runs are fused. ``weights`` are those of this
-        run and of the others, 1 by default. Raises UsageError for another number of weights, for weights and
-        scores that are not finite, and where no query is in all runs; TypeError for anything but hits.
+        run and of the others, 1 by default. Raises UsageError for another number of weights, for weights that
+        are not finite, for runs that `write` refuses by their scores and papers, and where no query is in all
+        runs; TypeError for anything but runs of hits.
 
         >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
         >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
         >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
         ['a', 'b', 'c']
         """
-        from qbe.trec import check_hits
+        from qbe.trec import as_written
 
         runs = (self, *others)
+        for run in runs:
+            if not isinstance(run, Run):
+                raise TypeError(f"expected a qbe.Run to fuse with, found {type(run).__name__}")
+            as_written(run)  # what cannot be written
         weights = [1.0] * len(runs) if weights is None else weights
         if len(weights) != len(runs):
             raise UsageError(f"expected {len(runs)} `weights`, one for each run, found {len(weights)}")
         if not all(map(math.isfinite, weights)):
             raise UsageError(f"expected finite numbers as `weights`, found {', '.join(map(str, weights))}")
-        for run in runs:
-            check_hits(run)
-            for query_id, hits in run.items():
-                if not all(math.isfinite(hit.score) for hit in hits):
-                    raise UsageError(
-                        f"expected finite scores, found others in run {run.tag} for {query_id}; mend them"
-                    )
         shared = [query_id for query_id in self if all(query_id in run for run in others)]
         if not shared:
             raise UsageError("expected a query of all runs, found none; fuse runs of the same topics")

@@ -1,5 +1,6 @@
 """Models and pipelines of other libraries, the real ones: PyTerrier, sentence-transformers."""
 
+import math
 import sys
 
 import pandas as pd
@@ -66,6 +67,14 @@ def test_queries_are_ids_or_texts_with_a_facet_or_none(dense, index):
     assert columns == ["qid", "query", "docno", "score", "rank"]
     with pytest.raises(UsageError, match="in the column facet, found 'title'"):
         dense.as_transformer()(frame.assign(facet="title"))
+    with pytest.raises(PaperNotFoundError, match="s999"):
+        dense.as_transformer()(frame.assign(query="s999"))
+    for wrong in (frame.assign(query=[None, text]), frame.assign(qid=[math.nan, 1])):
+        with pytest.raises(UsageError, match="a qid and a query in each row"):
+            dense.as_transformer()(wrong)
+    for wrong in (frame.assign(qid="1"), FRAME.assign(qid="1")):
+        with pytest.raises(UsageError, match="one query and facet for each qid"):
+            dense.as_transformer()(wrong)
     with pytest.raises(pt.validate.InputValidationError):
         dense.as_transformer()(frame.drop(columns="query"))
 

@@ -37,7 +37,8 @@ def test_figures_by_hand() -> None:
         "P@1": {"7": 1.0, "8": 0.0},
     }
     assert evaluation.figures["NDCG%20"] == {"all": 0.25}
-    assert evaluation.warnings == ()
+    small = "1 queries with fewer than 5 pool documents (8): their NDCG%20 is 0"
+    assert evaluation.warnings == (small,)
     # Without a grade of 2 every grade of 1 is relevant.
     assert pool_protocol(BINARY, run({"7": "bacde", "8": "ba"})).per_query["MAP"] == {
         "7": pytest.approx((1 + 1 + 3 / 4) / 3),
@@ -52,6 +53,7 @@ def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
         "no documents for query 8: it scores as an empty ranking",
         "queries without judgements left out: 1 (9)",
         "3 pool documents missing in 1 queries (7, ...): they count as not retrieved",
+        "1 queries with fewer than 5 pool documents (8): their NDCG%20 is 0",
     )
     with pytest.raises(FileFormatError, match="expected a run for the judged queries"):
         pool_protocol(QRELS, run({"9": "a"}))

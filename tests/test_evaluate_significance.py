@@ -97,8 +97,11 @@ def test_compare_pairs_queries_and_corrects_within_a_measure():
     ]
     assert comparisons[0].difference == pytest.approx(0.3)
     assert [c.randomization_p for c in comparisons] == [0.25, 0.25, 1.0]
-    assert [c.randomization_p_holm for c in comparisons] == [0.75, 0.75, 1.0]
-    assert [c.t_test_p_holm for c in comparisons] == pytest.approx(holm([c.t_test_p for c in comparisons]))
+    assert [c.randomization_p_holm for c in comparisons] == [0.5, 0.5, 1.0]  # all are the queries of method
+    t_tests = holm([c.t_test_p for c in comparisons[1:]])
+    assert [c.t_test_p_holm for c in comparisons] == pytest.approx([t_tests[0], *t_tests])
+    both = {"better": better, "base": base}
+    assert {c.randomization_p_holm for c in compare(both, both)} == {0.25}
 
 
 def test_compare_refuses_what_cannot_be_paired():

@@ -214,6 +214,10 @@ WRONG = {
     "no endpoint": "--output o.tsv --model m",
     "no parallel requests": "--output o.tsv --model m --parallel 0",
     "output in place of a list": "--output queries.txt",
+    "answers in the output": "--output o.tsv --model m --answers ./o.tsv",
+    "pairs in place of graded ones": "--output graded --sample 1",
+    "pairs in place of grades by hand": "--output hand --sample 1",
+    "grades of a model in place of grades by hand": "--output hand --pairs hand --model m",
     "an absent guideline": "--output o.tsv --model m --guideline none",
 }
 
@@ -221,8 +225,12 @@ WRONG = {
 def test_wrong_options(label, monkeypatch, told):
     monkeypatch.delenv("QBE_LLM_ENDPOINT", raising=False)
     Path("ids").write_text("s036\nnosuch\n")
+    write_pairs("graded", [Pair("s036", "s051")], [(3, 1, 0)])
+    HandGrades([Pair("s036", "s051")], Path()).grade("hand", "s036", "s051", (3, 1, 0))
+    Path("hand.tsv").rename("hand")
+    before = {path: path.read_bytes() for path in Path().iterdir()}
     told("label", refusals(label, WRONG.values()))
-    assert sorted(path.name for path in Path().iterdir()) == ["ids", "queries.txt"]
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
@@ -316,6 +324,18 @@ def test_agreement_is_printed(two, capsys):
 def test_merged_grades_of_a_file(two, capsys):
     main(["--pairs", "a.tsv", "--merge", "3:2", "--output", "merged.tsv"])
     assert [pair.grades for pair in read_graded_pairs("merged.tsv")["r"]] == [(2, 1, 1), (0, 2, 1)]
+
+
+def test_what_grades_are_merged_and_compared(two, told):
+    write_pairs("twice.tsv", [Pair("q", "a")] * 2, [(3, 1, 0), (2, 1, 0)])
+    write_pairs("hand.tsv", [Pair("q", "a")], [(3, 1, 0)], "ann")
+    lines = [
+        "--pairs twice.tsv --merge 3:2 --output o.tsv",
+        "--agreement a.tsv twice.tsv",
+        "--pairs a.tsv --merge 3:2 --output hand.tsv",
+    ]
+    told("grades merged and compared", refusals(lambda *words: main(list(words)), lines))
+    assert read_graded_pairs("hand.tsv")["q"][0].grades == (3, 1, 0)
 
 
 def test_grades_to_merge_are_single_digits():

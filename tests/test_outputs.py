@@ -9,18 +9,19 @@ import pytest
 
 from qbe.errors import OutputError, UsageError
 from qbe.export.staging import check_model_folder
-from qbe.outputs import CITED, REPORT, SEARCH, TAGGED, Result, check_output
+from qbe.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
 from qbe.search.__main__ import main as search_main
 from qbe.tag.__main__ import main as tag_main
 
-RUN = "q1 Q0 p7 1 2.5 my-run\nq1 Q0 p8 2 2.25 my-run\n"
+RUN = "q1 Q0 p7 1 2.5 qbe-dense\nq1 Q0 p8 2 2.25 qbe-dense\n"
 PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
 LABELLED = '{"paper_id": "p7", "title": "T", "abstract": ["Fish swim."], "pred_labels": ["method_label"]}\n'
 
 
 REPLACED: list[tuple[Result, str]] = [
     (SEARCH, RUN),
-    (SEARCH, "q1\tQ0\tp7\t1\t-2.5e-3\tother\n"),
+    (with_tag(SEARCH, "mine"), RUN),
+    (with_tag(SEARCH, "mine"), "q1\tQ0\tp7\t1\t-2.5e-3\tmine\n"),
     (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
     (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
     (SEARCH, "Papers for “Who uses fish?”: fish\nNo paper was found.\n"),
@@ -28,11 +29,12 @@ REPLACED: list[tuple[Result, str]] = [
     (SEARCH, "TY  - JOUR\nDP  - qbe\nID  - 7\nER  - \n"),
     (SEARCH, ""),
     (SEARCH, "\n"),
-    (TAGGED, LABELLED),
     (REPORT, '{\n "protocol": null,\n "split": null}\n'),
 ]
 KEPT: list[tuple[Result, str]] = [
     (SEARCH, PAPER),
+    (SEARCH, "q1 Q0 p7 1 2.5 other\n"),
+    (with_tag(SEARCH, "mine"), "q1 Q0 p7 1 2.5 other\n"),
     (SEARCH, "This is a note to self\n"),  # six words
     (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
     (SEARCH, "q1 0 p7 1\n"),  # judgements
@@ -46,10 +48,6 @@ KEPT: list[tuple[Result, str]] = [
     (SEARCH, "% my references\n@article{fish,\n}\n"),
     (SEARCH, "id,title,abstract\n"),
     (SEARCH, "## Papers\n"),
-    (TAGGED, PAPER),
-    (TAGGED, RUN),
-    (TAGGED, "[" * 100_000),
-    (TAGGED, "[]\n"),
     (REPORT, RUN),
     (REPORT, '{"protocol": null}'),
 ]
@@ -152,15 +150,15 @@ def test_the_name_of_another_format_needs_a_format(search, tmp_path):
     assert (tmp_path / "a.tsv").read_text().startswith("s001 Q0 ")
 
 
-def test_tagging_keeps_a_corpus_without_labels(tmp_path, tiny_tagger):
+def test_tagging_keeps_a_corpus_with_and_without_labels(tmp_path, tiny_tagger):
     papers, other = tmp_path / "papers.jsonl", tmp_path / "other.jsonl"
     papers.write_text(PAPER)
-    other.write_text(PAPER)
     options = ["--input", str(papers), "--tagger", str(tiny_tagger), "--output"]
-    with pytest.raises(OutputError, match="papers that have labels to replace, found another file"):
-        tag_main([*options, str(other)])
-    assert other.read_text() == PAPER
-    tag_main([*options, str(tmp_path / "tagged.jsonl")])
+    for text in (PAPER, LABELLED):
+        other.write_text(text)
+        with pytest.raises(OutputError, match="one without content to replace, found another file"):
+            tag_main([*options, str(other)])
+        assert other.read_text() == text
     tag_main([*options, str(tmp_path / "tagged.jsonl")])
     assert json.loads((tmp_path / "tagged.jsonl").read_text())["abstract"] == ["Fish swim."]
 

@@ -56,9 +56,10 @@ SPACED = [
 @pytest.mark.parametrize(
     "rankings", [{"q": TWICE}, *({"q": (Hit("a", x),)} for x in (math.nan, -math.inf, HUGE))]
 )
-def test_what_cannot_be_written_is_not_evaluated(rankings, tmp_path):
-    ranked = Run("t", rankings)
-    for action in (partial(ranked.evaluate, {"q": {"a": 1}}), partial(ranked.write, tmp_path / "x.trec")):
+def test_what_cannot_be_written_is_not_evaluated_nor_fused(rankings, tmp_path):
+    ranked, one = Run("t", rankings), Run("one", {"q": (Hit("a", 1.0),)})
+    evaluated = partial(ranked.evaluate, {"q": {"a": 1}})
+    for action in (evaluated, partial(ranked.write, tmp_path / "x.trec"), partial(one.fuse, ranked)):
         with pytest.raises(UsageError, match=r"for q;|query q:"):
             action()
     assert not any(tmp_path.iterdir())
@@ -121,6 +122,8 @@ def test_figures_are_those_of_ir_measures():
     assert run(q1="ab", q2="b").evaluate(QRELS, ["NDCG%20"]).figures["CSFCube_nDCG"]["method"] == 0
     with pytest.raises(UsageError, match="found 'foo'"):
         ranked.evaluate(QRELS, ["foo"])
+    with pytest.raises(UsageError, match="from -1000 to 1000, found 1001 for 1_method and a; mend"):
+        ranked.evaluate({"1_method": {"a": 1001}})
 
 
 def test_comparisons_are_those_of_the_command():
@@ -156,8 +159,6 @@ def test_fusion_by_hand():
     for weights in ([1, math.nan], [math.inf, 1]):
         with pytest.raises(UsageError, match="finite numbers as `weights`"):
             one.fuse(two, weights=weights)
-    with pytest.raises(UsageError, match="others in run bad for q"):
-        one.fuse(Run("bad", {"q": (Hit("a", math.nan),)}))
     with pytest.raises(UsageError, match="found none; fuse runs of the same topics"):
         one.fuse(Run("other", {"x": ()}))
 

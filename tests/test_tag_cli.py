@@ -69,6 +69,7 @@ def tag(tmp_path, tagging, tiny_tagger):
     output = tmp_path / "out" / "tagged.jsonl"
 
     def run(*given: object, options: tuple[object, ...] = ()) -> list[dict]:
+        output.unlink(missing_ok=True)
         source = given[0] if isinstance(given[0], Path) else write(tmp_path / "in.jsonl", *given)
         arguments = ["--input", source, "--output", output]
         arguments += [] if "--tagger" in options else ["--tagger", tiny_tagger]
@@ -155,18 +156,15 @@ def numbered(count: int) -> list[dict]:
     ]
 
 
-def test_broken_input_leaves_nothing_but_a_former_output(tag, tmp_path):
+def test_broken_input_leaves_nothing(tag, tmp_path):
     source = write(tmp_path / "broken.jsonl", *numbered(2))
     source.write_text(source.read_text() + '{"paper_id": \n' + json.dumps(STRING) + "\n")
     with pytest.raises(CorpusError, match=r"broken.jsonl, line 3: expected one JSON object a line, found "):
         tag(source)
-    assert not any(tag.output.parent.iterdir())
-    before = tag(STRING)
     source.write_text("7\n")
     with pytest.raises(CorpusError, match="line 1: expected a JSON object, found a number"):
         tag(source)
-    assert read(tag.output) == before
-    assert list(tag.output.parent.iterdir()) == [tag.output]
+    assert not any(tag.output.parent.iterdir())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -57,6 +57,11 @@ VALUES = [
     lambda: Run("tag", {"q": ["p"]}).evaluate({"q": {"p": 1}}),
     lambda: Run("tag", {"q": ["p"]}).to_dataframe(),
     lambda: Run("tag", {"q": ["p"]}).fuse(),
+    lambda: Run("tag", {}).fuse("x"),
+    *(
+        partial(Run("tag", {}).evaluate, qrels)
+        for qrels in ("x", ["q"], {1: {"p": 1}}, {"q": ["p"]}, {"q": {2: 1}}, {"q": {"p": 1.0}})
+    ),
 ]
 RUNS = [{"q": [("p", 1.0)]}, {"q": ["p"]}, {"q": Hit("p", 1.0)}]
 SETTINGS = ["bm25", {"dense": False}, Dense()]

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.cite.config import RUN_TAG
     from qbe.cite.options import check, config_of
-    from qbe.outputs import CITED, check_output
+    from qbe.outputs import CITED, check_output, with_tag
     from qbe.search.options import default_hits, destination_of, form_of
 
     form, width = form_of(options)
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     config = config_of(options)
     threads = _cli.threads(options.threads)
     if options.output:
-        check_output(options.output, CITED)
+        check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index

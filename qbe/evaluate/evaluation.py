@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from qbe.errors import FileFormatError
+from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.csfcube import ndcg_cutoff
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels, split_query_id
-from qbe.trec import Rankings
+from qbe.trec import MAX_RELEVANCE, Rankings
 from qbe.types import Facet
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
         rankings: ranked papers by query id, such as a `qbe.Run`.
         measures: names as `parse_measures` takes them.
 
-    Raises UsageError for an unknown measure, FileFormatError when no query is in both qrels and run.
+    Raises TypeError for qrels of another type, UsageError for an unknown measure and a grade beyond
+    MAX_RELEVANCE, FileFormatError when no query is in both qrels and run.
 
     >>> from qbe.types import Hit
     >>> rankings = {"1_method": (Hit("a", 9.5), Hit("b", 7.5))}
     >>> evaluate({"1_method": {"a": 0, "b": 1}}, rankings, ["RR", "P@1"]).figures
     {'RR': {'method': 0.5, 'all': 0.5}, 'P@1': {'method': 0.0, 'all': 0.0}}
     """
+    _check_qrels(qrels)
     parsed = parse_measures(measures)
     scopes = facet_scopes(qrels)
     left_out, warnings = coverage(scopes, qrels, rankings)
@@ -44,6 +47,23 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
         scores_of(rankings),
     )
     return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
+
+
+def _check_qrels(qrels: Qrels) -> None:
+    expected = "expected qrels as of qbe.read_qrels, whole numbers by query id and paper id, found"
+    if not isinstance(qrels, Mapping):
+        raise TypeError(f"{expected} {type(qrels).__name__}")
+    for query_id, grades in qrels.items():
+        if not isinstance(query_id, str) or not isinstance(grades, Mapping):
+            raise TypeError(f"{expected} {type(grades).__name__} for {query_id!r}")
+        for paper_id, grade in grades.items():
+            if not isinstance(paper_id, str) or not isinstance(grade, int):
+                raise TypeError(f"{expected} {grade!r} for {query_id!r} and {paper_id!r}")
+            if abs(grade) > MAX_RELEVANCE:
+                raise UsageError(
+                    f"expected grades from -{MAX_RELEVANCE} to {MAX_RELEVANCE}, found {grade} for {query_id} "
+                    f"and {paper_id}; mend it"
+                )
 
 
 def scope_figures(
@@ -165,6 +185,18 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
         f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
         f"({next(iter(missing))}, ...): they count as not retrieved"
     ]
+
+
+def too_small(pools: Qrels) -> list[str]:
+    """Return a warning on pools of which NDCG%20 counts no rank, or none.
+
+    >>> too_small({"1": {"a": 1, "b": 0}})
+    ['1 queries with fewer than 5 pool documents (1): their NDCG%20 is 0']
+    """
+    small = [query_id for query_id, pool in pools.items() if not ndcg_cutoff(len(pool))]
+    if not small:
+        return []
+    return [f"{len(small)} queries with fewer than 5 pool documents ({_some(small)}): their NDCG%20 is 0"]
 
 
 def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from qbe import _cli
 
 TYPE_CHECKING = False
@@ -115,7 +117,7 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(
             "published figures are those of the test folds; leave out --published or --split dev"
         )
-    if options.plot and options.plot == options.output:
+    if options.plot and options.output and os.path.realpath(options.plot) == os.path.realpath(options.output):
         raise UsageError(f"expected --plot and --output to name two files, found {options.plot} for both")
     if options.worst is not None and not (csfcube and options.baseline):
         raise UsageError("--worst needs --protocol csfcube and a --baseline; give both")

@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from qbe.evaluate.csfcube import MEASURES, NDCG_PERCENT, judged_ranking
-from qbe.evaluate.evaluation import coverage, incomplete, pool_scores, scope_figures, without_query_papers
+from qbe.evaluate.evaluation import (
+    coverage,
+    incomplete,
+    pool_scores,
+    scope_figures,
+    too_small,
+    without_query_papers,
+)
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels
 from qbe.trec import Rankings
@@ -65,4 +72,4 @@ def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()
         **{name: computed[name] for name in parse_measures(measures)},
     }
     figures = scope_figures(parsed, values, scopes)
-    return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores)))
+    return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores), *too_small(pools)))

@@ -16,7 +16,7 @@ from typing import Any
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
-from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
+from qbe.evaluate.evaluation import coverage, incomplete, pool_scores, too_small
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import AGGREGATED, ALL, Evaluation, Qrels, split_query_id
 from qbe.files import StrPath
@@ -166,7 +166,11 @@ def csfcube_protocol(
         for name, by_scope in fold_figures.items()
     }
     return Evaluation(
-        queries, values, figures, (*warnings, *incomplete(pools, scores)), fold_figures=fold_figures
+        queries,
+        values,
+        figures,
+        (*warnings, *incomplete(pools, scores), *too_small(pools)),
+        fold_figures=fold_figures,
     )
 
 

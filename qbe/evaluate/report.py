@@ -146,7 +146,8 @@ def build_report(
         baseline_files: runs that every system is compared with; they are evaluated as well.
         published: whether the report contains published figures.
 
-    Raises UsageError for an unknown measure, a run file given twice, or a scoring that is not possible,
+    Raises UsageError for an unknown measure, a run file given twice, baselines that nothing can be compared
+    with, or a scoring that is not possible,
     FileFormatError for a file that cannot be read, that does not follow its format, or that does not match
     the others.
 
@@ -175,12 +176,19 @@ def build_report(
 
     evaluations = {name: evaluation(name, paths) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
+    comparisons = compare(evaluations, baselines, scoring.described.compared) if baselines else ()
+    if baselines and not comparisons:
+        raise UsageError(
+            f"expected another run with figures to compare with {', '.join(baselines)}, the "
+            f"`baseline_files`, found {'none' if len(files) > 1 else 'it alone'}; give `run_files` "
+            "of another name"
+        )
     return Report(
         scoring,
         evaluations,
         files,
         tuple(baselines),
-        compare(evaluations, baselines, scoring.described.compared) if baselines else (),
+        comparisons,
         rows,
     )
 

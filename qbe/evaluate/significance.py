@@ -67,8 +67,9 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Compare every system with every baseline, by measure and scope.
 
-    Holm's correction is over all comparisons of one measure: every system, baseline and scope. A system is
-    not compared with itself, nor on a scope where one of the two has no figure. As CSFCube's data sheet
+    Holm's correction is over all comparisons of one measure: every system, baseline and scope; two systems on
+    the same queries count once, whichever is the baseline and whatever the scope is called. A system is not
+    compared with itself, nor on a scope where one of the two has no figure. As CSFCube's data sheet
     demands (Mysore et al., 2021), the tests are over all queries, not over folds.
 
     Args:
@@ -100,21 +101,38 @@ def compare(
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        randomization = [randomization_test(list(by_query.values()), seed=seed) for *_, by_query in family]
-        t_tests = [t_test(list(by_query.values())) for *_, by_query in family]
+        tested = {
+            _test_of(name, other, by_query): list(by_query.values()) for name, other, _, by_query in family
+        }
+        randomization = [randomization_test(values, seed=seed) for values in tested.values()]
+        t_tests = [t_test(values) for values in tested.values()]
         p_values = zip(randomization, t_tests, holm(randomization), holm(t_tests), strict=True)
-        for (name, other, scope, by_query), corrected in zip(family, p_values, strict=True):
+        corrected = dict(zip(tested, p_values, strict=True))
+        for name, other, scope, by_query in family:
             values = list(by_query.values())
             wins, losses = sum(value > 0 for value in values), sum(value < 0 for value in values)
             comparisons.append(
                 Comparison(
-                    *(name, other, measure, scope, len(values), fmean(values), *corrected),
+                    *(
+                        name,
+                        other,
+                        measure,
+                        scope,
+                        len(values),
+                        fmean(values),
+                        *corrected[_test_of(name, other, by_query)],
+                    ),
                     bootstrap_interval(values, seed=seed),
                     *(wins, len(values) - wins - losses, losses),
                     *most_influential(by_query),
                 )
             )
     return tuple(comparisons)
+
+
+def _test_of(name: str, other: str, by_query: Mapping[str, float]) -> tuple[frozenset[str], frozenset[str]]:
+    """What makes two tests one: the two systems, and the queries."""
+    return frozenset((name, other)), frozenset(by_query)
 
 
 def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> list[str]:

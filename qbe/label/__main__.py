@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
 
     from pathlib import Path
 
-    from qbe.label.pairs import PAIRS, parse_merges, write_pairs
+    from qbe.label.pairs import GRADED, PAIRS, parse_merges, write_pairs
     from qbe.outputs import check_output
 
     merges = parse_merges(options.merge)
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
         _print_agreement(options, merges)
         return
     output = Path(options.output)
-    check_output(output, PAIRS)
+    check_output(output, GRADED if options.model or options.pairs else PAIRS)
     if not options.model and options.pairs:
         _merge(Path(options.pairs), output, merges)
         return
@@ -65,15 +65,9 @@ def _print_agreement(options: argparse.Namespace, merges: Merges) -> None:
 
 def _merge(source: Path, output: Path, merges: Merges) -> None:
     """Write graded pairs with grades merged."""
-    from qbe.graded_pairs import read_graded_pairs
-    from qbe.label.pairs import merged, read_pairs, write_pairs
+    from qbe.label.pairs import merged, read_grades, read_pairs, write_pairs
 
-    grades = {
-        (query, pair.paper_id): pair.grades
-        for query, some in read_graded_pairs(source).items()
-        for pair in some
-    }
-    pairs = read_pairs(source)
+    grades, pairs = read_grades(source), read_pairs(source)
     rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
     write_pairs(output, pairs, rows)
     print(f"{output}: {len(pairs):,} pairs")

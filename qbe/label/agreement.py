@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import FileFormatError
 from qbe.files import StrPath
-from qbe.graded_pairs import read_graded_pairs
-from qbe.label.pairs import Merges, merged
+from qbe.label.pairs import Merges, merged, read_grades
 from qbe.types import Facet
 
 Floats = NDArray[np.float64]
@@ -80,9 +79,7 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
 
 def _grades(path: StrPath, merges: Merges) -> dict[tuple[str, str], tuple[float, ...]]:
     return {
-        (query, pair.paper_id): tuple(merged(grade, merges) for grade in pair.grades)
-        for query, pairs in read_graded_pairs(path).items()
-        for pair in pairs
+        key: tuple(merged(grade, merges) for grade in grades) for key, grades in read_grades(path).items()
     }
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from qbe.errors import UsageError
 from qbe.files import change_lock
-from qbe.graded_pairs import read_graded_pairs
-from qbe.label.pairs import PAIRS, Grades, Pair, read_pairs, write_pairs
+from qbe.label.pairs import HAND, Grades, Pair, read_grades, read_pairs, write_pairs
 from qbe.outputs import check_output
 
 MOST_ASSESSORS = 100
@@ -65,7 +64,7 @@ class HandGrades:
             path = self._path(assessor)
             earlier = {pair[:2]: pair for pair in read_pairs(path)} if path.exists() else {}
             kept = {key: pair for key, pair in {**self._pairs, **earlier}.items() if key in given}
-            write_pairs(path, list(kept.values()), [given[key] for key in kept])
+            write_pairs(path, list(kept.values()), [given[key] for key in kept], assessor)
             return self._turn(assessor, given)
 
     def _turn(self, assessor: str, given: dict[tuple[str, str], Grades]) -> Turn:
@@ -80,11 +79,10 @@ class HandGrades:
                 f"expected a name of at most 40 small letters, digits and hyphens, found {assessor[:60]!r}"
             )
         path = self._path(assessor)
-        check_output(path, PAIRS)
+        check_output(path, HAND)
         if not path.exists() and len(list(self._folder.glob("*.tsv"))) >= MOST_ASSESSORS:
             raise UsageError(f"expected at most {MOST_ASSESSORS} assessors; use a name that is there")
-        graded = read_graded_pairs(path) if path.exists() else {}
-        return {(query, pair.paper_id): pair.grades for query, some in graded.items() for pair in some}
+        return read_grades(path) if path.exists() else {}
 
     def _path(self, assessor: str) -> Path:
         return self._folder / f"{assessor}.tsv"

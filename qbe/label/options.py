@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from qbe import _cli
 
 TYPE_CHECKING = False
@@ -128,6 +130,10 @@ def check(options: argparse.Namespace) -> None:
             )
     if not options.index and (options.model or not options.pairs):
         raise UsageError("expected an `index` of the papers, found none; give one")
+    if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
+        raise UsageError(
+            f"expected `answers` in another file than the `output`, found {options.answers} as both"
+        )
     for name in ("budget_requests", "budget_tokens", "parallel"):
         value = getattr(options, name)
         if value is not None and value < 1:

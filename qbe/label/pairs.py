@@ -8,21 +8,27 @@ from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.files import StrPath
-from qbe.graded_pairs import COLUMNS
+from qbe.graded_pairs import COLUMNS, read_graded_pairs
 from qbe.lines import bad_line, read_fields, write_lines
 from qbe.outputs import Result
 
 IDS = COLUMNS[:2]
 POOL, GIVEN = "pool", "given"
-"""The last column of the files that are written here, and what it says of pairs that a user gave."""
+"""The column of how a pair was found, and what it says of pairs that a user gave."""
+
+ASSESSOR = "assessor"
+"""The last column of grades by hand."""
 
 Grades = Sequence[float]
 """Of a pair in each facet, in their order."""
 
-PAIRS = Result(
-    "pairs that qbe label wrote",
-    lambda head: head.startswith(tuple("\t".join((*some, POOL)).encode() + b"\n" for some in (IDS, COLUMNS))),
-)
+_BEGINS = [
+    "\t".join(some).encode() + b"\n" for some in ((*IDS, POOL), (*COLUMNS, POOL), (*COLUMNS, POOL, ASSESSOR))
+]
+
+PAIRS = Result("pairs without grades that qbe label wrote", lambda head: head.startswith(_BEGINS[0]))
+GRADED = Result("pairs that qbe label wrote", lambda head: head.startswith((_BEGINS[0], _BEGINS[1])))
+HAND = Result("grades by hand", lambda head: head.startswith(_BEGINS[2]))
 
 
 class Pair(NamedTuple):
@@ -60,9 +66,33 @@ def read_pairs(path: StrPath) -> list[Pair]:
     return list(pairs.values())
 
 
-def write_pairs(path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None) -> None:
+def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
+    """The grades of a file of graded pairs, by query paper and candidate.
+
+    Raises FileFormatError where `qbe.graded_pairs.read_graded_pairs` does, and for a pair that has other
+    grades in another line.
+    """
+    grades: dict[tuple[str, str], Grades] = {}
+    for query, pairs in read_graded_pairs(path).items():
+        for pair in pairs:
+            first = grades.setdefault((query, pair.paper_id), pair.grades)
+            if first != pair.grades:
+                found = " and ".join(
+                    ", ".join(f"{grade:g}" for grade in each) for each in (first, pair.grades)
+                )
+                raise FileFormatError(
+                    f"{path}: expected one grade by each facet for {query} and {pair.paper_id}, found "
+                    f"{found}; keep one line"
+                )
+    return grades
+
+
+def write_pairs(
+    path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None, assessor: str = ""
+) -> None:
     r"""Write pairs, with their grades if there are any, as `read_pairs` and
-    `qbe.graded_pairs.read_graded_pairs` read them; raises OutputError where they cannot be written.
+    `qbe.graded_pairs.read_graded_pairs` read them; with the ``assessor`` who gave them by hand. Raises
+    OutputError where they cannot be written.
 
     >>> from pathlib import Path
     >>> write_pairs("graded.tsv", [Pair("q", "a", "method")], [(3, 1.5, 0)])
@@ -71,10 +101,11 @@ def write_pairs(path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] |
     q           a           3           1.5         0           method
     <BLANKLINE>
     """
-    header = (*(IDS if grades is None else COLUMNS), POOL)
+    hand = [assessor] if assessor else []
+    header = (*(IDS if grades is None else COLUMNS), POOL, *(ASSESSOR for _ in hand))
     given: Sequence[Grades] = [()] * len(pairs) if grades is None else grades
     rows = (
-        (pair.query_id, pair.paper_id, *(f"{grade:g}" for grade in row), pair.pool)
+        (pair.query_id, pair.paper_id, *(f"{grade:g}" for grade in row), pair.pool, *hand)
         for pair, row in zip(pairs, given, strict=True)
     )
     write_lines(path, ("\t".join(fields) + "\n" for fields in (header, *rows)))

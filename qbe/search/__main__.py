@@ -62,9 +62,9 @@ def run(
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
     paper_filter, wish = filter_of(options), wish_of(options)
     if options.output:
-        from qbe.outputs import SEARCH, check_output
+        from qbe.outputs import SEARCH, check_output, with_tag
 
-        check_output(options.output, SEARCH)
+        check_output(options.output, with_tag(SEARCH, options.run_tag))
 
     from pathlib import Path
 

@@ -54,13 +54,13 @@ def main(arguments: list[str]) -> None:
     from contextlib import nullcontext
     from pathlib import Path
 
-    from qbe.outputs import TAGGED, check_output
+    from qbe.outputs import EMPTY, check_output
 
     output = Path(options.output)
     if options.output != "-":
         if output.is_file() and Path(options.input).is_file() and output.samefile(options.input):
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
-        check_output(output, TAGGED)
+        check_output(output, EMPTY)  # a result is a corpus, as others have
 
     from qbe.files import atomic_file
     from qbe.models.registry import DEFAULT_TAGGER
