@@ -205,6 +205,9 @@ WRONG = {
     "a budget of no model": "--output o.tsv --budget-tokens 5",
     "pairs without anything to do": "--output o.tsv --pairs queries.txt",
     "merged candidates": "--output o.tsv --merge 3:2",
+    "an index of merged pairs": "--output o.tsv --pairs queries.txt --merge 3:2",
+    "the format of pairs": "--output o.tsv --format json",
+    "requests to no model": "--output o.tsv --parallel 4",
     "merging by another sign": "--agreement a b --merge 3=2",
     "candidates of pairs": "--output o.tsv --pairs queries.txt --candidates 3",
     "no candidates": "--output o.tsv --candidates 0",
@@ -221,7 +224,10 @@ WRONG = {
 def test_wrong_options(label, monkeypatch, told):
     monkeypatch.delenv("QBE_LLM_ENDPOINT", raising=False)
     Path("ids").write_text("s036\nnosuch\n")
-    told("label", refusals(label, WRONG.values()))
+    agreement = [
+        partial(main, ["--agreement", "a", "b", *given]) for given in (["--dry-run"], ["--timeout", "5"])
+    ]
+    told("label", [*refusals(label, WRONG.values()), *messages_of(agreement, UsageError)])
     assert sorted(path.name for path in Path().iterdir()) == ["ids", "queries.txt"]
 
 
