@@ -107,8 +107,8 @@ def check(options: argparse.Namespace) -> None:
 
     if options.agreement:
         given = ("output", "index", "queries", "pairs", "sample", "candidates", "random_seed", "model")
-        given += (*_OF_A_MODEL, *(["dry_run"] if options.dry_run else []))
-        _refuse(options, given, "has no effect with `agreement`; drop it")
+        flags = ["dry_run"] if options.dry_run else []
+        _refuse(options, (*given, *_OF_A_MODEL, *flags), "has no effect with `agreement`; drop it")
         return
     _refuse(options, ("format",), "is that of an agreement; drop it")
     if not options.output:
