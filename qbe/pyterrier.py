@@ -106,7 +106,7 @@ def from_transformer(transformer: Any) -> TransformerStage:
     >>> stage(Aspect(papers[0]), papers)
     [4.0, 8.0]
     """
-    if not callable(getattr(transformer, "transform", None)):
+    if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
         raise TypeError(
             f"expected a transformer with a method transform, found {transformer!r:.60} "
             f"({type(transformer).__name__})"

@@ -53,6 +53,14 @@ def test_an_index_tells_of_a_gpu_and_keeps_silent_about_the_cpu():
     assert BuildSettings(device="cuda", precision="fp32").record(["x"])["device"] == "cuda"
 
 
+def test_settings_that_an_index_cannot_have():
+    for wrong in ({"facets": "x"}, {"bm25": False, "positions": True}):
+        with pytest.raises(UsageError, match=f"`{list(wrong)[-1]}`"):
+            BuildSettings(**wrong)
+    read = BuildSettings.read({"bm25": False, "positions": True})  # of an index of an earlier version
+    assert not read.positions
+
+
 def test_precision_follows_the_device():
     assert [BuildSettings(device=device).precision for device in ("cpu", "cuda")] == ["int8", "fp16"]
     # An index in int8 grows on the CPU, whatever there is: its vectors are of one precision.

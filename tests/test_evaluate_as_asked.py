@@ -89,6 +89,16 @@ def test_what_is_not_judged_in_a_scope_does_not_count_there():
     assert "queries by method without judgements left out: 1 (r, ...)" in more.warnings
 
 
+def test_searches_named_as_in_exploration():
+    rows = {"p": {"a": {M: 0.0, B: 3.0}}}
+    names = ("p_background-not-method", "p_same-problem-other-method")
+    for name in names:
+        result = as_asked_protocol(rows, {name: hits("a")})
+        assert result.figures["P@5"]["same-problem-other-method"] == 0.2
+    with pytest.raises(FileFormatError, match="one ranking of paper p by same-problem-other-method"):
+        as_asked_protocol(rows, dict.fromkeys(names, hits("a")))
+
+
 def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = ["query_id paper_id background method result"]

@@ -103,7 +103,9 @@ def test_published_rows_are_those_of_the_papers(collection, capsys):
     """Cell by cell, as the command prints them, against the papers' tables."""
     main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published"])
     tables: dict[str, dict[str, list[str]]] = {}
-    for line in capsys.readouterr().out.splitlines():
+    printed = capsys.readouterr().out
+    assert "\nPublished figures, on CSFCube:\n" in printed
+    for line in printed.splitlines():
         cells = re.split("  +", line.strip())
         if cells[0].endswith(" (per cent)"):
             table = tables.setdefault(cells[0].removesuffix(" (per cent)").replace("%", ""), {})

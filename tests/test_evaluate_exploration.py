@@ -89,6 +89,8 @@ def test_relevant_begins_at_two_and_ends_at_a_half(liked, disliked, relevant):
         ("a&b_method", FacetContrast("a&b", M)),  # a topic of a file may be named so
         ("p", None),
         ("p_abstract", None),
+        ("p_same-problem-other-method", FacetContrast("p", B, M)),
+        ("p_competitors", None),
         ("1*p_background&0.5*p_method", None),
         ("1*p_background&-1*p_background", None),
         ("1*p_background&-1*q_method", None),

@@ -159,7 +159,7 @@ def test_one_side_only(tmp_path, settings):
             query = Query(index.paper("s001"))
             assert len(first_stage(index, side).search(query, 3)) == 3
             for stage in (missing, "fused"):
-                with pytest.raises(IndexFormatError, match="found one built without; choose another"):
+                with pytest.raises(IndexFormatError, match="found one built without; build it with both"):
                     first_stage(index, stage).search(query, 3)
 
 
@@ -279,6 +279,8 @@ APART = [
     "--corpus x --format table:id",
     "--corpus x --on-error skip:some",
     "--corpus x --on-error stop:0.1",
+    "--corpus x --on-error skip:5",
+    "--corpus x --only dense --store positions",
     *(f"--merge x {more}" for more in ("--facets given", "--only bm25", "--encoder x:fp32")),
     "--append",
     "--append --corpus x --overwrite",

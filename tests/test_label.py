@@ -205,6 +205,9 @@ WRONG = {
     "a budget of no model": "--output o.tsv --budget-tokens 5",
     "pairs without anything to do": "--output o.tsv --pairs queries.txt",
     "merged candidates": "--output o.tsv --merge 3:2",
+    "an index of merged pairs": "--output o.tsv --pairs queries.txt --merge 3:2",
+    "the format of pairs": "--output o.tsv --format json",
+    "requests to no model": "--output o.tsv --parallel 4",
     "merging by another sign": "--agreement a b --merge 3=2",
     "candidates of pairs": "--output o.tsv --pairs queries.txt --candidates 3",
     "no candidates": "--output o.tsv --candidates 0",
@@ -229,7 +232,10 @@ def test_wrong_options(label, monkeypatch, told):
     HandGrades([Pair("s036", "s051")], Path()).grade("hand", "s036", "s051", (3, 1, 0))
     Path("hand.tsv").rename("hand")
     before = {path: path.read_bytes() for path in Path().iterdir()}
-    told("label", refusals(label, WRONG.values()))
+    agreement = [
+        partial(main, ["--agreement", "a", "b", *given]) for given in (["--dry-run"], ["--timeout", "5"])
+    ]
+    told("label", [*refusals(label, WRONG.values()), *messages_of(agreement, UsageError)])
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 

@@ -508,6 +508,9 @@ def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told, monkeypat
         with pytest.raises((UsageError, PackError)) as raised:
             pull_command(arguments)
         messages.append(str(raised.value).replace(str(tmp_path), ""))
+    with pytest.raises(PackError, match="expected a registry"):
+        pack_command([str(tiny_index), str(tmp_path / "unnamed.tar.zst"), "--registry", str(notes)])
+    assert not (tmp_path / "unnamed.tar.zst").exists()
     shutil.copyfile(tmp_path / "packs" / "two ways.tar.zst", tmp_path / "tiny.tar.zst")
     with pytest.raises(PackError) as raised:
         pull_command(["tiny", "--registry", str(registry)])

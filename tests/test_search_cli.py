@@ -77,6 +77,16 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
     }
 
 
+def test_pools_without_a_paper_to_find_are_told(tmp_path, tiny_index, capsys):
+    (tmp_path / "topics.tsv").write_text("query_id\tpaper_id\nq1\ts001\nq2\ts002\n")
+    (tmp_path / "pools.tsv").write_text("query_id\tpaper_id\nq1\ts001\nq2\ts003\n")
+    given = ["--index", tiny_index, "--topics", tmp_path / "topics.tsv", "--pool", tmp_path / "pools.tsv"]
+    main([*map(str, given), "--first-stage", "bm25", "--rerank", "none"])
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1
+    assert "1 of 2 pools hold no paper that may be found (q1, ...)" in printed.err
+
+
 @pytest.mark.slow
 def test_another_process_writes_the_same_bytes(search, tiny_index, sample, tmp_path):
     lines = (sample / "topics.tsv").read_text().splitlines(keepends=True)
@@ -144,6 +154,7 @@ REFUSED = [
     ["--paper", "s001", "--title", "T"],
     ["--paper", "s001", "--run-tag", "a b"],
     ["--paper", "s001", "--run-tag", ""],
+    ["--paper", "s001", "--run-tag", "a", "--format", "json"],
     ["--topics", "topics.tsv", "--sentences", "0"],
     ["--paper", "s001", "--sentences", "0,x"],
     ["--paper", "s001", "--sentences", ""],

@@ -1,6 +1,7 @@
 """Stage objects: their parameters, their two written forms (JSON and the command line's), and the default."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from support.messages import messages_of
@@ -92,6 +93,7 @@ WRONG = [
     lambda: parse_first_stage("fused:depth=many"),
     lambda: parse_first_stage("fused:depth=1,depth=2"),
     lambda: parse_first_stage("fused:weights=bm25"),
+    lambda: parse_first_stage("fused:weights=bm25:1+bm25:2"),
     lambda: parse_first_stage("fused:background_penalty=nan"),
     lambda: parse_reranker("projection"),
     lambda: parse_reranker("by-facet"),
@@ -111,6 +113,8 @@ WRONG = [
     lambda: Projections(7),
     lambda: CrossEncoder(weight=math.nan),
     lambda: CrossEncoder(7),
+    lambda: CrossEncoder(len, device="cpu"),
+    lambda: Fused() >> SimpleNamespace(transform=len),
     lambda: Matching("sinkhorn"),
     lambda: Matching(temperature=0.0),
     lambda: Matching("attention", regularization=9),

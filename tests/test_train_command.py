@@ -1,6 +1,7 @@
 """The command: what each training is called with, its defaults, and what it prints."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_what_single_trainings_take(calls):
 
 
 WRONG = {
-    "tagger": ["--seeds one", "--threads 0", "", "--csabstruct x --unlabelled y"],
+    "tagger": ["--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"],
     "reranker": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],
     "encoder": [f"--cocitations x --leave-out y --{wrong}" for wrong in ("epochs 0", "learning-rate 0")],
 }
@@ -128,6 +129,9 @@ def test_usage_errors(calls, monkeypatch, told, tmp_path):
     messages = messages_of(wrong, UsageError)
     monkeypatch.setenv("QBE_DATA", "data")
     monkeypatch.setattr("qbe.train.pairs.DATA", tmp_path / "none")  # an installation has no graded pairs
+    line = "citation --collection c --index i --output out --work"
+    wrong = [partial(command.main, [*line.split(), work]) for work in ("./out", "out/work")]
+    messages += messages_of(wrong, UsageError)
     messages += messages_of([called("reranker", line) for line in ("", "--pairs x")], UsageError, tmp_path)
     told("train", messages)
     assert not calls

@@ -13,7 +13,7 @@ import torch
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.train.artifacts import file_digests, load_arrays, save_arrays, save_state
+from qbe.train.artifacts import check_provenance, file_digests, load_arrays, save_arrays, save_state
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +83,15 @@ def test_arrays_that_cannot_be_read(tmp_path, monkeypatch, harm):
         load_arrays(path, "the projections", "weights" if harm == "other" else "matrix")
     assert "\n" not in str(caught.value)
     assert not Path("executed").exists()
+
+
+def test_a_training_that_made_nothing_does_not_bind_its_folder(tmp_path):
+    for recipe in ("wrong", "right"):
+        check_provenance(tmp_path, {"recipe": recipe})
+    (tmp_path / "seed-0.npz").touch()
+    with pytest.raises(ModelError, match="of the same recipe and data"):
+        check_provenance(tmp_path, {"recipe": "wrong"})
+    check_provenance(tmp_path, {"recipe": "right"})
 
 
 def test_files_of_one_folder_and_name_are_told_apart(tmp_path):

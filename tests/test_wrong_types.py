@@ -15,6 +15,7 @@ from qbe import (
     Query,
     Run,
     Sentence,
+    Topic,
     build_index,
     open_index,
 )
@@ -89,6 +90,7 @@ PIPELINE = [
     lambda pipeline, query: pipeline.batch_search(query),
     lambda pipeline, query: pipeline.grade(query, ["s001"]),
     lambda pipeline, query: pipeline.batch_search([query], 3, ["s001"]),
+    lambda pipeline, query: pipeline.run([Topic("q1", "s036")], 3, "pools.tsv"),
 ]
 
 

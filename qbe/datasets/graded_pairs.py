@@ -13,7 +13,7 @@ from qbe.corpus.reading import SKIP, Reading
 from qbe.datasets.arxiv import ARXIV
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit
-from qbe.errors import DatasetError
+from qbe.errors import DatasetError, UsageError
 from qbe.files import atomic_file
 from qbe.graded_pairs import read_graded_pairs
 from qbe.query import Topic
@@ -26,15 +26,15 @@ def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) ->
 
     ``source`` is the file of pairs, or a folder, of which all ``.tsv`` below it are; ``corpus`` is one that
     holds their papers, by default that of arXiv in QBE_DATA. Returns lines that summarize what was written.
-    Raises DatasetError where one of both is not given or papers are not in the corpus, FileFormatError for
-    another file than one of pairs, CorpusError for a corpus that cannot be read, OutputError where nothing
-    can be written.
+    Raises UsageError where one of both is not given, DatasetError where papers are not in the corpus,
+    FileFormatError for another file than one of pairs, CorpusError for a corpus that cannot be read,
+    OutputError where nothing can be written.
     """
     if source is None:
-        raise DatasetError("expected a file of graded pairs as `source`, found none; give one")
+        raise UsageError("expected a file of graded pairs as `source`, found none; give one")
     data = os.environ.get("QBE_DATA")
     if corpus is None and not data:
-        raise DatasetError(
+        raise UsageError(
             f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
             "found neither; qbe datasets arxiv-cs writes it"
         )

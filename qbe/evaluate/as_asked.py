@@ -36,6 +36,13 @@ REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
 }
 """What is asked for: the facets that are to be similar, and those that are to be another, by scope."""
 
+_CONTRASTS = {
+    f"{liked}-not-{disliked}": scope
+    for scope, both in REQUIREMENTS.items()
+    for liked, disliked in zip(*both, strict=False)
+}
+"""Scopes by the names that the same searches have under the protocol of exploration."""
+
 CUTOFFS = (5, 10)
 
 DEFINITIONS: Mapping[str, str] = {
@@ -61,7 +68,8 @@ DEFINITIONS: Mapping[str, str] = {
 def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of rankings over a whole corpus.
 
-    A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}``. Measures are those
+    A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}`` (or
+    ``{paper_id}_background-not-method``, which is the same search as a shape). Measures are those
     of DEFINITIONS, means over the query papers; None for scopes of which the run has no query. A candidate is
     judged in a scope where it has grades for all facets of its requirements, and the query papers of a scope
     are those with such a candidate. Warns of query papers that are missing in the run (they score 0), of
@@ -144,6 +152,12 @@ def _first_hits(grades: FacetGrades, rankings: Rankings) -> dict[str, dict[str, 
     first: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
     for query_id, scores in scores_of(rankings).items():
         paper, _, scope = query_id.rpartition("_")
+        scope = _CONTRASTS.get(scope, scope)
+        if scope in first and paper in first[scope]:
+            raise FileFormatError(
+                f"expected one ranking of paper {paper} by {scope}, found {query_id} too; put them in runs "
+                "of their own"
+            )
         if scope in first and paper in grades:
             hits = [hit for hit in trec_order(scores) if hit != paper]
             first[scope][paper] = hits[: CUTOFFS[-1]]

@@ -95,7 +95,8 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
 
     The queries are the query papers with a judged candidate in a corner. A run has one ranking for each, of
     the query ``{paper_id}`` or ``{paper_id}_{anything}``; of it the judged candidates count. A paper that is
-    missing scores 0, and there is a warning. Measures are those of DEFINITIONS, means over the query papers.
+    missing scores 0, and there is a warning, as there is of queries without judgements. Measures are those of
+    DEFINITIONS, means over the query papers.
 
     Raises FileFormatError where no candidate is in a corner, where the run has none of the papers, and where
     it has two rankings of one.
@@ -116,7 +117,7 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
             "expected papers as one of the shapes of exploration asks, found none; give judgements of "
             "background and method of the same papers"
         )
-    ranked = _ranked(grades, rankings)
+    ranked, others = _ranked(grades, rankings)
     missing = [paper for paper in papers if paper not in ranked]
     if len(missing) == len(papers):
         raise FileFormatError(
@@ -127,27 +128,31 @@ def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         paper: _values(grades[paper], corners[paper], ranked.get(paper, [])[:CUTOFF]) for paper in papers
     }
     per_query = {name: {paper: values[paper][name] for paper in papers} for name in DEFINITIONS}
-    warnings = (f"{len(missing)} of {len(papers)} papers missing ({missing[0]}, ...)",) if missing else ()
+    warnings = [f"{len(missing)} of {len(papers)} papers missing ({missing[0]}, ...)"] if missing else []
+    if others:
+        warnings.append(f"queries without judgements left out: {len(others)} ({others[0]}, ...)")
     figures: dict[str, dict[str, float | None]] = {
         name: {ALL: fmean(by_paper.values())} for name, by_paper in per_query.items()
     }
-    return Evaluation({ALL: tuple(papers)}, per_query, figures, warnings)
+    return Evaluation({ALL: tuple(papers)}, per_query, figures, tuple(warnings))
 
 
-def _ranked(grades: FacetGrades, rankings: Rankings) -> dict[str, list[str]]:
-    """The judged candidates of each query paper that has a ranking, best first."""
+def _ranked(grades: FacetGrades, rankings: Rankings) -> tuple[dict[str, list[str]], list[str]]:
+    """The judged candidates of each query paper that has a ranking, best first; queries of other papers."""
     ranked: dict[str, list[str]] = {}
+    others = []
     for query_id, scores in scores_of(rankings).items():
         paper = query_id if query_id in grades else split_query_id(query_id)[0]
         paper = paper if paper in grades else query_id.rpartition("_")[0]
         if paper not in grades:
+            others.append(query_id)
             continue
         if paper in ranked:
             raise FileFormatError(
                 f"expected one ranking of paper {paper}, found {query_id} too; put them in runs of their own"
             )
         ranked[paper] = [name for name in trec_order(scores) if name in grades[paper]]
-    return ranked
+    return ranked, others
 
 
 def _values(

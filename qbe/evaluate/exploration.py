@@ -21,6 +21,7 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import Evaluation, split_query_id
+from qbe.shapes import SHAPES
 from qbe.trec import Rankings
 from qbe.types import Facet, Hit
 
@@ -37,6 +38,9 @@ SCOPES = (
 """The facet that is liked, and the one that is disliked."""
 
 _FACETS = "|".join(facet.value for facet in Facet)
+_OF_SHAPES = {name: tuple(weights) for name, weights in SHAPES.items() if min(weights.values()) < 0}
+"""The facet that is liked, and the one that is disliked, by the shape that is the same search."""
+
 _CONTRAST = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
 
 LIKED_FROM, DISLIKED_TO = 2.0, 0.5
@@ -173,7 +177,7 @@ def contrast_of(query_id: str) -> FacetContrast | None:
     """What a query's id, as `qbe.query.Query.query_id` forms it, asks for; None where it is something else.
 
     Those are one facet of a paper, two of which the one has a positive and the other a negative weight, and
-    names such as ``p_background-not-method``.
+    names such as ``p_background-not-method`` or ``p_same-problem-other-method``, which asks for the same.
 
     >>> contrast_of("1*a%26b_background&-0.5*a%26b_method")
     FacetContrast(paper_id='a&b', liked=<Facet.BACKGROUND: 'background'>, disliked=<Facet.METHOD: 'method'>)
@@ -182,6 +186,9 @@ def contrast_of(query_id: str) -> FacetContrast | None:
     """
     if match := _CONTRAST.fullmatch(query_id):
         return FacetContrast(_unescaped(match[1]), Facet(match[2]), Facet(match[3]))
+    paper, _, shape = query_id.rpartition("_")
+    if shape in _OF_SHAPES:
+        return FacetContrast(_unescaped(paper), *_OF_SHAPES[shape])
     parts = query_id.split("&")
     aspects = list(_weighted_aspects(parts))
     if len(parts) == len(aspects) == 2:

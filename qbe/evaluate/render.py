@@ -145,7 +145,8 @@ def _difference(measure: str, value: float) -> str:
 
 def _sources(report: Report) -> str:
     publications = papers(report.scoring.protocol)
-    lines = ["Published figures:"]
+    of_csfcube = report.scoring.protocol == CSFCUBE
+    lines = [f"Published figures{', on CSFCube' if of_csfcube else ''}:"]
     if any(row.collection for row in report.published):
         lines = [
             "Published figures, of other collections than these qrels: differences between systems can be "

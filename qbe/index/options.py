@@ -255,6 +255,8 @@ def action(options: argparse.Namespace) -> str | None:
     present = [name for name, value in vars(options).items() if value is not None and value is not False]
     if options.only == "bm25" and (useless := [name for name in OF_VECTORS if name in present]):
         raise UsageError(f"{_written(useless[0])} is of no use with --only bm25; drop one of them")
+    if options.only == "dense" and options.store:
+        raise UsageError("--store is of no use with --only dense; drop one of them")
     chosen = next((name for name in GOES_WITH if name in present), None)
     if chosen is not None:
         for name in present:
@@ -343,6 +345,8 @@ def reading(options: argparse.Namespace) -> Reading:
     on_error, with_share, share = _joined(options, "on_error", "max_rejected").partition(":")
     try:
         max_rejected = {"max_rejected": float(share)} if with_share else {}
+        if not all(0 <= value <= 1 for value in max_rejected.values()):
+            raise ValueError
     except ValueError:
         raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
     if max_rejected and on_error != "skip":

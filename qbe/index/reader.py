@@ -172,8 +172,8 @@ class IndexReader:
 
     def _lacking(self, part: str) -> IndexFormatError:
         return IndexFormatError(
-            f"{self.folder}: expected an index with {part}, found one built without; choose another "
-            "`first_stage` or `rerank`, or build it with both postings and vectors"
+            f"{self.folder}: expected an index with {part}, found one built without; build it with both "
+            "postings and vectors, or search with another `first_stage` or `rerank`"
         )
 
     @property

@@ -36,9 +36,7 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument(
         "--agreement", nargs=2, metavar="FILE", help="print how far two files of graded pairs agree, and end"
     )
-    compared.add_argument(
-        "--format", choices=("table", "json"), default="table", help="of the agreement (default: %(default)s)"
-    )
+    compared.add_argument("--format", choices=("table", "json"), help="of the agreement (default: table)")
     return parser
 
 
@@ -58,9 +56,7 @@ def _pairs(parser: argparse.ArgumentParser) -> None:
     )
     pairs.add_argument("--sample", type=int, metavar="N", help="so many query papers, or pairs, at random")
     pairs.add_argument("--candidates", type=int, metavar="N", help="of each query paper (default: 16)")
-    pairs.add_argument(
-        "--random-seed", type=int, default=0, metavar="N", help="of what is drawn (default: %(default)s)"
-    )
+    pairs.add_argument("--random-seed", type=int, metavar="N", help="of what is drawn (default: 0)")
     pairs.add_argument(
         "--merge",
         nargs="+",
@@ -95,26 +91,28 @@ def _model(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--parallel",
         type=int,
-        default=4,
         metavar="N",
-        help="requests under way at a time (default: %(default)s)",
+        help="requests under way at a time (default: 4)",
     )
-    model.add_argument(
-        "--timeout", type=float, default=120, metavar="SECONDS", help="for an answer (default: %(default)g)"
-    )
+    model.add_argument("--timeout", type=float, metavar="SECONDS", help="for an answer (default: 120)")
 
 
-_OF_A_MODEL = ("endpoint", "guideline", "answers", "budget_requests", "budget_tokens", "price")
+_OF_A_MODEL = (
+    *("endpoint", "guideline", "answers", "budget_requests", "budget_tokens", "price", "parallel", "timeout"),
+)
+_DEFAULTS = {"random_seed": 0, "parallel": 4, "timeout": 120.0}
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError for options that do not go together; numbers that are not given get their defaults."""
     from qbe.errors import UsageError
 
     if options.agreement:
-        given = ("output", "index", "queries", "pairs", "sample", "candidates", "model", *_OF_A_MODEL)
-        _refuse(options, given, "has no effect with `agreement`; drop it")
+        given = ("output", "index", "queries", "pairs", "sample", "candidates", "random_seed", "model")
+        flags = ["dry_run"] if options.dry_run else []
+        _refuse(options, (*given, *_OF_A_MODEL, *flags), "has no effect with `agreement`; drop it")
         return
+    _refuse(options, ("format",), "is that of an agreement; drop it")
     if not options.output:
         raise UsageError("expected an `output` for the pairs, or two files of `agreement`, found neither")
     if options.pairs and options.candidates is not None:
@@ -128,6 +126,8 @@ def check(options: argparse.Namespace) -> None:
                 "expected `model` for grades, or `pairs` with `merge` to merge theirs, or neither for "
                 f"candidates alone, found {'pairs' if options.pairs else 'merge'} alone"
             )
+        if options.merge:
+            _refuse(options, ("index", "sample", "random_seed"), "has no effect on `merge`; drop it")
     if not options.index and (options.model or not options.pairs):
         raise UsageError("expected an `index` of the papers, found none; give one")
     if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
@@ -138,6 +138,9 @@ def check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UsageError(f"expected `{name}` of at least 1, found {value}")
+    for name, value in _DEFAULTS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
 
 
 def _refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

@@ -38,6 +38,10 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.packs.packing import pack_index
 
+    if options.registry and Path(options.registry).exists():
+        from qbe.index.packs.registry import read_registry
+
+        read_registry(options.registry)  # a file that is none is told before the packing
     with _cli.megabytes("packing") as progress:
         packed = pack_index(
             options.index,

@@ -292,13 +292,13 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
         raise UsageError(
             f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
             f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
-            "facet-projections); qbe search takes their folder as `reranker`"
+            "facet-projections); qbe search takes their folder as `rerank`"
         )
     read = read_model(model_folder).encoder
     if read["weights_sha256"] != encoder["weights_sha256"]:
         raise UsageError(
             f"expected projections of the vectors of {encoder['name']}, found {model_folder}, which reads "
-            f"those of {read['name']}; leave out `reranker`, or train it over an index of these vectors"
+            f"those of {read['name']}; leave out `rerank`, or train it over an index of these vectors"
         )
     return model_folder
 

@@ -228,6 +228,7 @@ class _Search:
 
         places = [place for block in blocks for place in range(len(self._source.ids))[block]]
         pairs = self._rerank_pairs(places, self._selected(blocks))
+        empty: list[str] = []
         bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
         with _cli.counter(*bar) as advance:
             for block in blocks:
@@ -236,11 +237,14 @@ class _Search:
                 results = [
                     Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)
                 ]
+                empty += [result.query_id for result in results if not result.hits]
                 yield self._writer.text(results, block.start == 0)
                 if len(self._source.ids) == 1:
                     _say("; ".join(rankings[0].counts))
                 if not pairs:
                     advance(len(ids))
+        if empty and self._pools is not None:
+            _say(f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)")
 
     def _requests(self, block: slice) -> list[SearchRequest]:
         from qbe.search.request import SearchRequest

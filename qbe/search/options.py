@@ -313,6 +313,8 @@ def check_results(options: argparse.Namespace, form: str) -> None:
     _check_text(options.text or "")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if options.run_tag is not None and form != "trec":
+        raise UsageError(f"--run-tag is a column of a TREC run, found {form}; add --format trec, or drop it")
     if (options.resume or options.overwrite) and not (options.topics and options.output):
         option = "--resume" if options.resume else "--overwrite"
         raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")

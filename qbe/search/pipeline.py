@@ -184,6 +184,10 @@ class Pipeline(Closing):
         ...     pipeline.run([Topic("q1", "s036", Facet.METHOD)], k=1)["q1"][0].paper_id
         's051'
         """
+        if pools is not None and not isinstance(pools, Mapping):
+            raise TypeError(
+                f"expected `pools` as a mapping (see qbe.topics.read_pools), found a {type(pools).__name__}"
+            )
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         ids = [topic.query_id for topic in listed]
         if repeated := next((each for each, count in Counter(ids).items() if count > 1), None):

@@ -66,8 +66,8 @@ def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | No
     missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
     if missing:
         raise PaperNotFoundError(
-            f"expected the pool of {request.query.query_id} to name papers of the index, found "
-            f"{len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
+            f"expected the pool of {request.query.aspects[0].paper.paper_id} to name papers of the index, "
+            f"found {len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
             "build the index from the collection of the pool"
         )
     if request.allowed is None:

@@ -232,6 +232,11 @@ class CrossEncoder(_Stage):
     )
     device: str | None = _parameter(None, "choice", "what runs a pair model; None: the CPU", DEVICES)
 
+    def __post_init__(self) -> None:
+        _Stage.__post_init__(self)
+        if self.device is not None and not isinstance(self.model, str | os.PathLike | None):
+            raise UsageError("`device` is of a named `model`, found an object or a function; drop it")
+
     def to_json(self) -> dict[str, Any]:
         """See `_Stage.to_json`; the device only where one is named, as in records of the time before."""
         record = _Stage.to_json(self)
@@ -450,6 +455,8 @@ def _number(name: str, value: str) -> float:
 
 def _weights(name: str, value: str) -> dict[str, float]:
     pairs = [part.partition(":") for part in value.split("+")]
+    if len({component for component, *_ in pairs}) < len(pairs):
+        raise UsageError(f"expected each component of `{name}` once, found {value!r}")
     return {component: _number(name, weight) for component, _, weight in pairs}
 
 
@@ -555,6 +562,8 @@ def _check_text(name: str, value: object, _: object) -> None:
 
 
 def _check_model(name: str, value: object, _: object) -> None:
+    if _has(value, "transform") and not _has(value, "batch_search"):
+        raise TypeError(f"expected a model as `{name}`, found a transformer; give qbe.from_transformer(it)")
     if not (isinstance(value, str | os.PathLike) or callable(value) or _has(value, "batch_score")):
         raise TypeError(
             f"expected a model as `{name}`: a name, a folder, an object with batch_score, or a function of "

@@ -160,9 +160,12 @@ def _seeds(text: str) -> tuple[int, ...]:
     from qbe.errors import UsageError
 
     try:
-        return tuple(dict.fromkeys(map(int, text.split(","))))
+        seeds = tuple(dict.fromkeys(map(int, text.split(","))))
     except ValueError:
-        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
+        seeds = (-1,)
+    if not all(0 <= seed < 2**32 for seed in seeds):
+        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`")
+    return seeds
 
 
 if __name__ == "__main__":

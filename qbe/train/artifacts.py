@@ -23,10 +23,25 @@ _NOTE = "made-from.json"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folders:
-    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints."""
+    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints.
+
+    Raises UsageError where ``work`` is ``output`` or lies in it: that folder is replaced as a whole.
+
+    >>> Folders(Path("model"), Path("model/work"))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a `work` folder outside of `output`, found model/work in model; ...
+    """
 
     output: Path
     work: Path
+
+    def __post_init__(self) -> None:
+        if self.work.resolve().is_relative_to(self.output.resolve()):
+            raise UsageError(
+                f"expected a `work` folder outside of `output`, found {self.work} in {self.output}; "
+                "give another"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,9 +178,11 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
-    """Note in a work folder what its files are made from, or compare with the note there (see `begin`)."""
+    """Note in a work folder what its files are made from, or compare with the note there (see `begin`), which
+    is replaced where it is all that the folder holds: that training failed before it made anything.
+    """
     note, text = work / _NOTE, json.dumps(provenance, indent=1) + "\n"
-    if not note.exists():
+    if not note.exists() or list(work.iterdir()) == [note]:
         write_text(note, text)
     elif note.read_text() != text:
         raise ModelError(

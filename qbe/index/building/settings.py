@@ -15,6 +15,8 @@ from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES, chosen_device
 from qbe.types import Paper
 
+FACETS = ("given", "predicted")
+
 ShareRead = Callable[[], float | None]
 """Gives the share of a corpus that has been read; None where it is not known."""
 
@@ -106,6 +108,7 @@ class BuildSettings:
             ("precision", (AUTO, *PRECISIONS)),
             ("stored", (AUTO, *STORED)),
             ("device", DEVICES),
+            ("facets", FACETS),
         ):
             if getattr(self, name) not in possible:
                 raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")
@@ -114,6 +117,8 @@ class BuildSettings:
         object.__setattr__(self, "device", device)
         if self.precision == AUTO:
             object.__setattr__(self, "precision", usual_precision(device))
+        if not self.bm25 and (self.positions or self.docvectors):
+            raise UsageError("`positions` and `docvectors` are of use with `bm25` only; drop them")
         if not (self.bm25 or self.dense):
             raise UsageError("expected `bm25`, `dense` or both, found neither; an index needs one of them")
 
@@ -132,6 +137,8 @@ class BuildSettings:
         settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
         if record.get("ann", {}).get("kind") == "flat":
             settings["faiss"] = EXACT
+        if not settings.get("bm25", True):  # earlier versions took these without Lucene
+            settings |= {"positions": False, "docvectors": False}
         return cls(**{**settings, **changes})
 
 

@@ -34,7 +34,7 @@ def collect_papers(
     Raises CorpusError where the corpus lacks some of them.
     """
     missing = set(ids)
-    log.info("reading %d papers from %s", len(missing), source)
+    log.info("looking for %d papers in %s", len(missing), source)
     unsplit = (paper for paper in read_jsonl(source, lambda text: [text]) if paper.paper_id in missing)
     papers = {paper.paper_id: replace(paper, sentences=_split(paper)) for paper in unsplit}
     missing -= set(papers)
