@@ -88,8 +88,10 @@ def test_pairs_are_graded_with_the_keyboard(server, folder):
             page.keyboard.press("Enter")
             expect(page.locator("#candidate-title")).not_to_have_text(title)
         page.keyboard.press("Backspace")  # corrects the second pair
+        expect(page.locator("#candidate-title")).to_have_text(title)
         page.check("#facet-result label:nth-of-type(2) input")
         page.click("#save")
+        expect(page.locator("#candidate-title")).not_to_have_text(title)
         expect(page.locator("#progress")).to_have_text("2 of 3 pairs")
         graded = sorted(pair.grades for pair in read_graded_pairs(folder / "grades" / "ann.tsv")["s036"])
         assert graded == [(0, 0, 1), (3, 2, 0)]
