@@ -152,7 +152,7 @@ def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
 def test_a_tagger_that_cannot_be_had_is_told_before_anything_is_built(tmp_path, settings):
     with pytest.raises(ModelError, match="expected a tagger known by name"):
         build_job(tmp_path / "index", replace(settings, tagger="no such tagger"))
-    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'guessed'"):
+    with pytest.raises(UsageError, match="expected `facets` of given, predicted, found 'guessed'"):
         build_job(tmp_path / "index", replace(settings, facets="guessed"))
     assert not any(tmp_path.iterdir())
 

@@ -178,7 +178,7 @@ def test_what_a_draft_cites_is_in_its_bibliographies(draft, tiny_index, caplog):
             f"{draft}: what it cites in files that cannot be read is left out (parts/nosuch)"
         ]
         caplog.clear()
-        (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, title={E}}\n")
+        (draft.parent / "more.bib").write_text("@misc{s004, title={Another}}\n@misc{s010, year={2020}}\n")
         draft.write_text(r"\cite{s004,s010}\bibliography{nosuch,refs,more}")
         assert papers_of(reader, draft)[:3] == (["s004", "s010"], 2, ())
         assert [message.partition(";")[0] for message in caplog.messages] == [

@@ -210,7 +210,8 @@ def test_papers_not_wanted_are_named(search, dense, index):
 
 def test_papers_of_a_bibliography(tiny_index, dense, index, tmp_path, capsys):
     path = tmp_path / "refs.bib"
-    entries = {"s036": "Another", "b": index.paper("s051").title, "c": "Unknown"}
+    titles = [index.paper(name).title for name in ("s036", "s051")]
+    entries = {"s036": titles[0], "b": titles[1], "c": "Unknown", "s059": "Another"}
     path.write_text("".join(f"@misc{{{key}, title = {{{name}}}}}\n" for key, name in entries.items()))
     main(["--index", str(tiny_index), "--cited", str(path), *map(str, ARGUMENTS), "--format", "json"])
     printed = capsys.readouterr()
@@ -219,7 +220,7 @@ def test_papers_of_a_bibliography(tiny_index, dense, index, tmp_path, capsys):
     expected = dense.search(query_by([index.paper(name) for name in ("s036", "s051")], [], None), 5)
     assert [hit["paper_id"] for hit in record["hits"]] == ids(expected)
     first = printed.err.splitlines()[0]
-    assert first == f"qbe search: {path}: 1 of 3 entries are not in the index and are left out (c)"
+    assert first == f"qbe search: {path}: 2 of 4 entries are not in the index and are left out (c, s059)"
 
 
 def test_what_is_refused(search, tmp_path, monkeypatch, told):
