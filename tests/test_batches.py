@@ -22,6 +22,8 @@ from qbe.rerank.reranker import RerankRequest
 from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-5
 """Of numbers near 1 in single precision, whatever the batch."""
 

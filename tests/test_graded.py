@@ -22,6 +22,8 @@ from qbe.search.stages import Fused, Grades
 from qbe.shapes import Variety
 from qbe.types import Facet, Paper, Sentence
 
+pytestmark = pytest.mark.slow
+
 BACKGROUND, METHOD, RESULT = Facet
 
 

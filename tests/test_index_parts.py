@@ -24,6 +24,8 @@ from qbe.index.manifest import seal, unseal
 from qbe.index.papers import without_labels
 from qbe.query import Query
 
+pytestmark = pytest.mark.slow
+
 SHARD_PAPERS = 24
 """Papers a shard: the sample makes five of them and eight papers more."""
 

@@ -12,6 +12,8 @@ import pytest
 from qbe.__main__ import COMMANDS
 from qbe.completion.__main__ import command_parser
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
 HEAVY |= {"datasets", "ir_measures", "scipy", "pandas", "pyarrow", "huggingface_hub", "tqdm", "sklearn"}
 ROOT = Path(__file__).parent.parent
