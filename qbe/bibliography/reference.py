@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
-from qbe.corpus.authors import given_first, person_name, read_name, split_authors
+from qbe.corpus.authors import ET_AL, given_first, person_name, read_name, split_authors
 from qbe.corpus.markup import without_latex
 from qbe.plain import one_line
 from qbe.types import Paper
 
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
 """The kinds of references, by the names that BibTeX has for them."""
-
-ET_AL = "et al."
-"""Stands for authors that are not named."""
 
 _ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
 _ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)

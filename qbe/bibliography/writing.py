@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from qbe.bibliography.latex import escaped, to_latex, to_latex_title
-from qbe.bibliography.reference import ARTICLE, ET_AL, IN_PROCEEDINGS, Reference, reference_of
-from qbe.corpus.authors import given_first, split_name
+from qbe.bibliography.reference import ARTICLE, IN_PROCEEDINGS, Reference, reference_of
+from qbe.corpus.authors import ET_AL, given_first, split_name
 from qbe.errors import UsageError
 from qbe.types import Paper
 

@@ -11,6 +11,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+ET_AL = "et al."
+"""Stands for authors that are not named."""
+
 _SUFFIXES = {"jr", "sr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd"}
 _ORGANIZATIONS = {
     *("academy", "administration", "agency", "association", "authority", "bureau", "center", "centers"),

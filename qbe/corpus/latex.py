@@ -107,12 +107,8 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
                     more = from_western(stream)[0].read(left[1]).decode(errors="replace")
                 left[:] = left[0] - 1, left[1] - len(more)
                 return _included(more, folder, left, lacking)
-        except (
-            CorpusError,
-            OSError,
-            ValueError,
-            RuntimeError,
-        ):  # a name too long, with a NUL; a loop of links
+        # A name too long, with a NUL; a loop of links.
+        except (CorpusError, OSError, ValueError, RuntimeError):
             pass
         if "#" in name or name in _OF_TEX:
             return " "

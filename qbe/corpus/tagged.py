@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.authors import credits
+from qbe.corpus.authors import ET_AL, credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
@@ -133,7 +133,7 @@ class Tagged:
             title = whole[1]
         abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])
         authors = max((values.get(tag, []) for tag in self.tags["authors"]), key=len)
-        authors = authors + [note for note in values.get("N1", ()) if note == "et al."]  # as qbe writes it
+        authors = authors + [note for note in values.get("N1", ()) if note == ET_AL]  # as qbe writes it
         dois = [value for value in all_of("doi") if _DOI.match(value)] or values.get(self.tags["doi"][0], [])
         addresses = (found[0] for value in all_of("url") if (found := _ADDRESS.search(value)))
         keywords = (word.strip(" *") for value in all_of("keywords") for word in value.split(";"))

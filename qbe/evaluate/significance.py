@@ -101,27 +101,18 @@ def compare(
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        tested = {
-            _test_of(name, other, by_query): list(by_query.values()) for name, other, _, by_query in family
-        }
+        tests = [_test_of(name, other, by_query) for name, other, _, by_query in family]
+        tested = {test: list(by_query.values()) for test, (*_, by_query) in zip(tests, family, strict=True)}
         randomization = [randomization_test(values, seed=seed) for values in tested.values()]
         t_tests = [t_test(values) for values in tested.values()]
         p_values = zip(randomization, t_tests, holm(randomization), holm(t_tests), strict=True)
         corrected = dict(zip(tested, p_values, strict=True))
-        for name, other, scope, by_query in family:
+        for test, (name, other, scope, by_query) in zip(tests, family, strict=True):
             values = list(by_query.values())
             wins, losses = sum(value > 0 for value in values), sum(value < 0 for value in values)
             comparisons.append(
                 Comparison(
-                    *(
-                        name,
-                        other,
-                        measure,
-                        scope,
-                        len(values),
-                        fmean(values),
-                        *corrected[_test_of(name, other, by_query)],
-                    ),
+                    *(name, other, measure, scope, len(values), fmean(values), *corrected[test]),
                     bootstrap_interval(values, seed=seed),
                     *(wins, len(values) - wins - losses, losses),
                     *most_influential(by_query),

@@ -97,9 +97,8 @@ def _model(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--timeout", type=float, metavar="SECONDS", help="for an answer (default: 120)")
 
 
-_OF_A_MODEL = (
-    *("endpoint", "guideline", "answers", "budget_requests", "budget_tokens", "price", "parallel", "timeout"),
-)
+_BUDGET = ("budget_requests", "budget_tokens", "price")
+_OF_A_MODEL = ("endpoint", "guideline", "answers", *_BUDGET, "parallel", "timeout")
 _DEFAULTS = {"random_seed": 0, "parallel": 4, "timeout": 120.0}
 
 

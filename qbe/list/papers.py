@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qbe.bibliography.reference import ET_AL, author_names, reference_of
+from qbe.bibliography.reference import author_names, reference_of
 from qbe.bibliography.writing import entries
+from qbe.corpus.authors import ET_AL
 from qbe.corpus.dedupe import MERGED_IDS, normalized_title
 from qbe.plain import plain
 from qbe.types import Paper

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from qbe.bibliography.reference import ET_AL, Reference, reference_of
+from qbe.bibliography.reference import Reference, reference_of
+from qbe.corpus.authors import ET_AL
 from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common

@@ -161,10 +161,10 @@ def _seeds(text: str) -> tuple[int, ...]:
 
     try:
         seeds = tuple(dict.fromkeys(map(int, text.split(","))))
+        if not all(0 <= seed < 2**32 for seed in seeds):
+            raise ValueError
     except ValueError:
-        seeds = (-1,)
-    if not all(0 <= seed < 2**32 for seed in seeds):
-        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`")
+        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
     return seeds
 
 

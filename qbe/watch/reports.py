@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from qbe.bibliography.reference import ET_AL
+from qbe.corpus.authors import ET_AL
 from qbe.list.papers import line
 from qbe.plain import plain
 from qbe.search.present import described
