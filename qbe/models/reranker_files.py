@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import HALF
@@ -28,6 +31,15 @@ SCORE = "score"
 FACET_INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
 FACET_OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
 """Inputs and outputs of the model of a facet; `qbe.export.facet_rerankers` describes each."""
+JOINT, JOINT_CARD, JOINT_MODEL = "joint-grades", "joint-grades.json", model_file("int8")
+"""Joint grades: the name of the model, and of its files."""
+JOINT_GRADES = Path(__file__).parent / JOINT
+"""The folder of those that ship."""
+JOINT_INPUTS, JOINT_OUTPUT = ("input_ids", "sides"), "grades"
+"""Of the model: token ids (1, tokens) int64; for each token 1 where it is one of the first paper, 2 of the
+second, 0 for the special ones; and the grades (1, 3) float32.
+"""
+JOINT_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,3 +216,60 @@ def open_reranker_session(
             f"{', '.join(actual_inputs)} to {', '.join(actual_outputs)}; export or train it again"
         )
     return session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointCard:
+    """What a folder of joint grades records.
+
+    ``files`` holds SHA-256 by name, that of the tokenizer too, which is the default encoder's; ``chances`` by
+    facet the intercept and slope of the log odds of being similar (a grade of 1.5 or more), as a function of
+    the mean of both grades; ``parity`` the largest and the root mean squared difference of a grade from the
+    PyTorch original; ``training`` recipe, data and figures.
+    """
+
+    format: int = JOINT_FORMAT
+    files: Mapping[str, str]
+    chances: Sequence[Sequence[float]]
+    parity: Mapping[str, float]
+    training: Mapping[str, Any]
+
+
+def read_joint_card(folder: Path = JOINT_GRADES) -> JointCard:
+    """The card in a folder; raises ModelError for one that is absent, damaged or of another format.
+
+    >>> len(read_joint_card().chances)
+    3
+    """
+    path, remedy = folder / JOINT_CARD, f"train the model again with qbe train {JOINT}"
+
+    def parse(record: Any) -> JointCard:
+        if record["format"] != JOINT_FORMAT:
+            raise ModelError(f"{path}: expected format {JOINT_FORMAT}, found {record['format']}; {remedy}")
+        return JointCard(**record)
+
+    return read_metadata(path, parse, "the card of joint grades", remedy)
+
+
+def write_joint_card(folder: Path, card: JointCard) -> None:
+    """Write a card into a folder that is being made."""
+    write_metadata(folder / JOINT_CARD, dataclasses.asdict(card))
+
+
+class PairInput(NamedTuple):
+    """Two papers as the model reads them: ``ids`` and ``sides`` (1, tokens) int64, see JOINT_INPUTS."""
+
+    ids: NDArray[np.int64]
+    sides: NDArray[np.int64]
+
+
+def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
+    """``[CLS] first [SEP] second [SEP]``.
+
+    >>> pair = pair_input([7, 8], [9], 101, 102)
+    >>> pair.ids.tolist(), pair.sides.tolist()
+    ([[101, 7, 8, 102, 9, 102]], [[0, 1, 1, 0, 2, 0]])
+    """
+    ids = [cls, *first, sep, *second, sep]
+    sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
+    return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))

@@ -7,9 +7,7 @@ problems that both have (`qbe.grade.words`). The grade model turns these feature
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +24,6 @@ from qbe.rerank.projections import (
     Bools,
     Doubles,
     FacetProjection,
-    Ints,
     Space,
     StoredPapers,
     VectorSource,
@@ -37,10 +34,7 @@ from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import Encoder
-
-KEPT = 4096
-"""Papers whose vectors by another encoder than the index's are kept: of 768 dimensions some 100 MB."""
+    from qbe.rerank.joint import Regrader
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
@@ -251,63 +245,6 @@ def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
     return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
 
 
-class EncodedPapers:
-    """The vectors of papers by an encoder, computed when they are first asked for; those of the KEPT papers
-    that were asked for last are kept. Threads may share it.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._kept: OrderedDict[Hashable, PaperVectors] = OrderedDict()
-        self._encoding = threading.Lock()
-
-    def vectors(self, papers: Sequence[Paper]) -> list[PaperVectors]:
-        """The vectors of each paper."""
-        keys = [(paper.title, tuple(each.text for each in paper.sentences)) for paper in papers]
-        with self._encoding:
-            missing = {key: paper for key, paper in zip(keys, papers, strict=True) if key not in self._kept}
-            found = {key: self._kept[key] for key in keys if key not in missing}
-            found.update(zip(missing, self._encoder.encode(missing.values()), strict=True))
-            for key in keys:
-                self._kept[key] = found[key]
-                self._kept.move_to_end(key)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return [found[key] for key in keys]
-
-    def stored(self, papers: Sequence[Paper]) -> StoredPapers:
-        """The same as an index stores them."""
-        vectors = self.vectors(papers)
-        starts = np.cumsum([0, *(len(each.sentences) for each in vectors[:-1])])
-        sentences = np.concatenate([each.sentences for each in vectors]).astype(np.float64)
-        return StoredPapers(sentences, starts, np.stack([each.whole for each in vectors]).astype(np.float64))
-
-
-class Regrader:
-    """Grades the best of graded candidates again, by vectors that another encoder makes of them."""
-
-    def __init__(self, grader: Grader, papers: EncodedPapers, count: int) -> None:
-        """``grader`` reads the vectors of ``papers``; ``count`` candidates are graded again."""
-        self._grader, self._papers, self._count = grader, papers, count
-
-    def best(self, scores: Doubles) -> Ints:
-        """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
-        first.
-        """
-        return np.argsort(-scores, kind="stable")[: self._count]
-
-    def regraded(
-        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
-    ) -> Estimates:
-        """The estimates of candidates by a paper, with those of the ``best`` made again."""
-        (vectors,) = self._papers.vectors([paper])
-        again, _ = self._grader.grade(GradedQuery(paper, vectors), [candidates[place] for place in best])
-        replaced = Estimates(*(part.copy() for part in estimates))
-        for part, better in zip(replaced, again, strict=True):
-            part[best] = better
-        return replaced
-
-
 class GradedReranker:
     """Scores candidates for an aspect that is a facet by their estimated grade in it.
 
@@ -335,7 +272,7 @@ class GradedReranker:
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
         regrader = self._open_regrader()
-        # An encoder has threads of its own, for the papers of one request.
+        # What grades again takes all threads for one request.
         workers = self._workers if regrader is None else Workers()
         return scored_in_threads(partial(self._score, regrader), requests, workers, progress)
 

@@ -23,7 +23,8 @@ from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:
     from qbe.grade.model import Estimates
-    from qbe.rerank.graded import Candidates, GradedQuery, Grader, Regrader
+    from qbe.rerank.graded import Candidates, GradedQuery, Grader
+    from qbe.rerank.joint import Regrader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -58,7 +59,7 @@ class ExploreStage:
     another one in the disliked (of at most 1).
 
     Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
-    (`qbe.rerank.graded.Regrader`).
+    (`qbe.rerank.joint.Regrader`).
     """
 
     def __init__(

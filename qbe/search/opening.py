@@ -34,7 +34,8 @@ from qbe.search.stages import (
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import Grader, Regrader
+    from qbe.rerank.graded import Grader
+    from qbe.rerank.joint import Regrader
     from qbe.rerank.projections import VectorSource
     from qbe.search.grading import ExploreStage
 
@@ -160,49 +161,32 @@ def _graded(index: Index, workers: Workers, open_regrader: Callable[[], Regrader
 
 
 def regraded_count(stage: Any) -> int:
-    """How many of the best papers a stage grades again, by another encoder.
+    """How many of the best papers a stage grades again.
 
-    >>> regraded_count(Grades()), regraded_count(Grades(encoder="facet-encoder-large", encoded=10))
-    (0, 10)
+    >>> regraded_count(Grades()), regraded_count(Grades(joint=30))
+    (0, 30)
     """
-    return stage.encoded if isinstance(stage, Grades) and stage.encoder is not None else 0
+    return (stage.joint or 0) if isinstance(stage, Grades) else 0
 
 
-def regrader_opener(stage: Any, threads: int) -> Callable[[], Regrader | None]:
+def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
     """What opens, once, that which grades the best papers of a stage again; gives None where nothing does.
 
-    Raises what `qbe.models.encoder_files.resolve_encoder` does for its encoder, UsageError for one that
-    grades are not trained for. The encoder is loaded when it first encodes.
-
-    >>> regrader_opener(Grades(), threads=1)() is None
+    >>> regrader_opener(Grades(), Workers())() is None
     True
     """
-    if not regraded_count(stage):
-        return lambda: None
-    from qbe.grade.model import shipped_model
-    from qbe.models.encoder_files import resolve_encoder, usual_precision
-    from qbe.models.session import CPU
-    from qbe.rerank.projections import ENCODERS
-
-    files = resolve_encoder(stage.encoder, usual_precision(CPU))
-    if shipped_model(files.identity) is None:
-        raise UsageError(
-            f"expected `encoder` {' or '.join(ENCODERS)} for grades, found {stage.encoder}; give one"
-        )
-    count, opening = stage.encoded, threading.Lock()
+    count, opening = regraded_count(stage), threading.Lock()
     opened: list[Regrader] = []
 
     def open_once() -> Regrader:
-        from qbe.encode.encoder import Encoder
-        from qbe.rerank.graded import EncodedPapers, Regrader
+        from qbe.rerank.joint import JointGrader, Regrader
 
         with opening:
             if not opened:
-                papers = EncodedPapers(Encoder(files, threads))
-                opened.append(Regrader(_grader(files.identity, papers.stored), papers, count))
+                opened.append(Regrader(JointGrader(workers=workers), count))
             return opened[0]
 
-    return open_once
+    return open_once if count else lambda: None
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:

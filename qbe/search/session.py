@@ -147,7 +147,7 @@ class SearchSession(Closing):
         self._open_reranker = open_reranker
         self._cross_encoders: dict[str, Reranker] = {}
         self._second: RerankStage | None = None
-        self._open_regrader = regrader_opener(self.stages.reranker, index.threads)
+        self._open_regrader = regrader_opener(self.stages.reranker, self._workers)
         self._regraded = regraded_count(self.stages.reranker)
         try:
             with index.reading() as reader:

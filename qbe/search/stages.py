@@ -43,9 +43,6 @@ RERANK_WEIGHT = 0.5
 GRADES_WEIGHT = 0.75
 """The grades' share of the score; chosen on graded pairs."""
 
-ENCODED = 30
-"""How many of the papers with the best grades another encoder reads."""
-
 BACKGROUND_PENALTY = 0.35
 """How much the similarity to the query's background lowers a score, of queries by method and result; chosen
 on graded pairs."""
@@ -161,9 +158,8 @@ class Grades(_Stage):
     grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
     much a paper is put lower that resembles those above it (`qbe.search.grading`).
 
-    With an ``encoder``, the name of another one than the index's that grades are trained for, the ``encoded``
-    papers with the best grades are encoded by it when they are first found, and graded again, by its vectors
-    (a cascade): seconds a query. Errors are those of `Fused`.
+    With ``joint``, so many papers with the best grades are graded again by a cross-encoder, which reads each
+    together with the query (`qbe.rerank.joint`): seconds a query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
     'qbe-fused+grades'
@@ -175,16 +171,15 @@ class Grades(_Stage):
     diversity: float = _parameter(
         0.0, "share", "how much papers are put lower that resemble those above them, 0 to 1"
     )
-    encoder: str | None = _parameter(
-        None, "text", "encoder such as facet-encoder-large by whose vectors the best are graded again"
+    joint: int | None = _parameter(
+        None, "count", "papers with the best grades that a cross-encoder grades again, such as 50"
     )
-    encoded: int = _parameter(ENCODED, "count", "papers that it reads, those with the best grades")
 
     def to_json(self) -> dict[str, Any]:
-        """See `_Stage.to_json`; the encoder only where one is named, as in records of the time before."""
+        """See `_Stage.to_json`; the cross-encoder's papers only where there are some, as in older records."""
         record = _Stage.to_json(self)
-        if self.encoder is None:
-            del record["encoder"], record["encoded"]
+        if self.joint is None:
+            del record["joint"]
         return record
 
 

@@ -34,6 +34,7 @@ _PAIRS = {
     "reranker": (_JUDGMENTS, "graded-pairs"),
     "facet-projections": (_JUDGMENTS, "graded-pairs"),
     "grades": (_JUDGMENTS, "graded-pairs"),
+    "joint-grades": (_JUDGMENTS, "graded-pairs", "graded-pairs/wild-train.tsv"),
     "large-encoder": (_JUDGMENTS, "graded-pairs"),
 }
 """The defaults of ``--dev`` and ``--pairs``, in the folder data of the repository."""

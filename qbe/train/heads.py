@@ -253,13 +253,13 @@ def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
     hidden, bias = np.pad(head.hidden, ((0, 0), (0, 1))), np.append(head.bias, 1.0)
     constants = np.zeros(OUTPUTS)
     for place in range(_FACETS, OUTPUTS):
-        constants[place], slope = _platt(scores[:, place], targets[:, place - _FACETS])
+        constants[place], slope = platt(scores[:, place], targets[:, place - _FACETS])
         direct[:, place] *= slope
         out[:, place] *= slope
     return Head(head.mean, head.scale, hidden, bias, direct, np.vstack([out, constants / np.tanh(1.0)]))
 
 
-def _platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
+def platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
     """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1; a step
     is halved until the loss falls.
     """

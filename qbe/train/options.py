@@ -232,6 +232,21 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             *_run(),
         ),
     ),
+    "joint-grades": (
+        "joint grades: a cross-encoder of pairs of papers",
+        "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
+        "a larger one grades, and write it with a model card. Six minutes on a large GPU, days on two "
+        f"processors. {_CONTINUES}",
+        "joint.training:train",
+        (
+            _PAIRS_INDEX,
+            _pairs("data/facet-judgments/train.tsv, data/graded-pairs, and its wild-train.tsv"),
+            _DEV_FILES,
+            _LEAVE_OUT,
+            *_run("0"),
+            _DEVICE,
+        ),
+    ),
     "facet-projections": (
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "

@@ -29,7 +29,7 @@ HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
 SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 
 
-def write_bert(folder: Path, seed: int = 0) -> None:
+def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:
     """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     packaged = packaged_weights(ENCODERS[BASE_ENCODER])
@@ -43,19 +43,19 @@ def write_bert(folder: Path, seed: int = 0) -> None:
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "intermediate_size": INNER,
-        "max_position_embeddings": MAX_TOKENS,
+        "max_position_embeddings": positions,
         "type_vocab_size": 2,
         "hidden_act": "gelu",
         "layer_norm_eps": 1e-12,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    save_file(_weights(vocabulary, seed), folder / "model.safetensors", {"format": "pt"})
+    save_file(_weights(vocabulary, seed, positions), folder / "model.safetensors", {"format": "pt"})
 
 
-def _weights(vocabulary: int, seed: int) -> dict[str, np.ndarray]:
+def _weights(vocabulary: int, seed: int, positions: int) -> dict[str, np.ndarray]:
     shapes = {
         "embeddings.word_embeddings.weight": (vocabulary, HIDDEN),
-        "embeddings.position_embeddings.weight": (MAX_TOKENS, HIDDEN),
+        "embeddings.position_embeddings.weight": (positions, HIDDEN),
         "embeddings.token_type_embeddings.weight": (2, HIDDEN),
         "embeddings.LayerNorm.weight": (HIDDEN,),
         "embeddings.LayerNorm.bias": (HIDDEN,),

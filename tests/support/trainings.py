@@ -389,6 +389,37 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
     return Training(training.train, sources, recipe, other, files, parts=parts, around=with_base)
 
 
+def joint_grades(request: pytest.FixtureRequest) -> Training:
+    """A tiny teacher and a tiny student, over the sample; of the drawn pairs two are graded a paper."""
+    from qbe.train.joint import training
+    from qbe.train.joint.task import FitRecipe, JointRecipe
+    from support.tiny_reranker import graded_lists, write_bert, write_lists
+
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("joint")
+    for seed, name in enumerate(("teacher", "student")):
+        write_bert(folder / name, seed, positions=512)
+    lists = graded_lists(8)
+    queries = sorted(lists)
+    parts = {"train": queries[:3], "dev": queries[3:5]}
+    files = {
+        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
+        for name, chosen in parts.items()
+    }
+    evaluated = {"paper_id": "e", "title": "Of no paper", "abstract": ["No paper of the sample."]}
+    sources = Sources(
+        index=request.getfixturevalue("graded_index"),
+        train=(files["train"],),
+        dev=(files["dev"],),
+        leave_out=write(folder / "evaluated.jsonl", evaluated),
+    )
+    fit = FitRecipe(steps=3, learning_rate=1e-3, warm_up=0.5, queries=1)
+    recipe = JointRecipe(teacher=fit, student=fit, drawn=4, picks=((3, 2), (9, 1)))
+
+    weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
+    options = {"bases": (folder / "teacher", folder / "student")}
+    return Training(training.train, sources, recipe, {"drawn": 5}, weights, options, (*parts_, "drawn.json"))
+
+
 # The facet projections.
 
 PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
@@ -434,5 +465,6 @@ TRAININGS = {
         distillation,
         projections,
         large_encoder,
+        joint_grades,
     )
 }

@@ -62,11 +62,10 @@ class SentenceVectors(NamedTuple):
         return SentenceVectors(*(part[rows] for part in self))
 
 
-class LargeNetwork(EmbeddedTokens):
+class TrainedEncoder(EmbeddedTokens):
     """An encoder of the kind BERT or MPNet whose layers are all trained; its embeddings are not.
 
-    Matrix products run in ``dtype``. Beside the encoder it has, for each facet, a projection of its vectors
-    and weights of the similarities.
+    Matrix products run in ``dtype``.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -78,8 +77,6 @@ class LargeNetwork(EmbeddedTokens):
         for layer in self.upper:
             assert isinstance(layer, Layer)
             layer.gate = None  # no paper sees another
-        self.weights = nn.Parameter(torch.full((FACETS, TERMS), START_WEIGHT))
-        self.projections = nn.Parameter(torch.eye(shape.dimension).repeat(FACETS, 1, 1))
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Final states (papers, tokens, dimension) float32 of padded token ids (papers, tokens) int64."""
@@ -104,6 +101,16 @@ class LargeNetwork(EmbeddedTokens):
         queries, keys, values = flat.permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
         return attended.transpose(1, 2).flatten(2)
+
+
+class LargeNetwork(TrainedEncoder):
+    """An encoder with, for each facet, a projection of its vectors and weights of the similarities."""
+
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+        """See `TrainedEncoder`."""
+        super().__init__(folder, dtype)
+        self.weights = nn.Parameter(torch.full((FACETS, TERMS), START_WEIGHT))
+        self.projections = nn.Parameter(torch.eye(self.shape.dimension).repeat(FACETS, 1, 1))
 
     def encode(self, table: PaperTable, rows: Tensor, chunks: int = 1) -> SentenceVectors:
         """Vectors of the papers of some rows of a table, in their order.

@@ -112,14 +112,20 @@ def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1
     >>> list_loss(torch.zeros(1, 2, 3), torch.tensor([0, 0]), grades) * 3  # log(1 + exp(0)), one facet of 3
     tensor(0.6931)
     """
-    count = len(scores)
-    own = owners == torch.arange(count, device=owners.device)[:, None]
+    own = owners == torch.arange(len(scores), device=owners.device)[:, None]
+    return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
+
+
+def order_weights(grades: Tensor, crossed: float) -> Tensor:
+    """How much each order of two candidates counts, (candidates, candidates, facets), by their ``grades``
+    (candidates, facets); see `LargeRecipe` for ``crossed``.
+    """
     apart = grades[:, None] - grades[None, :]
     background, method = (apart[..., facet] for facet in CROSSED)
     opposite = (background * method < 0) & (torch.minimum(background.abs(), method.abs()) >= 1)
-    weights = apart.clamp(min=0) * (own[:, :, None] & own[:, None])[..., None]
+    weights = apart.clamp(min=0)
     weights[..., list(CROSSED)] *= (1 + (crossed - 1) * opposite.float())[..., None]
-    return ranknet(scores, weights)
+    return weights
 
 
 def optimizer(network: nn.Module, recipe: LargeRecipe) -> torch.optim.Optimizer:

@@ -1,0 +1,91 @@
+"""Export of a cross-encoder that grades pairs to ONNX in int8, checked against PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qbe.errors import ModelError
+from qbe.export.attention import fuse_attention
+from qbe.export.encoder import load_encoder
+from qbe.export.pytorch import TEXTS, feed_forward_products, load_tokenizer, to_int8, to_onnx
+from qbe.models.reranker_files import JOINT_INPUTS, JOINT_MODEL, JOINT_OUTPUT, PairInput, pair_input
+from qbe.models.session import open_session
+
+if TYPE_CHECKING:
+    import torch
+
+FP32_MAX_DIFFERENCE = 1e-3
+"""Largest difference of a grade that fp32 may show: rounding, no more."""
+INT8_MAX_DIFFERENCE = 0.25
+"""Largest difference of a grade in int8 over the built-in pairs of texts."""
+
+
+def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[str, float]:
+    """Write the model JOINT_MODEL into ``folder``: the encoder in the folder ``encoder`` (config.json,
+    model.safetensors, tokenizer.json), and ``module``, which makes grades (1, 3) of its states (1, tokens,
+    dimension) and of the sides of tokens (1, tokens).
+
+    Matrix products are int8, the outputs of feed-forward layers or weights of 7 bits where that is needed (as
+    in `qbe.export.encoder`). Returns the largest and the root mean squared difference of a grade from
+    PyTorch's, over built-in pairs of texts. Raises ModelError where a check fails.
+    """
+    import torch
+
+    class Grades(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.module = load_encoder(encoder), module
+
+        def forward(self, input_ids: torch.Tensor, sides: torch.Tensor) -> torch.Tensor:
+            states = self.model(input_ids=input_ids, attention_mask=None).last_hidden_state
+            grades: torch.Tensor = self.module(states, sides)
+            return grades
+
+    original = Grades().eval()
+    pairs = _pairs(load_tokenizer(encoder))
+    with torch.inference_mode():
+        expected = np.concatenate([original(*map(torch.from_numpy, pair)).numpy() for pair in pairs])
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        traced, exact = Path(temporary, "traced.onnx"), Path(temporary, "exact.onnx")
+        example = dict(zip(JOINT_INPUTS, map(torch.from_numpy, pairs[-1]), strict=True))
+        to_onnx(original, example, [JOINT_OUTPUT], {name: {1: "tokens"} for name in JOINT_INPUTS}, traced)
+        heads = int(original.model.config.num_attention_heads)
+        shutil.copyfile(traced, exact)
+        fuse_attention(exact, heads)
+        difference = np.abs(_grades(exact, pairs) - expected).max()
+        if not difference <= FP32_MAX_DIFFERENCE:  # not a number fails, too
+            raise ModelError(
+                f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {difference}"
+            )
+        outputs = feed_forward_products(traced, outputs=True)
+        for reduced, kept in itertools.product((False, True), ([], outputs)):
+            to_int8(traced, folder / JOINT_MODEL, kept, reduced=reduced)
+            fuse_attention(folder / JOINT_MODEL, heads)
+            differences = _grades(folder / JOINT_MODEL, pairs) - expected
+            if np.abs(differences).max() <= INT8_MAX_DIFFERENCE:
+                root = float(np.sqrt((differences**2).mean()))
+                return {"largest": float(np.abs(differences).max()), "root_mean_squared": root}
+    raise ModelError(
+        f"parity check: expected int8 within {INT8_MAX_DIFFERENCE} grades of PyTorch, found "
+        f"{np.abs(differences).max():.2f}"
+    )
+
+
+def _pairs(tokenizer: Any) -> list[PairInput]:
+    """Each built-in text with each."""
+    texts = [tokenizer.encode(text, add_special_tokens=False).ids for text in TEXTS]
+    cls, sep = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+    return [pair_input(first, second, cls, sep) for first, second in itertools.product(texts, repeat=2)]
+
+
+def _grades(model: Path, pairs: list[PairInput]) -> Any:
+    session = open_session(model)
+    return np.concatenate(
+        [session.run([JOINT_OUTPUT], dict(zip(JOINT_INPUTS, pair, strict=True)))[0] for pair in pairs]
+    )

@@ -1,0 +1,171 @@
+"""Joint grades: the input worked by hand, and searches whose best papers they grade again."""
+
+import shutil
+
+import numpy as np
+import pytest
+from support.messages import messages_of
+
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.grade.model import Estimates
+from qbe.index.index import Index
+from qbe.models.encoder_files import resolve_encoder
+from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES, JOINT_MODEL, read_joint_card
+from qbe.parallel import Workers
+from qbe.query import Query, TopicAspect
+from qbe.rerank import joint
+from qbe.rerank.joint import JointGrader, Regrader, paper_ids
+from qbe.search.pipeline import Pipeline
+from qbe.search.request import SearchRequest
+from qbe.search.session import SearchSession
+from qbe.search.stages import Fused, Grades
+from qbe.shapes import Variety
+from qbe.types import Facet, Paper, Sentence
+
+pytestmark = pytest.mark.slow
+
+BACKGROUND, METHOD, RESULT = Facet
+SHAPE = {BACKGROUND: -1, METHOD: 1}
+
+
+@pytest.fixture(scope="module")
+def index(graded) -> Index:
+    return graded
+
+
+class Fixed:
+    """Grades by the number in a paper's id, and remembers what it graded."""
+
+    card = read_joint_card()
+
+    def __init__(self):
+        self.graded = []
+
+    def grade(self, _, candidates):
+        self.graded += [each.paper_id for each in candidates]
+        return np.array([[float(each.paper_id)] * 3 for each in candidates])
+
+
+def test_what_is_read_of_a_paper():
+    tokenizer = PaperTokenizer(resolve_encoder().tokenizer)
+    fish, swim = tokenizer.ids("fish")[0], tokenizer.ids("swim")[0]
+    short = Paper("1", "fish swim", (Sentence("swim"), Sentence("fish fish")))
+    assert paper_ids(tokenizer, short) == [fish, swim, swim, fish, fish]
+    long = Paper("1", "fish " * 200, (Sentence("swim " * 60),) * 9)
+    assert paper_ids(tokenizer, long) == [fish] * 96 + [swim] * 112
+    assert paper_ids(tokenizer, Paper("1", "")) == []
+
+
+def test_the_best_are_graded_again():
+    """By hand: the mean of both grades, and of its chance the card's line."""
+    candidates, paper = [Paper(number, "") for number in "01230"], Paper("q", "")
+    before = Estimates(np.full((5, 3), 2.0), np.full((5, 3), 0.25), np.full((5, 3), 0.5))
+    grader = Fixed()
+    regrader = Regrader(grader, 2)
+    best = regrader.best(np.array([0.5, 2.0, 0.0, 2.0, 2.0]))
+    assert best.tolist() == [1, 3]  # of equal ones the first
+    after = regrader.regraded(paper, candidates, before, best)
+    assert grader.graded == ["1", "3"]
+    np.testing.assert_array_equal(after.grades, [[2.0] * 3, [1.5] * 3, [2.0] * 3, [2.5] * 3, [2.0] * 3])
+    (intercept, slope), *_ = grader.card.chances
+    np.testing.assert_allclose(after.similar[3, 0], 1 / (1 + np.exp(-intercept - slope * 2.5)), atol=1e-6)
+    np.testing.assert_allclose(after.similar[best] + after.other[best], 1, atol=1.1e-6)
+    np.testing.assert_array_equal(after.similar[[0, 2, 4]], before.similar[[0, 2, 4]])
+    assert before.grades.max() == 2.0
+
+
+def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
+    paper, candidates = index.paper("s036"), [index.paper(f"s{number:03}") for number in range(1, 7)]
+    alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
+    pairs = []
+    monkeypatch.setattr(joint, "KEPT", 6)
+    pair = JointGrader._pair
+    monkeypatch.setattr(JointGrader, "_pair", lambda *given: pairs.append(given[-1]) or pair(*given))
+    with Workers(2) as workers:
+        grader = JointGrader(workers=workers)
+        np.testing.assert_array_equal(
+            grader.grade(paper, [*candidates, candidates[0]]), alone[[*range(6), 0]]
+        )
+        np.testing.assert_array_equal(grader.grade(paper, candidates[::-1]), alone[::-1])
+        assert len(pairs) == 6
+        grader.grade(candidates[0], [paper])  # another pair, in place of the one that was asked for first
+        grader.grade(paper, candidates[:5])
+        assert len(pairs) == 7
+        grader.grade(paper, candidates[5:])
+    assert len(pairs) == 8
+    assert grader.grade(paper, []).shape == (0, 3)
+
+
+def test_papers_that_are_alike_are_told(index):
+    """The grades of people for a paper of the sample: s051 does the same by other means."""
+    near, same, far = JointGrader().grade(
+        index.paper("s036"), [index.paper(name) for name in ("s051", "s036", "s100")]
+    )
+    assert (same > 2.5).all()
+    assert near[0] > 2
+    assert near.sum() > far.sum() + 2
+
+
+@pytest.mark.parametrize("mix", [{}, {"competitors": 2, "same-method-other-problem": 1}])
+def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
+    paper, variety = index.paper("s036"), Variety(mix)
+    queries = [Query(paper, METHOD), Query.by_facets(paper, SHAPE)]
+    if mix:
+        queries = [Query.by_facets(paper, variety.weights)]
+    found = {}
+    for count in (None, 3):
+        with Pipeline(index, Fused() >> Grades(depth=8, joint=count)) as pipeline:
+            found[count] = [pipeline.search(query, 8, variety=variety) for query in queries]
+    grader = JointGrader()
+    for plain, again in zip(found[None], found[3], strict=True):
+        before, after = ({hit.paper_id: hit.grades for hit in hits} for hits in (plain, again))
+        changed = [name for name, grades in after.items() if name in before and grades != before[name]]
+        assert 1 <= len(changed) <= 3
+        for name in changed:
+            (joined,) = grader.grade(paper, [index.paper(name)])
+            for place, facet in enumerate(Facet):
+                mean = (before[name][facet.value] + joined[place]) / 2
+                assert after[name][facet.value] == pytest.approx(mean, abs=1e-4), (name, facet)
+
+
+def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, monkeypatch):
+    request = SearchRequest(Query.by_facets(index.paper("s036"), SHAPE), 5, grades=True)
+    found = []
+    for count in (None, 3):
+        with SearchSession(index, Fused() >> Grades(joint=count)) as session:
+            found.append(list(session.run(request)))
+            aspects = [TopicAspect("s036", facet) for facet in SHAPE]
+            assert session.rerank_pairs(aspects, 20) == (count or 0)
+    plain, twice = found
+    assert [each.stage for each in plain] == ["first-stage"]
+    assert [each.stage for each in twice] == ["first-stage", "reranked"]
+    assert [each.is_final for each in twice] == [False, True]
+    assert plain[0].hits == twice[0].hits
+    assert {hit.paper_id for hit in plain[0].hits} & {hit.paper_id for hit in twice[1].hits}
+    monkeypatch.setattr(JointGrader, "grade", lambda *_: pytest.fail("graded"))
+    with SearchSession(index, Fused() >> Grades(joint=3)) as session:
+        assert session.search(request, rerank=False).hits == plain[0].hits
+
+
+def test_damage_is_told(tmp_path, told):
+    folders = {}
+    for name, damage in {
+        "no card": lambda folder: (folder / JOINT_CARD).unlink(),
+        "another format": lambda folder: _replace(folder / JOINT_CARD, '"format": 1', '"format": 9'),
+        "a damaged card": lambda folder: (folder / JOINT_CARD).write_text("{"),
+        "no model": lambda folder: (folder / JOINT_MODEL).unlink(),
+        "another model": lambda folder: (folder / JOINT_MODEL).write_bytes(b"x"),
+    }.items():
+        folders[name] = tmp_path / name.replace(" ", "-")
+        shutil.copytree(JOINT_GRADES, folders[name])
+        damage(folders[name])
+    told(
+        "damaged joint grades",
+        messages_of([lambda folder=folder: JointGrader(folder) for folder in folders.values()]),
+    )
+
+
+def _replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
