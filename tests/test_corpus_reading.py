@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe.corpus import FORMATS as NAMES
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
+from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
 from qbe.corpus.rejected import RejectedRecords

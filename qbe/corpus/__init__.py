@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from qbe.corpus.read import read_corpus
     from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
 
-FORMATS = (
-    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "pdf", "parquet", "jsonl", "table"),
-)
-"""The names of the formats; `qbe.corpus.formats` has their readers."""
-
 __all__ = ["Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
 __all__ += ["read_jsonl", "read_records", "write_jsonl"]
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from qbe.corpus import FORMATS
+from qbe.corpus.names import FORMATS
 from qbe.errors import RecordError
 
 NOT_RECOGNIZED = "format not recognized"

@@ -154,7 +154,7 @@ def _former(parser: argparse.ArgumentParser) -> None:
 
 def _reading(group: argparse._ArgumentGroup) -> None:
     """Options of how the corpus is read; None where one was not given."""
-    from qbe.corpus import FORMATS
+    from qbe.corpus.names import FORMATS
 
     group.add_argument(
         "--format",

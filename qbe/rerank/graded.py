@@ -24,6 +24,7 @@ from qbe.rerank.projections import (
     Bools,
     Doubles,
     FacetProjection,
+    Ints,
     Space,
     StoredPapers,
     VectorSource,
@@ -34,7 +35,7 @@ from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.rerank.joint import Regrader
+    from qbe.rerank.cross_encoder import JointGrader
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))
@@ -243,6 +244,37 @@ def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
     names = [_NAMES[place] for place in places]
     shown = on_scale(estimates.grades[:, places]).round(4)
     return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
+
+
+class Regrader:
+    """Grades the best of graded candidates again: their grade becomes the mean of the one by stored vectors
+    and the joint one.
+    """
+
+    def __init__(self, grader: JointGrader, count: int) -> None:
+        """``count`` candidates are graded again."""
+        self._grader, self._count = grader, count
+        self._lines = np.array(grader.card.chances, np.float64)
+
+    def best(self, scores: Doubles) -> Ints:
+        """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
+        first.
+        """
+        return np.argsort(-scores, kind="stable")[: self._count]
+
+    def regraded(
+        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
+    ) -> Estimates:
+        """The estimates of candidates by a paper, with those of the ``best`` made again."""
+        joint = self._grader.grade(paper, [candidates[place] for place in best])
+        replaced = Estimates(*(part.copy() for part in estimates))
+        grades = (estimates.grades[best] + joint) / 2
+        intercepts, slopes = self._lines.T
+        similar = 1 / (1 + np.exp(-(intercepts + slopes * grades)))
+        # Grades are halves: what is not at least 1.5 is at most 1.
+        for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
+            part[best] = better.round(6)
+        return replaced
 
 
 class GradedReranker:

@@ -23,8 +23,7 @@ from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:
     from qbe.grade.model import Estimates
-    from qbe.rerank.graded import Candidates, GradedQuery, Grader
-    from qbe.rerank.joint import Regrader
+    from qbe.rerank.graded import Candidates, GradedQuery, Grader, Regrader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -59,7 +58,7 @@ class ExploreStage:
     another one in the disliked (of at most 1).
 
     Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
-    (`qbe.rerank.joint.Regrader`).
+    (`qbe.rerank.graded.Regrader`).
     """
 
     def __init__(

@@ -34,8 +34,7 @@ from qbe.search.stages import (
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import Grader
-    from qbe.rerank.joint import Regrader
+    from qbe.rerank.graded import Grader, Regrader
     from qbe.rerank.projections import VectorSource
     from qbe.search.grading import ExploreStage
 
@@ -179,7 +178,8 @@ def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | Non
     opened: list[Regrader] = []
 
     def open_once() -> Regrader:
-        from qbe.rerank.joint import JointGrader, Regrader
+        from qbe.rerank.cross_encoder import JointGrader
+        from qbe.rerank.graded import Regrader
 
         with opening:
             if not opened:

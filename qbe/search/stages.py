@@ -159,7 +159,7 @@ class Grades(_Stage):
     much a paper is put lower that resembles those above it (`qbe.search.grading`).
 
     With ``joint``, so many papers with the best grades are graded again by a cross-encoder, which reads each
-    together with the query (`qbe.rerank.joint`): seconds a query. Errors are those of `Fused`.
+    together with the query (`qbe.rerank.cross_encoder`): seconds a query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
     'qbe-fused+grades'
