@@ -53,9 +53,7 @@ ROWS: Mapping[str, Row] = {
     "csfcube.fused+rerank": Row("qbe fused, cross-encoders", SMALL, "fused", "cross-encoder"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
-    "csfcube.fused+cascade": Row(
-        "qbe fused, grades, cascade", SMALL, "fused", "grades:encoder=facet-encoder-large"
-    ),
+    "csfcube.fused+joint": Row("qbe fused, grades, joint grades", SMALL, "fused", "grades:joint=50"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
     "csfcube-large.fused+rerank": Row(
@@ -65,6 +63,9 @@ ROWS: Mapping[str, Row] = {
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
     "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades (default)", LARGE, "fused", "grades"),
+    "csfcube-large.fused+joint": Row(
+        "qbe large encoder, fused, grades, joint grades", LARGE, "fused", "grades:joint=50"
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
 # hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools, whose
 # lists are scored by the corners that they come from, too (diversity). INDEX names another index, such as one of
-# the papers of the pools alone, RERANK another reranker than grades (grades:encoder=facet-encoder-large: an hour).
+# the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: ten minutes).
 set -euo pipefail
 
 index="${INDEX:-indexes/arxiv}"
@@ -18,6 +18,8 @@ shapes=(same-problem-other-method same-method-other-problem competitors)
 
 for name in ${WILD-wild-dev}; do
     pairs="data/graded-pairs/$name.tsv"
+    judged=("data/graded-pairs/$name"{,-more}.tsv)  # wild-test has no second file
+    [ -e "${judged[1]}" ] || judged=("$pairs")
     mkdir -p "qrels/$name"
     for scope in background method result same-method-other-problem same-problem-other-method competitors; do
         topics="qrels/$name/$scope.tsv"
@@ -31,7 +33,7 @@ for name in ${WILD-wild-dev}; do
             *) search "$name.default.$scope" "$topics" --like $scope --hits 10 --rerank "${RERANK:-grades}" ;;
         esac
     done
-    qbe evaluate --protocol as-asked --qrels "$pairs" --run runs/"$name".{bm25,default}.*.trec \
+    qbe evaluate --protocol as-asked --qrels "${judged[@]}" --run runs/"$name".{bm25,default}.*.trec \
         --output "runs/$name.json"
 done
 

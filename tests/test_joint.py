@@ -1,6 +1,8 @@
 """Joint grades: the input worked by hand, and searches whose best papers they grade again."""
 
+import re
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +18,6 @@ from qbe.query import Query, TopicAspect
 from qbe.rerank import cross_encoder
 from qbe.rerank.cross_encoder import JointGrader, paper_ids
 from qbe.rerank.graded import Regrader
-from qbe.search.pipeline import Pipeline
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Fused, Grades
@@ -54,12 +55,12 @@ def test_what_is_read_of_a_paper():
     assert paper_ids(tokenizer, short) == [fish, swim, swim, fish, fish]
     long = Paper("1", "fish " * 200, (Sentence("swim " * 60),) * 9)
     assert paper_ids(tokenizer, long) == [fish] * 96 + [swim] * 112
-    assert paper_ids(tokenizer, Paper("1", "")) == []
+    assert paper_ids(tokenizer, Paper("1", "", ())) == []
 
 
 def test_the_best_are_graded_again():
     """By hand: the mean of both grades, and of its chance the card's line."""
-    candidates, paper = [Paper(number, "") for number in "01230"], Paper("q", "")
+    candidates, paper = [Paper(number, "", ()) for number in "01230"], Paper("q", "", ())
     before = Estimates(np.full((5, 3), 2.0), np.full((5, 3), 0.25), np.full((5, 3), 0.5))
     grader = Fixed()
     regrader = Regrader(grader, 2)
@@ -98,13 +99,13 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
 
 
 def test_papers_that_are_alike_are_told(index):
-    """The grades of people for a paper of the sample: s051 does the same by other means."""
-    near, same, far = JointGrader().grade(
-        index.paper("s036"), [index.paper(name) for name in ("s051", "s036", "s100")]
-    )
+    """Itself, the same method (self-supervision), the same problem (citations), and neither."""
+    papers = [index.paper(name) for name in ("s036", "s051", "s031", "s100")]
+    same, method, problem, neither = JointGrader().grade(papers[0], papers)
     assert (same > 2.5).all()
-    assert near[0] > 2
-    assert near.sum() > far.sum() + 2
+    assert method[1] > method[0] > neither[0] + 0.5
+    assert problem[0] > problem[1] + 1
+    assert (neither < 0.1).all()
 
 
 @pytest.mark.parametrize("mix", [{}, {"competitors": 2, "same-method-other-problem": 1}])
@@ -115,8 +116,9 @@ def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
         queries = [Query.by_facets(paper, variety.weights)]
     found = {}
     for count in (None, 3):
-        with Pipeline(index, Fused() >> Grades(depth=8, joint=count)) as pipeline:
-            found[count] = [pipeline.search(query, 8, variety=variety) for query in queries]
+        with SearchSession(index, Fused() >> Grades(joint=count)) as session:
+            requests = [SearchRequest(query, 60, grades=True, variety=variety) for query in queries]
+            found[count] = [session.search(request).hits for request in requests]
     grader = JointGrader()
     for plain, again in zip(found[None], found[3], strict=True):
         before, after = ({hit.paper_id: hit.grades for hit in hits} for hits in (plain, again))
@@ -160,10 +162,8 @@ def test_damage_is_told(tmp_path, told):
         folders[name] = tmp_path / name.replace(" ", "-")
         shutil.copytree(JOINT_GRADES, folders[name])
         damage(folders[name])
-    told(
-        "damaged joint grades",
-        messages_of([lambda folder=folder: JointGrader(folder) for folder in folders.values()]),
-    )
+    messages = messages_of([partial(JointGrader, folder) for folder in folders.values()], folder=tmp_path)
+    told("damaged joint grades", [re.sub("[0-9a-f]{64}", "DIGEST", message) for message in messages])
 
 
 def _replace(path, old, new):
