@@ -63,9 +63,6 @@ ROWS: Mapping[str, Row] = {
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),
     "csfcube-large.fused+grades": Row("qbe large encoder, fused, grades (default)", LARGE, "fused", "grades"),
-    "csfcube-large.fused+joint": Row(
-        "qbe large encoder, fused, grades, joint grades", LARGE, "fused", "grades:joint=50"
-    ),
 }
 
 
