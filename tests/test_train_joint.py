@@ -1,0 +1,109 @@
+"""Training of joint grades: its loss by hand, which pairs it draws, and what is exported of it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from support.tiny_reranker import write_bert
+
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.graded_pairs import GradedPair, read_graded_pairs
+from qbe.models.kinds import TOKENIZER
+from qbe.rerank.cross_encoder import JointGrader
+from qbe.train.joint import task as tasks
+from qbe.train.joint.network import JointNetwork, Texts, grades_of
+from qbe.train.joint.task import FitRecipe, JointTask, graded, scored
+from qbe.train.trainer import fit
+from qbe.types import Facet
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+TRAINED = "joint_grades"
+PAIRS = [("s036", "s051"), ("s036", "s002"), ("s003", "s036"), ("s004", "s005")]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base") / "bert"
+    write_bert(folder, positions=512)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(base, papers) -> Texts:
+    return Texts({paper.paper_id: paper for paper in papers}, PaperTokenizer(base / TOKENIZER))
+
+
+def test_pairs_are_scored_in_chunks_as_alone(base, texts, monkeypatch):
+    network = JointNetwork(base, torch.float32)
+    alone = torch.cat([scored(network, texts, [pair]) for pair in PAIRS])
+    for tokens in (300, 10**6):
+        monkeypatch.setattr(tasks, "TOKENS", tokens)
+        torch.testing.assert_close(scored(network, texts, PAIRS), alone, atol=1e-5, rtol=0)
+    found = graded(network, texts, {"s036": ["s051", "s002"]})
+    np.testing.assert_allclose(found["s036"], grades_of(alone[:2]).detach(), atol=1e-5)
+
+
+def test_the_loss_by_hand(base, texts):
+    """The head gives 0 everywhere: grades of 1.5, and no order. One list of two has one, by background."""
+    network = JointNetwork(base, torch.float32)
+    torch.nn.init.zeros_(network.out_weight), torch.nn.init.zeros_(network.out_bias)
+    recipe = FitRecipe(steps=1, learning_rate=0.0, warm_up=0.5, queries=2)
+    lists = {
+        "s036": [GradedPair("s051", (3.0, 1.0, 1.0)), GradedPair("s002", (1.0, 1.0, 1.0))],
+        "s118": [GradedPair("s001", (1.5, 1.5, 1.5)), GradedPair("s003", (1.5, 1.5, 1.5))],
+    }
+    (loss,) = JointTask(network, texts, recipe, [lists]).losses(lists)
+    squared = (1.5**2 + 5 * 0.5**2) / 12
+    assert loss.item() == pytest.approx(squared + math.log(2) / 3, abs=1e-6)
+
+
+def test_steps_take_turns_and_the_pairs_are_learned(base, texts, tmp_path):
+    sets = [
+        {"s036": [GradedPair("s051", (3.0, 0.0, 3.0)), GradedPair("s002", (0.0, 3.0, 1.0))]},
+        {"s118": [GradedPair("s001", (0.0, 3.0, 1.0)), GradedPair("s003", (3.0, 0.0, 2.0))]},
+    ]
+    network = JointNetwork(base, torch.float32)
+    recipe = FitRecipe(steps=60, learning_rate=3e-3, warm_up=0.1, queries=1)
+    task = JointTask(network, texts, recipe, sets)
+    batches = task.batches(0)
+    assert [list(next(batches)) for _ in range(4)] == [["s036"], ["s118"], ["s036"], ["s118"]]
+    fit(task, recipe.schedule(), 0, tmp_path / "fit.pt")
+    for lists in sets:
+        for query, pairs in lists.items():
+            found = graded(network, texts, {query: [pair.paper_id for pair in pairs]})[query]
+            truth = np.array([pair.grades for pair in pairs])
+            assert np.abs(found - truth).mean() < 0.6
+            assert (np.sign(found[0] - found[1]) == np.sign(truth[0] - truth[1])).all()
+
+
+def test_pairs_are_drawn_of_other_papers(trained, graded_index):
+    drawn = json.loads((trained.work / "drawn.json").read_text())
+    known = {
+        query for file in (*trained.sources.train, *trained.sources.dev) for query in read_graded_pairs(file)
+    }
+    assert 1 <= len(drawn) <= trained.training.recipe.drawn
+    assert not known & {*drawn, *(name for names in drawn.values() for name in names)}
+    most = len(Facet) * sum(count for _, count in trained.training.recipe.picks)
+    assert all(2 <= len(set(names)) == len(names) <= most for names in drawn.values())
+    grades = np.load(trained.work / "teacher-grades.npz")["grades"]
+    assert grades.shape == (sum(map(len, drawn.values())), 3)
+
+
+def test_what_is_published_grades_as_the_trained_network(trained, papers):
+    _, base = trained.training.options["bases"]
+    network = JointNetwork(base, torch.float32)
+    seeds = [torch.load(trained.work / "student" / f"seed-{seed}.pt")["best"] for seed in (0, 1)]
+    network.load_state_dict({name: (seeds[0][name] + seeds[1][name]) / 2 for name in seeds[0]}, strict=False)
+    by_id = {paper.paper_id: paper for paper in papers}
+    texts = Texts(by_id, PaperTokenizer(base / TOKENIZER))
+    expected = graded(network, texts, {"s036": ["s051", "s002"]})["s036"]
+    grader = JointGrader(trained.output)
+    found = grader.grade(by_id["s036"], [by_id["s051"], by_id["s002"]])
+    np.testing.assert_allclose(found, expected, atol=0.25)
+    assert grader.card.training["calibrated"].endswith("/dev.tsv")
+    assert set(trained.result) == {
+        f"{grader.card.training['calibrated']} | {by}" for by in ("grades", "joint-grades", "their mean")
+    }
