@@ -226,7 +226,7 @@ class Client:
         while True:
             has_limits = _LIMIT not in self._unknown
             given = schema if has_limits else _without_limits(schema)
-            forms = {
+            forms: dict[str, dict[str, Any]] = {
                 "json_schema": {"json_schema": {"name": "grades", "strict": True, "schema": given}},
                 "json_object": {"schema": given},
             }
