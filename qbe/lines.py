@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from qbe.errors import FileFormatError
 from qbe.files import StrPath, atomic_file
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
+_GZIP = b"\x1f\x8b"
+_COMPRESSED = {_GZIP: "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh91AY&SY": "bzip2"}
 """Formats by the bytes that their files begin with."""
 
 
@@ -26,10 +28,10 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     r"""Numbered lines of a text file (``-``: standard input), without line ends: UTF-8 with or without a byte
-    order mark, or UTF-16 with one. Blank lines are passed over.
+    order mark, or UTF-16 with one; compressed by gzip or not. Blank lines are passed over.
 
-    Raises FileFormatError for a file that cannot be read or is compressed, and, with the line, for one in
-    another encoding.
+    Raises FileFormatError for a file that cannot be read, is damaged or compressed otherwise (through a pipe
+    by gzip, too), and, with the line, for one in another encoding.
 
     >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))
     >>> list(read_text_lines("run.trec"))
@@ -37,7 +39,11 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
-            first = stream.readline()
+            first, rest = stream.readline(), iter(stream)
+            if first.startswith(_GZIP) and stream.seekable():
+                stream.seek(0)
+                rest = _decompressed(stream, path)
+                first = next(rest, b"")
             for magic, compressed in _COMPRESSED.items():
                 if first.startswith(magic):
                     raise FileFormatError(
@@ -45,9 +51,9 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
                         "decompress it"
                     )
             if first.startswith(_UTF_16):
-                first += stream.read()
+                first += b"".join(rest)
             lines = _without_mark(first, str(path)).splitlines(keepends=True)
-            for number, line in enumerate(chain(lines, stream), start=1):
+            for number, line in enumerate(chain(lines, rest), start=1):
                 problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")
@@ -62,6 +68,19 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
                     yield number, text
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def _decompressed(stream: BinaryIO, path: StrPath) -> Iterator[bytes]:
+    """The lines of a file that is compressed by gzip; raises FileFormatError for a damaged one."""
+    import gzip
+    import zlib
+
+    try:
+        yield from gzip.GzipFile(fileobj=stream)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FileFormatError(
+            f"{path}: expected a whole file of gzip, found a damaged one ({error}); fetch or write it again"
+        ) from error
 
 
 def _without_mark(data: bytes, name: str) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, did_you_mean
 from qbe.query import check_weight
 from qbe.types import Facet
 
@@ -119,7 +119,7 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
     >>> parse_wish(["competitors:2", "same-method-other-problem"], []).variety.mix
     {'competitors': 2.0, 'same-method-other-problem': 1.0}
     """
-    if liked and not disliked and all(_name(part) in SHAPES for part in liked):
+    if liked and not disliked and any(_name(part) in SHAPES for part in liked):
         if len(liked) == 1 and liked[0] in SHAPES:
             return Wish(dict(SHAPES[liked[0]]))
         variety = Variety(_mix(liked))
@@ -168,12 +168,18 @@ def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float]
 def _not_facets(part: str) -> UsageError:
     return UsageError(
         "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
-        f"weight above 0, found {part!r}; check `like` and `unlike`"
+        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; "
+        + _hint(part, (*map(str, Facet), *SHAPES), "check `like` and `unlike`")
     )
 
 
 def _name(part: str) -> str:
     return part.partition(":")[0]
+
+
+def _hint(part: str, known: Sequence[str], otherwise: str) -> str:
+    name = re.split("[:<>=]", part, maxsplit=1)[0]
+    return otherwise if name in known else did_you_mean(name, known, otherwise)
 
 
 def _mix(parts: Sequence[str]) -> dict[str, float]:
@@ -184,10 +190,10 @@ def _mix(parts: Sequence[str]) -> dict[str, float]:
             share = float(number) if colon else 1.0
         except ValueError:
             share = 0.0
-        if not 0 < share < inf or name in shares:
+        if not 0 < share < inf or name in shares or name not in SHAPES:
             raise UsageError(
-                f"expected shapes such as {COMPETITORS}:10, each once and with a share above 0, found "
-                f"{part!r}; check `like`"
+                f"expected shapes of {', '.join(SHAPES)}, each once and with a share above 0, found "
+                f"{part!r}; " + _hint(part, (*SHAPES,), "check `like`")
             )
         shares[name] = share
     return shares

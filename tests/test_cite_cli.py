@@ -171,7 +171,7 @@ def test_each_topic_has_its_own_year(cite, citing_index, tmp_path):
 
 def test_a_table_is_for_people(cite, citing_index):
     text = cite("--paper", QUERY, "--format", "table")
-    assert citing_index.paper(QUERY).title in " ".join(text.split())
+    assert " ".join(text.split()).startswith(f"Papers for “{citing_index.paper(QUERY).title}” to cite: ")
     ranks = re.findall(r"^ +(\d+) +-?\d+\.\d{4} ", text, re.MULTILINE)
     assert ranks == [str(rank) for rank in range(1, 21)]
 

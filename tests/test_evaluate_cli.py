@@ -125,6 +125,8 @@ def test_runs_are_grouped_by_facet_suffix():
     files = [Path("a/x.method.trec"), Path("a/x.result.trec"), Path("b/x.method.trec"), Path("a/y.trec")]
     assert group_runs(files) == {"a/x": (files[0], files[1]), "b/x": (files[2],), "y": (files[3],)}
     assert list(group_runs([Path("a.trec"), Path("a.txt"), Path("b.method")])) == ["a.trec", "a.txt", "b"]
+    compressed = group_runs([Path("a.method.trec.gz"), Path("a.result.trec"), Path("b.c.trec.gz")])
+    assert list(compressed) == ["a", "b.c"]
     with pytest.raises(UsageError, match="twice"):
         group_runs([files[0], files[0]])
 

@@ -32,6 +32,7 @@ from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
 from qbe.llm.grading import digest_of
 from qbe.parallel import ordered_map
+from qbe.search.__main__ import main as search_main
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
 
@@ -416,6 +417,15 @@ def test_a_language_model_ranks_where_the_grade_model_would(graded_index):
             hits = session.search(SearchRequest(query, k=4, grades=True)).hits
     assert len(server.requests) == 3
     assert all(isinstance(grade, int) for hit in hits[:3] for grade in hit.grades.values())
+
+
+def test_a_table_says_whose_grades_it_shows(tiny_index, capsys):
+    with endpoint(by_words) as server:
+        given = ["--index", str(tiny_index), "--paper", "s036", "--facet", "method", "--hits", "3"]
+        given += ["--rerank", f"llm:model=tiny,endpoint={server.url},depth=3"]
+        for form in ("table", "markdown"):
+            search_main([*given, "--format", form])
+            assert capsys.readouterr().out.count(" of 3, by tiny") == 3
 
 
 def test_an_endpoint_that_answers_nothing_ends_the_search(index):

@@ -53,7 +53,8 @@ ENCODINGS = [
     b"q1 Q0\nq2 \xff Q0\n",
     "q1 Q0\n".encode("utf-16-le"),
     b"\xff\xfeq",
-    *(module.compress(b"q1 Q0\n") for module in (gzip, lzma, bz2)),
+    gzip.compress(b"q1 Q0\n")[:-9],
+    *(module.compress(b"q1 Q0\n") for module in (lzma, bz2)),
     b"\x28\xb5\x2f\xfd",
 ]
 
@@ -63,6 +64,14 @@ def test_other_encodings_are_named(tmp_path, told):
     for path, data in zip(paths, ENCODINGS, strict=True):
         path.write_bytes(data)
     told("encodings", messages_of([lambda p=p: list(read_fields(p, None)) for p in paths], folder=tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("read", [read for read in TEXTS if read not in (load_folds, paper_from_file)])
+def test_text_files_may_be_compressed(tmp_path, read, encoding):
+    (tmp_path / "plain").write_text(TEXTS[read])
+    (tmp_path / "compressed.gz").write_bytes(gzip.compress(TEXTS[read].encode(encoding)))
+    assert read(tmp_path / "compressed.gz") == read(tmp_path / "plain")
 
 
 TOPICS, PAIRS = "query_id\tpaper_id\tfacet\n", "query_id\tpaper_id\tbackground\tmethod\tresult\n"

@@ -13,7 +13,7 @@ from support.messages import messages_of
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.llm.answers import Answer, Answers
 from qbe.llm.endpoint import RETRIES, Budget, BudgetSpentError, Client, Endpoint, EndpointError, RequestError
-from qbe.llm.grading import ASKED, AnswerError, Grader, PaperPair, parse_answer
+from qbe.llm.grading import ASKED, SCHEMA, AnswerError, Grader, PaperPair, parse_answer
 from qbe.types import Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
@@ -132,6 +132,19 @@ def test_a_call_that_failed_takes_no_retries_from_the_next():
     assert len(server.requests) == 8
 
 
+def test_pairs_under_way_are_not_counted_when_all_has_ended():
+    def behave(request) -> Sent:
+        return error(500)._replace(seconds=0.3 if "Title 1" in request.prompt else 0)
+
+    with (
+        endpoint(behave) as server,
+        client(server.url, tries=1) as asking,
+        pytest.raises(EndpointError, match="3 pairs in a row"),
+    ):
+        Grader(asking, parallel=4).grade(pairs(4))
+    assert len(server.requests) == 4
+
+
 def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
     monkeypatch.setattr("qbe.llm.answers.MOST_UNWRITTEN", 2)
     answers = Answers()
@@ -145,15 +158,45 @@ def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
         if "maxLength" in json.dumps(request.body):
             return error(400, "response_format: 'maxLength' is not permitted")
         if "response_format" in request.body:
-            return error(400, "." * 300 + "json_schema is not supported")
+            form = request.body["response_format"]["type"]
+            return error(400, "." * 300 + f"{form} is not supported")
         return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
 
     with endpoint(behave) as server, client(server.url) as asking:
         outcome = Grader(asking, parallel=1).grade(pairs(2))
     assert None not in outcome.answers
-    assert [sorted(request.body) for request in server.requests[3:]] == [
+    assert [sorted(request.body) for request in server.requests[4:]] == [
         ["max_tokens", "messages", "model"]
     ] * 2
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_schema_is_given_in_the_form_that_an_endpoint_knows(status):
+    """As llama-cpp-python 0.3 refuses OpenAI's form; four requests under way at a time."""
+    together = threading.Barrier(4, timeout=10)
+    told = "1 validation error:\n  {'loc': ('body', 'response_format', 'type'), 'input': 'json_schema'}"
+
+    def behave(request) -> Sent:
+        if request.body["response_format"]["type"] == "json_schema":
+            together.wait()
+            return error(status, told)
+        return grades()
+
+    with endpoint(behave) as server, client(server.url, tries=1) as asking:
+        outcome = Grader(asking, parallel=4).grade(pairs(5))
+    assert None not in outcome.answers
+    assert len(server.requests) == 4 + 5
+    formats = [request.body["response_format"] for request in server.requests[4:]]
+    assert formats == [{"type": "json_object", "schema": SCHEMA}] * 5
+
+
+def test_a_failure_that_repeats_the_request_leaves_nothing_out():
+    def behave(request) -> Sent:
+        return grades() if len(server.requests) > 1 else error(500, json.dumps(request.body))
+
+    with endpoint(behave) as server, client(server.url) as asking:
+        assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
+    assert server.requests[0].body == server.requests[1].body
 
 
 def test_requests_under_way_at_a_time_all_learn_what_is_left_out():
@@ -189,7 +232,13 @@ WHOLE = '"background": {"grade": 3}, "method": {"grade": 1.0}, "result": 0'
 
 
 @pytest.mark.parametrize(
-    "text", [f"{{{WHOLE}}}", f"```json\n{{{WHOLE}}}\n```", f"Here: {{{WHOLE}}} I hope it helps."]
+    "text",
+    [
+        f"{{{WHOLE}}}",
+        f"{{{WHOLE}, 'of': 'a\nb'}}".replace("'", '"'),
+        f"```json\n{{{WHOLE}}}\n```",
+        f"Here: {{{WHOLE}}} I hope it helps.",
+    ],
 )
 def test_grades_are_found_in_what_stands_around_them(text):
     assert parse_answer(text).grades == (3, 1, 0)

@@ -42,6 +42,8 @@ WRONG = [
     ("competitors:0",),
     ("competitors:2", "competitors:3"),
     ("competitors:2", "method"),
+    *(("same-problem-other-method:5", name) for name in ("compettors:5", "competitors>=2")),
+    *((liked,) for liked in ("compettors", "metod>=2")),
 ]
 
 

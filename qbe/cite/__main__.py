@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> None:
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index
     from qbe.search.output import write_blocks
+    from qbe.search.present import heading_to_cite
     from qbe.search.writers import open_writer
 
     k = options.hits or default_hits(form, TABLE_HITS)
@@ -48,7 +49,9 @@ def main(arguments: list[str]) -> None:
         cited = list(dict.fromkeys([*_named(index, options.cited), *_cited_in(index, options.paper_file)]))
         excluded = _named(index, options.exclude)
         tag = options.run_tag or RUN_TAG
-        writer = open_writer(form, tag, index.paper, width, explain=False, command=PROGRAM)
+        writer = open_writer(
+            form, tag, index.paper, width, explain=False, command=PROGRAM, title=heading_to_cite
+        )
         destination = destination_of(options, form, options.output, PROGRAM)
         topics = Path(options.topics) if options.topics else None
         with Recommender.open(index, config) as recommender:

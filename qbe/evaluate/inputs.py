@@ -30,7 +30,8 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any last
     extension, or none) are one system, NAME, and so are files named by a facet that is liked and one that is
     not, such as ``NAME.method-not-background.trec``, or by a shape, such as ``NAME.competitors.trec``. Any
-    other file is a system by itself, named by its file name without the extension. Where two systems would
+    other file is a system by itself, named by its file name without the extension. A ``.gz`` behind the name
+    does not count. Where two systems would
     have the same name, their folders are put before it. Raises UsageError for a file given twice.
 
     >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():
@@ -40,8 +41,9 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """
     groups: dict[tuple[str, Path], list[Path]] = {}
     for path in map(Path, paths):
-        match = _FACET_NAME.fullmatch(path.name)
-        key = (match["name"], path.parent / match["name"]) if match else (path.stem, path)
+        name = path.name.removesuffix(".gz")
+        match = _FACET_NAME.fullmatch(name)
+        key = (match["name"], path.parent / match["name"]) if match else (Path(name).stem, path)
         if path in groups.setdefault(key, []):
             raise UsageError(f"expected each run file once, found {path} twice; give it once")
         groups[key].append(path)
@@ -84,7 +86,7 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
 
 def _by_target(path: Path, rankings: dict[str, tuple[Hit, ...]]) -> dict[str, tuple[Hit, ...]]:
     """The rankings of a file of exploration by paper and target; others as they are."""
-    match = _FACET_NAME.fullmatch(path.name)
+    match = _FACET_NAME.fullmatch(path.name.removesuffix(".gz"))
     if match is None or (match["other"] is None and match["target"] not in SHAPES):
         return rankings
     named: dict[str, tuple[Hit, ...]] = {}

@@ -30,7 +30,11 @@ ANSWER_TOKENS, MOST_ANSWER_TOKENS = 150, 2048
 CHARACTERS_A_TOKEN = 4
 """Of English text, for estimates."""
 
-_OTHER_WORDS = {"json_schema": "response_format", "context length": "max_tokens"}
+_OTHER_WORDS = {
+    "schema": "response_format",
+    "json_object": "response_format",
+    "context length": "max_tokens",
+}
 """What endpoints say of parameters without their names."""
 
 _LIMIT = "maxLength"
@@ -217,20 +221,19 @@ class Client:
 
     def _taken(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
         """The answer of one try, without parameters that the endpoint does not know: what it has named as
-        wrong is left out from then on.
+        wrong is left out from then on. A schema is given in OpenAI's form, then in that of llama-cpp-python.
         """
         while True:
             has_limits = _LIMIT not in self._unknown
             given = schema if has_limits else _without_limits(schema)
-            optional = {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "grades", "strict": True, "schema": given},
-                },
-                "temperature": 0,
-                "max_tokens": MOST_ANSWER_TOKENS,
+            forms: dict[str, dict[str, Any]] = {
+                "json_schema": {"json_schema": {"name": "grades", "strict": True, "schema": given}},
+                "json_object": {"schema": given},
             }
-            known = {name: value for name, value in optional.items() if name not in self._unknown}
+            form = next((name for name in forms if name not in self._unknown), None)
+            known: dict[str, Any] = {} if form is None else {"response_format": {"type": form, **forms[form]}}
+            optional = {"temperature": 0, "max_tokens": MOST_ANSWER_TOKENS}
+            known |= {name: value for name, value in optional.items() if name not in self._unknown}
             message = {"role": "user", "content": prompt}
             answer = self._sent({"model": self.endpoint.model, "messages": [message], **known})
             if answer.status == 200:
@@ -240,13 +243,17 @@ class Client:
             for other, name in _OTHER_WORDS.items():
                 words = words.replace(other, name)
             named = {name for name in known if name in words}
+            # a failure that names several repeats the request
+            is_refusal = answer.status in (400, 422) or (answer.status >= 500 and len(named) < 2)
             if _LIMIT in words and has_limits:  # whatever another thread has learnt since
                 named = {_LIMIT}
-            if answer.status not in (400, 422):
-                named.clear()
-            if not named:
+            elif form is not None and "response_format" in named:
+                named = named - {"response_format"} | {form}
+            if not (named and is_refusal):
                 raise self._error(answer, reason)
-            log.info("%s is left out of requests: the endpoint answered %s", ", ".join(sorted(named)), reason)
+            if not named <= self._unknown:
+                left = ", ".join(sorted(named))
+                log.info("%s is left out of requests: the endpoint answered %s", left, reason)
             self._unknown |= named
 
     def _sent(self, body: Mapping[str, Any]) -> web.Answer:

@@ -106,7 +106,8 @@ def digest_of(model: str, prompt: str) -> str:
 
 def parse_answer(text: str) -> Answer:
     """The grades and rationales of an answer; what stands around its JSON, such as a model's thoughts, is
-    passed over. Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
+    passed over, and so are line ends in its strings. Raises AnswerError for one that lacks a facet or has
+    another grade than 0, 1, 2 or 3.
 
     >>> both = '"method": {"rationale": "same", "grade": 3}, "result": {"rationale": "none", "grade": 0}'
     >>> parse_answer('<think>Hm {1}</think> {"background": {"grade": "2"}, %s}' % both)
@@ -115,7 +116,7 @@ def parse_answer(text: str) -> Answer:
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
     try:
-        record = json.loads(text[begin : end + 1] if begin >= 0 else text)
+        record = json.loads(text[begin : end + 1] if begin >= 0 else text, strict=False)
     except (ValueError, RecursionError):
         raise AnswerError(f"expected a JSON object, found {one_line(text)[:60]!r}") from None
     grades, rationales = [], []
@@ -257,7 +258,7 @@ class _Run:
             self._failed += 1
             if self._failed >= FAILED_IN_A_ROW:
                 self.ended.set()
-                raise EndpointError(f"given up after {self._failed} pairs in a row: {error}") from None
+                raise EndpointError(f"given up after {FAILED_IN_A_ROW} pairs in a row: {error}") from None
         except (EndpointError, OutputError):
             self.ended.set()
             raise

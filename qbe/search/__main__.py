@@ -150,10 +150,15 @@ def _write(
     """Search, and write the results to their file, or to standard output."""
     from qbe.search.options import destination_of
     from qbe.search.output import fingerprint, write_blocks
+    from qbe.search.stages import LanguageModel
     from qbe.search.writers import open_writer
 
-    index = session.index
-    writer = open_writer(run.format, run.run_tag, index.paper, run.width, explain=run.explain)
+    index, reranker, graded_by = session.index, session.stages.reranker, ""
+    if isinstance(reranker, LanguageModel) and not run.variety.bounds:  # bounds are of estimated grades
+        graded_by = reranker.model or ""
+    writer = open_writer(
+        run.format, run.run_tag, index.paper, run.width, explain=run.explain, graded_by=graded_by
+    )
     write_blocks(
         destination_of(options, run.format, options.output),
         lambda: fingerprint(index, session.stages, options.tagger, run),

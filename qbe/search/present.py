@@ -43,6 +43,8 @@ French, German, Spanish, Italian, Portuguese, Dutch and Scandinavian languages.
 
 Lookup = Callable[[str], Paper]
 """Gives a paper of the index by its id."""
+Heading = Callable[[Query, Sequence[Hit]], str]
+"""Says in words what hits are."""
 
 
 def to_record(
@@ -168,9 +170,12 @@ def to_table(
     width: int,
     *,
     explain: bool = False,
+    title: Heading | None = None,
+    graded_by: str = "",
 ) -> str:
     """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
-    known, grades where papers were graded, and a sentence that matched (see `qbe.search.explain.shown`).
+    known, grades where papers were graded, and a sentence that matched (see `qbe.search.explain.shown`);
+    ``title`` makes the heading (None: `heading`), and ``graded_by`` is whose grades they are.
 
     A facet with a question mark is a best guess; how a sentence that does not carry the facet searched for is
     labelled stands in parentheses. ``explain`` shows the query's sentences and all matches, each with its
@@ -187,7 +192,7 @@ def to_table(
                   (labelled background) The question here is whether pre-training on unlabelled speeches
                   helps a machine to do it.
     """
-    lines = textwrap.wrap(f"{heading(query, hits)}:", width)
+    lines = textwrap.wrap(f"{(title or heading)(query, hits)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
     blocks = []
@@ -199,7 +204,7 @@ def to_table(
         )
         block += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
         if hit.grades is not None:
-            block += _wrapped("", grades_in_words(hit), width)
+            block += _wrapped("", grades_in_words(hit, graded_by), width)
         if explain:
             block += _explained_lines(query, paper, hit, width)
         elif best := shown(query, paper, hit):
@@ -237,13 +242,18 @@ def credits_of(reference: Reference, *, link: bool = True) -> str:
     return "; ".join(filter(None, (authors, reference.venue, reference.link if link else "")))
 
 
-def grades_in_words(hit: Hit) -> str:
-    """Grades of a hit by facet, behind the shape that it is in a mixed list for.
+def grades_in_words(hit: Hit, graded_by: str = "") -> str:
+    """Grades of a hit by facet, behind the shape that it is in a mixed list for, and whose they are where
+    qbe did not estimate them.
 
     >>> grades_in_words(Hit("s051", 1.0, grades={"background": 2.61, "method": 0.4}, corner="competitors"))
     'competitors: background 2.6, method 0.4 of 3'
+    >>> grades_in_words(Hit("s051", 1.0, grades={"method": 2}), "qwen3:4b")
+    'method 2.0 of 3, by qwen3:4b'
     """
     graded = ", ".join(f"{name} {grade:.1f}" for name, grade in (hit.grades or {}).items()) + " of 3"
+    if graded_by:
+        graded += f", by {plain(graded_by)}"
     return f"{hit.corner}: {graded}" if hit.corner else graded
 
 
@@ -277,6 +287,15 @@ def heading(query: Query, hits: Sequence[Hit] = ()) -> str:
     shapes = ", ".join(f"{count} {corner}" for corner, count in corners.items())
     said = "; ".join(part for _, part in parts)
     return f"Papers {said}{shapes and f': {shapes}'}{_foreign_note(query)}"
+
+
+def heading_to_cite(query: Query, _: Sequence[Hit] = ()) -> str:
+    """What papers to cite are for.
+
+    >>> heading_to_cite(Query(index.paper("s036")))
+    'Papers for “Two Crops of a Paragraph: ... for Suggesting Citations” to cite'
+    """
+    return f"Papers for “{_title(query.papers[0])}” to cite{_foreign_note(query)}"
 
 
 def _foreign_note(query: Query) -> str:

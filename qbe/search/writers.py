@@ -7,13 +7,14 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.bibliography.reference import reference_of
 from qbe.plain import plain
 from qbe.query import Query
 from qbe.search.explain import shown
-from qbe.search.present import Lookup, credits_of, grades_in_words, heading, to_record, to_table
+from qbe.search.present import Heading, Lookup, credits_of, grades_in_words, heading, to_record, to_table
 from qbe.types import Facet, Hit, Paper, Sentence
 
 if TYPE_CHECKING:
@@ -48,9 +49,12 @@ _BEGIN = re.compile(r"(\d*)([-+=.)])")
 _IN_LINKS = str.maketrans({"(": "%28", ")": "%29", "\\": "%5C"})
 
 
-def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
+def to_markdown(
+    lookup: Lookup, query: Query, hits: Sequence[Hit], title: Heading = heading, graded_by: str = ""
+) -> str:
     """One query's result: a heading and a numbered list of titles, each a link where one is known, with year,
-    paper id, score, authors and venue, and a sentence that matched (see `qbe.search.explain.shown`).
+    paper id, score, authors and venue, and a sentence that matched (see `qbe.search.explain.shown`);
+    ``title`` makes the heading, and ``graded_by`` is whose grades they are.
 
     Formulas stay as they are in LaTeX; other characters with a meaning are escaped.
 
@@ -62,12 +66,12 @@ def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
     1. **Masking Politicians' Words: ... in Claim Verification** (2020). s051, 1.5000
        > background: The question here is whether pre-training on unlabelled speeches helps ...
     """
-    lines = [f"## {escaped(heading(query, hits))}", ""]
+    lines = [f"## {escaped(title(query, hits))}", ""]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
         said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
         if hit.grades is not None:
-            said.append(grades_in_words(hit))
+            said.append(grades_in_words(hit, graded_by))
         number = f"{rank}. "
         lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):
@@ -128,16 +132,24 @@ class ResultWriter(NamedTuple):
 
 
 def open_writer(
-    form: str, tag: str, lookup: Lookup, width: int, *, explain: bool, command: str = "qbe search"
+    form: str,
+    tag: str,
+    lookup: Lookup,
+    width: int,
+    *,
+    explain: bool,
+    command: str = "qbe search",
+    title: Heading = heading,
+    graded_by: str = "",
 ) -> ResultWriter:
     """The writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
 
     ``tag`` is that of a TREC run; ``width`` (in columns) is of tables, and ``explain`` of tables and JSON
-    (see `qbe.search.present.to_record` and `to_table`). CSV has the columns COLUMNS: authors are separated by
-    semicolons, ``url`` is the corpus's own, else that of arXiv, ``sentence`` is the one that a table shows,
-    and ``facet`` what it is labelled. In a bibliography a paper has one entry, under the first query that
-    found it; in BibTeX a comment names the ``command`` and each query, and the keys of papers that an earlier
-    one found.
+    (see `qbe.search.present.to_record` and `to_table`, for ``title`` and ``graded_by`` too). CSV has the
+    columns COLUMNS: authors are separated by semicolons, ``url`` is the corpus's own, else that of arXiv,
+    ``sentence`` is the one that a table shows, and ``facet`` what it is labelled. In a bibliography a paper
+    has one entry, under the first query that found it; in BibTeX a comment names the ``command`` and each
+    query, and the keys of papers that an earlier one found.
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
     >>> for form in ("trec", "csv", "bibtex"):
@@ -169,8 +181,9 @@ def open_writer(
         text = _bibtex(lookup, bibliography, command) if form == "bibtex" else _ris(lookup, bibliography)
         return ResultWriter(text, needs_matches=False)
     if form == "markdown":
-        return _texts_apart(lambda query, hits: to_markdown(lookup, query, hits))
-    return _texts_apart(lambda query, hits: to_table(lookup, query, hits, width, explain=explain))
+        return _texts_apart(lambda query, hits: to_markdown(lookup, query, hits, title, graded_by))
+    table = partial(to_table, explain=explain, title=title, graded_by=graded_by)
+    return _texts_apart(lambda query, hits: table(lookup, query, hits, width))
 
 
 def _texts_apart(text_of: Callable[[Query, Sequence[Hit]], str]) -> ResultWriter:
