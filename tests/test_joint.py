@@ -131,6 +131,24 @@ def test_a_search_ranks_by_the_mean_of_both_grades(index, mix):
                 assert after[name][facet.value] == pytest.approx(mean, abs=1e-4), (name, facet)
 
 
+def test_what_is_shown_and_bounded_are_the_grades_that_ranked(index):
+    """Of a hundred hits ten are reranked, and three of these graded again."""
+    query, found = Query(index.paper("s036"), METHOD), {}
+    for count in (None, 3):
+        with SearchSession(index, Fused() >> Grades(depth=10, joint=count)) as session:
+            found[count] = {
+                hit.paper_id: hit for hit in session.search(SearchRequest(query, 100, grades=True)).hits
+            }
+            variety = Variety(bounds={BACKGROUND: (0.3, 3.0)})
+            bounded = session.search(SearchRequest(query, 100, variety=variety)).hits
+        admitted = {name for name, hit in found[count].items() if hit.grades["background"] >= 0.3}
+        assert {hit.paper_id for hit in bounded} == admitted
+        assert all(hit.grades == found[count][hit.paper_id].grades for hit in bounded)
+    changed = [name for name, hit in found[3].items() if hit.grades != found[None][name].grades]
+    assert len(changed) == 3
+    assert set(changed) <= set(list(found[3])[:10])
+
+
 def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, monkeypatch):
     request = SearchRequest(Query.by_facets(index.paper("s036"), SHAPE), 5, grades=True)
     found = []

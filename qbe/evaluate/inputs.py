@@ -31,8 +31,8 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     extension, or none) are one system, NAME, and so are files named by a facet that is liked and one that is
     not, such as ``NAME.method-not-background.trec``, or by a shape, such as ``NAME.competitors.trec``. Any
     other file is a system by itself, named by its file name without the extension. A ``.gz`` behind the name
-    does not count. Where two systems would
-    have the same name, their folders are put before it. Raises UsageError for a file given twice.
+    does not count. Where two systems would have the same name, their folders are put before it. Raises
+    UsageError for a file given twice.
 
     >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():
     ...     print(name, len(files))

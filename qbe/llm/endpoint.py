@@ -31,7 +31,7 @@ CHARACTERS_A_TOKEN = 4
 """Of English text, for estimates."""
 
 _OTHER_WORDS = {
-    "schema": "response_format",
+    "json_schema": "response_format",
     "json_object": "response_format",
     "context length": "max_tokens",
 }

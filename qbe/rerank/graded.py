@@ -254,7 +254,7 @@ class Regrader:
     def __init__(self, grader: JointGrader, count: int) -> None:
         """``count`` candidates are graded again."""
         self._grader, self._count = grader, count
-        self._lines = np.array(grader.card.chances, np.float64)
+        self._chances = np.array(grader.card.chances, np.float64)
 
     def best(self, scores: Doubles) -> Ints:
         """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
@@ -269,9 +269,9 @@ class Regrader:
         joint = self._grader.grade(paper, [candidates[place] for place in best])
         replaced = Estimates(*(part.copy() for part in estimates))
         grades = (estimates.grades[best] + joint) / 2
-        intercepts, slopes = self._lines.T
+        intercepts, slopes = self._chances.T
         similar = 1 / (1 + np.exp(-(intercepts + slopes * grades)))
-        # Grades are halves: what is not at least 1.5 is at most 1.
+        # True grades are multiples of 0.5: what is not at least 1.5 is at most 1.
         for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
             part[best] = better.round(6)
         return replaced

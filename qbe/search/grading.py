@@ -150,11 +150,6 @@ class ExploreStage:
         moved = [first[place.candidate]._replace(score=place.value) for place in places]
         return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
 
-    def within(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
-        """Those hits of any query, with grades, whose grades are within the bounds of a request."""
-        (graded,) = self.grade([(request, hits)])
-        return [hit for hit in graded if request.variety.admits(hit.grades or {})]
-
     def _similarity(self, paper_ids: Sequence[str]) -> Scores:
         """How alike papers are, (papers, papers): the mean over the facets."""
         papers = [self._reader.paper(paper_id) for paper_id in paper_ids]

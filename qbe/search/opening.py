@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -243,22 +243,19 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     dense = index.manifest.dense
     if dense is None:
         raise no_grades()
-    return _grader(dense["encoder"], stored_vectors(index, reader))
-
-
-def _grader(encoder: Mapping[str, Any], vectors: VectorSource) -> Grader:
-    """What grades papers by their ``vectors``, which are those of an ``encoder``."""
     from qbe.grade.model import read_model, shipped_model
     from qbe.grade.words import shipped_words
     from qbe.rerank.graded import FEATURES, Features, Grader
     from qbe.rerank.projections import find_model
     from qbe.rerank.projections import read_model as read_projections
 
+    encoder = dense["encoder"]
     folder = shipped_model(encoder)
     if folder is None:
         raise no_grades()
     projections = read_projections(find_model(encoder)).projections
-    return Grader(Features(projections, shipped_words(), vectors), read_model(folder, FEATURES))
+    features = Features(projections, shipped_words(), stored_vectors(index, reader))
+    return Grader(features, read_model(folder, FEATURES))
 
 
 def no_grades() -> UsageError:

@@ -17,7 +17,7 @@ from qbe.files import Unfinished, atomic_file, lock, resumable_staging, sha256, 
 from qbe.index.index import Index
 from qbe.outputs import Seal
 from qbe.search.filters import PaperFilter
-from qbe.search.stages import CrossEncoder, Projections, Stages
+from qbe.search.stages import CrossEncoder, Grades, Projections, Stages
 from qbe.shapes import PLAIN, Variety
 
 log = logging.getLogger(__name__)
@@ -227,6 +227,10 @@ def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool
     dense, reranker = index.manifest.dense, stages.reranker
     grades = None if dense is None else shipped_model(dense["encoder"])
     models: dict[str, Any] = {"grades": None if grades is None else sha256(grades / WEIGHTS)}
+    if isinstance(reranker, Grades) and reranker.joint is not None:
+        from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES
+
+        models["joint"] = sha256(JOINT_GRADES / JOINT_CARD)
     if isinstance(reranker, CrossEncoder):
         from qbe.rerank.open import describe_reranker
 

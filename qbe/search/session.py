@@ -245,7 +245,7 @@ class SearchSession(Closing):
         facets = [aspect.facet for aspect in aspects]
         opened = self.index.read(self._over)
         if opened.explore_ranks and len(facets) > 1 and None not in facets:
-            return min(self._regraded, papers)
+            return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
         return self._second.pair_count(facets, papers)
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
@@ -258,6 +258,11 @@ class SearchSession(Closing):
     def can_grade(self) -> bool:
         """Whether the index's encoder has a grade model."""
         return self.index.read(lambda reader: self._over(reader).explore) is not None
+
+    @property
+    def regrades(self) -> bool:
+        """Whether the best papers of a query are graded again, where there is a grade model."""
+        return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of a query with their grades (`qbe.types.Hit`), however they were found; raises what `run`
@@ -347,7 +352,7 @@ class SearchSession(Closing):
             assert explore is not None
             ranked += explore.rank([_explored(task)._replace(again=True)], task.depth, explain=explain)
             if progress:
-                progress(min(self._regraded, len(ranked[-1])))
+                progress(min(self._regraded, len(ranked[-1])) * len(task.graded_by or ()))
         return ranked
 
     def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
@@ -520,7 +525,10 @@ def _varied(task: Task) -> list[Hit]:
     explore, variety = task.opened.explore, task.variety
     if explore is None or task.explores:
         return list(task.hits)
-    hits = explore.within(_explored(task), task.hits) if variety.bounds else task.hits
+    hits = task.hits
+    if variety.bounds:
+        (graded,) = _filled([task], [[hit for hit in hits if hit.grades is None]], [hits])
+        hits = [hit for hit in graded if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
 
 
@@ -542,7 +550,8 @@ def _without_unwanted_grades(task: Task, hits: list[Hit]) -> list[Hit]:
     """Reranked hits without the grades that they were ranked by, unless these are the query's and wanted; a
     language model's stay.
     """
-    if not task.opened.explore_ranks or (task.request.grades and task.prepared.query.is_single):
+    is_wanted = task.request.grades or bool(task.variety.bounds)
+    if not task.opened.explore_ranks or (is_wanted and task.prepared.query.is_single):
         return hits
     return [hit._replace(grades=None) for hit in hits]
 
@@ -551,11 +560,23 @@ def _graded(tasks: Sequence[Task], hits: Sequence[list[Hit]]) -> list[list[Hit]]
     """The hits of tasks; where grades are asked for, with grades in all facets, those of them that nothing
     graded yet.
     """
-    ungraded = [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)]
+    return _filled(tasks, [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)], hits)
+
+
+def _filled(
+    tasks: Sequence[Task], ungraded: Sequence[Sequence[Hit]], hits: Sequence[Sequence[Hit]]
+) -> list[list[Hit]]:
+    """The hits of tasks, with grades in place of those of them that are ``ungraded``. Of a query that the
+    reranker graded, these are below the best, which alone it graded again.
+    """
     explore = tasks[0].opened.explore if tasks else None  # all are of one commit
     if explore is None:
-        return list(hits)
-    asked = [(_explored(task), some) for task, some in zip(tasks, ungraded, strict=True) if some]
+        return [list(each) for each in hits]
+    asked = [
+        (_explored(task)._replace(again=task.again and len(some) == len(each)), some)
+        for task, some, each in zip(tasks, ungraded, hits, strict=True)
+        if some
+    ]
     graded = iter([hit for each in explore.grade(asked) for hit in each])
     return [
         [next(graded) if some and hit.grades is None else hit for hit in each]

@@ -158,8 +158,9 @@ class Grades(_Stage):
     grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
     much a paper is put lower that resembles those above it (`qbe.search.grading`).
 
-    With ``joint``, so many papers with the best grades are graded again by a cross-encoder, which reads each
-    together with the query (`qbe.rerank.cross_encoder`): seconds a query. Errors are those of `Fused`.
+    With ``joint``, so many papers with the best grades, of the ``depth`` of a query by one facet, are graded
+    again by a cross-encoder, which reads each together with the query (`qbe.rerank.cross_encoder`): seconds a
+    query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
     'qbe-fused+grades'

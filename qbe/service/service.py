@@ -305,8 +305,10 @@ class SearchService(Closing):
         facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
         query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
         # One paper is ranked, for its grades and the closest sentences of each facet.
-        request = SearchRequest(query, 1, [other.paper_id], grades=True)
-        hits = self._session(None).search(request, rerank=False).hits
+        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+        hits = session.search(request, rerank=False).hits
+        if session.regrades:
+            hits = session.grade(query, hits)
         grades = dict(hits[0].grades or {}) if hits else {}
         matches = [match for hit in hits for match in reversed(hit.matches)]  # the best one is the last
         pairs = {facets[match.aspect]: match for match in matches} if facets else {}

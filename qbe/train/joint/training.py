@@ -266,7 +266,7 @@ def _card(card: JointCard, figures: Mapping[str, Sequence[float]]) -> Card:
         f"{card.training['calibrated']}.",
         table=facet_table(["pairs", "grades by"], rows, places=2),
         data=card.training["data"],
-        command=f"{JOINT} --index DIR",
+        command=f"{JOINT} --index DIR --dev FILE...",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
     )
