@@ -84,14 +84,11 @@ examples: install
 cluster: install
 	$(BIN)/pytest tests/test_cluster.py
 
-# Many tests wait for servers and other processes: one worker more than processors.
-WORKERS := $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
-
 tests: install
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=20
 
 test-fast: install
-	QBE_EXAMPLES=20 $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile -m "not slow"
+	QBE_EXAMPLES=20 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
 # What finds, indexes, serves and recommends, in an environment with nothing but what `pip install qbe[large,serve]`
 # brings: models of random weights come from the other one, where they can be made.
