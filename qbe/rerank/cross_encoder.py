@@ -35,7 +35,7 @@ from qbe.models.reranker_files import (
     pair_input,
     read_joint_card,
 )
-from qbe.models.session import CPU, chosen_device, open_session
+from qbe.models.session import CPU, chosen_device
 from qbe.parallel import Memo, Workers
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Paper
@@ -208,12 +208,8 @@ KEPT = 4096
 
 def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
     """The token ids of a paper's title and sentences, as many as are read."""
-    ids = tokenizer.ids(paper.title)[:TITLE_TOKENS]
-    for sentence in paper.sentences:
-        if len(ids) >= PAPER_TOKENS:
-            break
-        ids += tokenizer.ids(sentence.text)
-    return ids[:PAPER_TOKENS]
+    sentences = [tokenizer.ids(sentence.text) for sentence in paper.sentences]
+    return side(tokenizer.ids(paper.title)[:TITLE_TOKENS], sentences, PAPER_TOKENS)
 
 
 class JointGrader:
@@ -236,7 +232,7 @@ class JointGrader:
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
         for path in (folder / JOINT_MODEL, tokenizer):
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
-        self._session = open_session(folder / JOINT_MODEL)
+        self._session = open_reranker_session(folder / JOINT_MODEL, JOINT_INPUTS, [JOINT_OUTPUT])
         self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
         self._kept: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
         self._keeping = threading.Lock()

@@ -9,6 +9,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.cross_encoder import JointGrader
-from qbe.rerank.graded import GradedQuery
+from qbe.rerank.graded import GradedQuery, Grader
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused
@@ -46,7 +47,7 @@ from qbe.train.pairs import held_by, joined_lists, papers_of, within, without, w
 from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.training import base_weights
 from qbe.train.trainer import fit_seeds, matmul_dtype
-from qbe.train.weights import Weights
+from qbe.train.weights import Weights, copied
 from qbe.types import Facet, Paper
 
 log = logging.getLogger(__name__)
@@ -99,30 +100,27 @@ def train(
         read = {*papers_of(lists, *dev.values()), *drawn, *itertools.chain.from_iterable(drawn.values())}
         papers = {name: reader.paper(name) for name in sorted(read)}
 
-        def fitted(base: Path, part: FitRecipe, name: str, *sets: GradedLists) -> Weights:
+        def fitted(base: Path, part: FitRecipe, name: str, *sets: GradedLists) -> tuple[JointNetwork, Texts]:
             network = JointNetwork(base, dtype).to(run.device)
-            texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
-            start = {key: value.detach().clone() for key, value in network.state_dict().items()}
+            texts, start = Texts(papers, PaperTokenizer(base / TOKENIZER)), copied(network)
 
             def task(_: int) -> JointTask:
-                network.load_state_dict(start)
+                network.load_state_dict(start, strict=False)
                 return JointTask(network, texts, part, sets)
 
             *_, weights = fit_seeds(task, part.schedule(), run.seeds, folders.work / name).values()
-            return weights
+            network.load_state_dict(dict(weights), strict=False)
+            return network, texts
 
         kept = folders.work / "teacher-grades.npz"
         if not kept.exists():
-            weights = fitted(chosen.teacher, recipe.teacher, "teacher", lists)
-            network = JointNetwork(chosen.teacher, dtype).to(run.device)
-            network.load_state_dict(dict(weights), strict=False)
-            texts = Texts(papers, PaperTokenizer(chosen.teacher / TOKENIZER))
+            network, texts = fitted(chosen.teacher, recipe.teacher, "teacher", lists)
             save_arrays(kept, {"grades": np.concatenate([*graded(network, texts, drawn).values()])})
         taught = _taught(drawn, load_arrays(kept, "the teacher's grades", "grades")["grades"])
         log.info("training on %d graded lists and %d of the teacher's", len(lists), len(taught))
-        weights = fitted(chosen.student, recipe.student, "student", lists, taught)
+        network, _ = fitted(chosen.student, recipe.student, "student", lists, taught)
         with staged_folder(folders.output) as staged:
-            parity = _exported(chosen.student, weights, staged)
+            parity = _exported(chosen.student, copied(network), staged)
             unfinished = JointCard(
                 files={
                     JOINT_MODEL: sha256(staged / JOINT_MODEL),
@@ -134,10 +132,8 @@ def train(
             )
             write_joint_card(staged, unfinished)
             with Workers(run.threads) as workers:
-                compared = {
-                    name: _compared(reader, index, JointGrader(staged, workers), some)
-                    for name, some in dev.items()
-                }
+                stored, joint = open_grader(index, reader), JointGrader(staged, workers)
+                compared = {name: _compared(reader, stored, joint, some) for name, some in dev.items()}
             calibrating, last = list(compared.items())[-1]
             training = {
                 **json.loads(json.dumps(provenance)),
@@ -150,7 +146,7 @@ def train(
                 platt(last.mean[:, place], (last.grades[:, place] >= SIMILAR_FROM).astype(np.float64))
                 for place in range(len(Facet))
             ]
-            card = JointCard(files=unfinished.files, chances=lines, parity=parity, training=training)
+            card = replace(unfinished, chances=lines, training=training)
             write_joint_card(staged, card)
             figures = {f"{name} | {by}": each for name, of in compared.items() for by, each in of.errors()}
             _card(card, figures).write(staged)
@@ -239,8 +235,8 @@ class _Compared(NamedTuple):
             yield name, np.sqrt(((on_scale(estimated) - self.grades) ** 2).mean(axis=0)).tolist()
 
 
-def _compared(reader: IndexReader, index: Index, joint: JointGrader, lists: GradedLists) -> _Compared:
-    grader, rows = open_grader(index, reader), []
+def _compared(reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists) -> _Compared:
+    rows = []
     for query, pairs in lists.items():
         paper = reader.paper(query)
         vectors = reader.stored_vectors(paper)
