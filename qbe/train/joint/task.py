@@ -50,18 +50,22 @@ class FitRecipe:
 class JointRecipe:
     """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
 
-    The teacher grades candidates of ``drawn`` papers of the index: of those that the fused first stage finds
-    by each facet, as many as ``picks`` says, drawn among those up to each rank.
+    The teacher grades candidates of papers that are drawn from the index, found by the fused first stage: of
+    ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of those by the grade
+    model, by each facet and each shape of exploration. Of a ranking as many are drawn as ``found_picks`` and
+    ``graded_picks`` say, among those up to each rank.
     """
 
     teacher: FitRecipe = field(
-        default_factory=lambda: FitRecipe(steps=1072, learning_rate=4e-5, warm_up=0.06)
+        default_factory=lambda: FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
     )
     student: FitRecipe = field(
-        default_factory=lambda: FitRecipe(steps=1855, learning_rate=1.5e-4, warm_up=0.19)
+        default_factory=lambda: FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
     )
-    drawn: int = 2315
-    picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
+    found: int = 2315
+    found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
+    graded: int = 1766
+    graded_picks: tuple[tuple[int, int], ...] = ((8, 8), (50, 5), (900, 2))
 
 
 TOKENS = 24576

@@ -37,7 +37,7 @@ from qbe.rerank.graded import GradedQuery, Grader
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused
-from qbe.shapes import SIMILAR_FROM
+from qbe.shapes import SHAPES, SIMILAR_FROM
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, checked, load_arrays, save_arrays
 from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table
 from qbe.train.heads import platt
@@ -53,6 +53,9 @@ from qbe.types import Facet, Paper
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = JointRecipe()
 WEIGHTS = "model.safetensors"
+
+FOUND = 300
+"""How many papers of the first stage candidates are drawn from, by facet."""
 
 Doubles = NDArray[np.float64]
 
@@ -156,22 +159,22 @@ def train(
 def _drawn(
     index: Index, reader: IndexReader, recipe: JointRecipe, known: set[str], leave_out: Path, work: Path
 ) -> dict[str, list[str]]:
-    """Candidates by query, drawn among what the first stage finds; of queries that are not ``known``."""
+    """Candidates by query, drawn out of its rankings; of queries that are not ``known``."""
     kept = work / "drawn.json"
     if not kept.exists():
         rng, lists = random.Random(0), dict[str, list[str]]()
         names = [name for name in reader.papers.ids if name not in known]
-        deepest = recipe.picks[-1][0]
+        grader = open_grader(index, reader)
         with Pipeline(index, Fused()) as pipeline:
-            for name in rng.sample(names, min(recipe.drawn, len(names))):
-                paper, found = reader.paper(name), dict[str, None]()
-                for facet in Facet:
-                    if not paper.facet_positions(facet)[0]:
-                        continue
-                    ranked = [hit.paper_id for hit in pipeline.search(Query(paper, facet), deepest)]
+            for place, name in enumerate(rng.sample(names, min(recipe.found + recipe.graded, len(names)))):
+                rankings, picks = _rankings(reader, pipeline, reader.paper(name)), recipe.found_picks
+                if place >= recipe.found:
+                    rankings, picks = _graded_rankings(reader, grader, name, rankings), recipe.graded_picks
+                found = dict[str, None]()
+                for ranking in rankings:
                     begin = 0
-                    for end, count in recipe.picks:
-                        among = [each for each in ranked[begin:end] if each not in known]
+                    for end, count in picks:
+                        among = [each for each in ranking[begin:end] if each not in known]
                         found |= dict.fromkeys(rng.sample(among, min(count, len(among))))
                         begin = end
                 lists[name] = list(found)
@@ -184,6 +187,37 @@ def _drawn(
     with checked(kept, "the drawn pairs of this training"):
         read: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
     return read
+
+
+def _rankings(reader: IndexReader, pipeline: Pipeline, paper: Paper) -> list[list[str]]:
+    """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
+    facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+    return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), FOUND)] for facet in facets]
+
+
+def _graded_rankings(
+    reader: IndexReader, grader: Grader, name: str, rankings: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """The papers of ``rankings`` by their grades in each facet, and by the chance of each shape."""
+    names = [each for each in dict.fromkeys(itertools.chain.from_iterable(rankings)) if each != name]
+    if not names:
+        return []
+    paper = reader.paper(name)
+    vectors = reader.stored_vectors(paper)
+    assert vectors is not None
+    graded = grader.grade(GradedQuery(paper, vectors), [reader.paper(each) for each in names])[0]
+    chances = [
+        np.prod(
+            [
+                (graded.similar if weight > 0 else graded.other)[:, list(Facet).index(facet)]
+                for facet, weight in shape.items()
+            ],
+            axis=0,
+        )
+        for shape in SHAPES.values()
+    ]
+    orders = [np.argsort(-scores, kind="stable") for scores in (*graded.grades.T, *chances)]
+    return [[names[place] for place in order] for order in orders]
 
 
 def _taught(drawn: Mapping[str, Sequence[str]], grades: Doubles) -> dict[str, list[GradedPair]]:
