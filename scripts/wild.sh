@@ -44,7 +44,7 @@ for name in ${POOLS:-dev-2 dev-3}; do
     pooled bm25 --first-stage bm25 --rerank none
     pooled fused --rerank none
     pooled projections --rerank projections
-    pooled grades
+    pooled grades --rerank "${RERANK:-grades}"
     qbe evaluate --protocol crossed --qrels "$pairs" --run runs/"$name".{bm25,fused,projections,grades}.trec \
         --baseline "runs/$name.fused.trec" --output "runs/$name.crossed.json"
     for wish in "background method" "method background"; do
@@ -52,7 +52,7 @@ for name in ${POOLS:-dev-2 dev-3}; do
         topics="qrels/$name/topics.$liked.tsv"
         awk -F '\t' -v facet="$liked" 'NR == 1 || $3 == facet' "qrels/$name/topics.tsv" > "$topics"
         search "$name.explored.$liked-not-$disliked" "$topics" --pool "qrels/$name/pools.tsv" \
-            --like "$liked" --unlike "$disliked"
+            --like "$liked" --unlike "$disliked" --rerank "${RERANK:-grades}"
     done
     qbe evaluate --protocol exploration --qrels "$pairs" --run runs/"$name".explored.*.trec \
         --output "runs/$name.exploration.json"

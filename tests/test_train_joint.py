@@ -12,6 +12,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.graded_pairs import GradedPair, read_graded_pairs
 from qbe.models.kinds import TOKENIZER
 from qbe.rerank.cross_encoder import JointGrader
+from qbe.shapes import SHAPES
 from qbe.train.joint import task as tasks
 from qbe.train.joint.network import JointNetwork, Texts, grades_of
 from qbe.train.joint.task import FitRecipe, JointTask, graded, scored
@@ -84,10 +85,14 @@ def test_pairs_are_drawn_of_other_papers(trained, graded_index):
     known = {
         query for file in (*trained.sources.train, *trained.sources.dev) for query in read_graded_pairs(file)
     }
-    assert 1 <= len(drawn) <= trained.training.recipe.drawn
+    recipe = trained.training.recipe
+    assert recipe.found < len(drawn) <= recipe.found + recipe.graded
     assert not known & {*drawn, *(name for names in drawn.values() for name in names)}
-    most = len(Facet) * sum(count for _, count in trained.training.recipe.picks)
-    assert all(2 <= len(set(names)) == len(names) <= most for names in drawn.values())
+    most = {
+        len(Facet) * sum(count for _, count in recipe.found_picks),
+        (len(Facet) + len(SHAPES)) * sum(count for _, count in recipe.graded_picks),
+    }
+    assert all(2 <= len(set(names)) == len(names) <= max(most) for names in drawn.values())
     grades = np.load(trained.work / "teacher-grades.npz")["grades"]
     assert grades.shape == (sum(map(len, drawn.values())), 3)
 

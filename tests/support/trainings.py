@@ -413,11 +413,12 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
         leave_out=write(folder / "evaluated.jsonl", evaluated),
     )
     fit = FitRecipe(steps=3, learning_rate=1e-3, warm_up=0.5, queries=1)
-    recipe = JointRecipe(teacher=fit, student=fit, found=2, found_picks=((3, 2), (9, 1)), graded=2, graded_picks=((3, 2),))
+    drawn = {"found": 2, "found_picks": ((3, 2), (9, 1)), "graded": 2, "graded_picks": ((3, 2),)}
+    recipe = JointRecipe(teacher=fit, student=fit, **drawn)
 
     weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
     options = {"bases": (folder / "teacher", folder / "student")}
-    return Training(training.train, sources, recipe, {"drawn": 5}, weights, options, (*parts_, "drawn.json"))
+    return Training(training.train, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
 
 
 # The facet projections.

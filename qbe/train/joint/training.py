@@ -167,7 +167,7 @@ def _drawn(
         grader = open_grader(index, reader)
         with Pipeline(index, Fused()) as pipeline:
             for place, name in enumerate(rng.sample(names, min(recipe.found + recipe.graded, len(names)))):
-                rankings, picks = _rankings(reader, pipeline, reader.paper(name)), recipe.found_picks
+                rankings, picks = _rankings(pipeline, reader.paper(name)), recipe.found_picks
                 if place >= recipe.found:
                     rankings, picks = _graded_rankings(reader, grader, name, rankings), recipe.graded_picks
                 found = dict[str, None]()
@@ -189,7 +189,7 @@ def _drawn(
     return read
 
 
-def _rankings(reader: IndexReader, pipeline: Pipeline, paper: Paper) -> list[list[str]]:
+def _rankings(pipeline: Pipeline, paper: Paper) -> list[list[str]]:
     """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
     facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
     return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), FOUND)] for facet in facets]
