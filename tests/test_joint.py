@@ -15,9 +15,9 @@ from qbe.models.encoder_files import resolve_encoder
 from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES, JOINT_MODEL, read_joint_card
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
-from qbe.rerank import cross_encoder
-from qbe.rerank.cross_encoder import JointGrader, paper_ids
+from qbe.rerank import joint
 from qbe.rerank.graded import Regrader
+from qbe.rerank.joint import JointGrader, paper_ids
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Fused, Grades
@@ -80,7 +80,7 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     paper, candidates = index.paper("s036"), [index.paper(f"s{number:03}") for number in range(1, 7)]
     alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
     pairs = []
-    monkeypatch.setattr(cross_encoder, "KEPT", 6)
+    monkeypatch.setattr(joint, "KEPT", 6)
     pair = JointGrader._pair
     monkeypatch.setattr(JointGrader, "_pair", lambda *given: pairs.append(given[-1]) or pair(*given))
     with Workers(2) as workers:

@@ -32,8 +32,8 @@ from qbe.models.large import LARGE, weights_folder
 from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import JointGrader
 from qbe.rerank.graded import GradedQuery, Grader
+from qbe.rerank.joint import JointGrader
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused
@@ -167,7 +167,7 @@ def _drawn(
         grader = open_grader(index, reader)
         with Pipeline(index, Fused()) as pipeline:
             for place, name in enumerate(rng.sample(names, min(recipe.found + recipe.graded, len(names)))):
-                rankings, picks = _rankings(reader, pipeline, reader.paper(name)), recipe.found_picks
+                rankings, picks = _rankings(pipeline, reader.paper(name)), recipe.found_picks
                 if place >= recipe.found:
                     rankings, picks = _graded_rankings(reader, grader, name, rankings), recipe.graded_picks
                 found = dict[str, None]()
@@ -189,7 +189,7 @@ def _drawn(
     return read
 
 
-def _rankings(reader: IndexReader, pipeline: Pipeline, paper: Paper) -> list[list[str]]:
+def _rankings(pipeline: Pipeline, paper: Paper) -> list[list[str]]:
     """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
     facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
     return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), FOUND)] for facet in facets]
