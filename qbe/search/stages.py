@@ -486,7 +486,7 @@ def default_stages(index: Index) -> Stages:
 
     The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. Grades
     rerank where the grade model reads the vectors of the index, else projections where there are some for its
-    encoder, else the facet rerankers.
+    encoder, else joint grades alone.
 
     >>> default_stages(index).run_tag
     'qbe-fused+grades'
