@@ -20,7 +20,7 @@ from qbe.rerank.graded import Regrader
 from qbe.rerank.joint import JointGrader, paper_ids
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
-from qbe.search.stages import Fused, Grades
+from qbe.search.stages import CrossEncoder, Fused, Grades
 from qbe.shapes import Variety
 from qbe.types import Facet, Paper, Sentence
 
@@ -96,6 +96,20 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
         grader.grade(paper, candidates[5:])
     assert len(pairs) == 8
     assert grader.grade(paper, []).shape == (0, 3)
+
+
+def test_a_cross_encoder_that_is_not_named_ranks_by_the_grade_in_the_facet(index, tmp_path):
+    """The same by name, and from a folder of one's own."""
+    own = shutil.copytree(JOINT_GRADES, tmp_path / "own")
+    paper, pool = index.paper("s036"), ["s051", "s031", "s100"]
+    grades = JointGrader().grade(paper, [index.paper(name) for name in pool])
+    for place, facet in ((0, BACKGROUND), (1, METHOD)):
+        order = [pool[row] for row in np.argsort(-grades[:, place])]
+        for model in (None, "joint-grades", str(own)):
+            stage = CrossEncoder(model, weight=1, background_penalty=0)
+            with SearchSession(index, Fused() >> stage) as session:
+                found = session.search(SearchRequest(Query(paper, facet), 3, pool)).hits
+            assert [hit.paper_id for hit in found] == order
 
 
 def test_papers_that_are_alike_are_told(index):

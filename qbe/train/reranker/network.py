@@ -191,7 +191,7 @@ class Network(EmbeddedTokens):
         """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
         base = read_base(folder)
         super().__init__(base, dtype)
-        self.joint, self.separate = joint, separate
+        self.separate = separate
         shape, weights = base.shape, base.weights
         first = shape.layers - joint
         self.lower = nn.ModuleList(Layer(shape, weights, i, joint=False) for i in range(first))
