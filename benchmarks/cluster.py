@@ -79,14 +79,13 @@ def nodes(count: int) -> Iterator[Any]:
 
 def stages() -> dict[str, Stages]:
     """The searches that are compared."""
-    from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Projections, Stages
+    from qbe.search.stages import BM25, Dense, Fused, Projections, Stages
 
     return {
         "bm25": Stages(BM25()),
         "dense": Stages(Dense()),
         "fused": Stages(Fused()),
         "fused, projections": Fused() >> Projections(),
-        "fused, reranked": Fused() >> CrossEncoder(),
     }
 
 
@@ -138,8 +137,6 @@ def overhead(options: argparse.Namespace) -> None:
     ):
         queries = queries_for(here, options.topics)
         for name, config in stages().items():
-            if name == "fused, reranked":
-                continue
             with Pipeline(here, config) as plain, Pipeline(there, config) as on_ray:
                 pairs = [(plain.search(query, 100), on_ray.search(query, 100)) for query in queries]
                 assert all(expected == actual for expected, actual in pairs)

@@ -29,7 +29,6 @@ from benchmarks.common import (
 )
 from benchmarks.reranking_inputs import Task, fitted, tasks, write_classifier
 from qbe import _cli
-from qbe.errors import ModelError
 from qbe.rerank.reranker import Reranker
 
 BATCHES = (8, 16, 32)
@@ -72,25 +71,10 @@ def main(argv: list[str]) -> None:
             f"qbe {precision}": open_reranker(exported, precision=precision, workers=Workers(threads))
             for precision in ("int8", "fp32")
         }
-        facets = _facet_rerankers(threads)
         if options.latency:
-            _latency({**encoders, **facets}, chosen, options.rounds)
+            _latency(encoders, chosen, options.rounds)
         else:
-            _against_peer(
-                encoders, facets, folder / "classifier", chosen, threads, options.rounds, options.peers
-            )
-
-
-def _facet_rerankers(threads: int) -> dict[str, Reranker]:
-    """The rerankers that ship, as they are used; none, with a line that says so, where they are not there."""
-    from qbe.parallel import Workers
-    from qbe.rerank.open import open_reranker
-
-    try:
-        return {"qbe facet rerankers": open_reranker(workers=Workers(threads))}
-    except ModelError as error:
-        print(f"without the facet rerankers: {error}\n")
-        return {}
+            _against_peer(encoders, folder / "classifier", chosen, threads, options.rounds, options.peers)
 
 
 def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: int) -> None:
@@ -108,7 +92,6 @@ def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: 
 
 def _against_peer(
     encoders: Mapping[str, Reranker],
-    facets: Mapping[str, Reranker],
     classifier: Path,
     chosen: Sequence[Task],
     threads: int,
@@ -129,8 +112,7 @@ def _against_peer(
     texts = [pair for task in same for pair in task.texts()]
     peer = _peer(classifier)
     actions: dict[str, Stage] = {
-        **{name: functools.partial(_scores, reranker, same) for name, reranker in encoders.items()},
-        **{name: functools.partial(_scores, reranker, chosen) for name, reranker in facets.items()},
+        name: functools.partial(_scores, reranker, same) for name, reranker in encoders.items()
     }
     for size in BATCHES:
         actions[f"ST fp32, batch {size}"] = functools.partial(peer, texts, batch_size=size)

@@ -142,10 +142,7 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
             )
             for stage in ("bm25", "dense", "fused")
         },
-        **{
-            f"qbe search --paper, fused, {rerank}": _qbe(*query, "--rerank", rerank, peer=PEER_SEARCH)
-            for rerank in ("projections", "cross-encoder")
-        },
+        "qbe search --paper, fused, projections": _qbe(*query, "--rerank", "projections", peer=PEER_SEARCH),
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),
     }

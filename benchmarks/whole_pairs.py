@@ -15,12 +15,11 @@ import numpy as np
 
 from benchmarks.common import machine, median_p95, table
 from benchmarks.graded_queries import facet_queries, measured, rankings, read_grades
-from qbe import CrossEncoder, Facet, Fused, Pipeline, Projections, Stages, _cli, open_index
+from qbe import Facet, Fused, Pipeline, Projections, Stages, _cli, open_index
 
 STAGES: Mapping[str, Stages] = {
     "fused": Stages(Fused()),
     "fused, projections": Fused() >> Projections(),
-    "fused, cross-encoders": Fused() >> CrossEncoder(),
 }
 """The first is what the others are compared with."""
 HITS, SHOWN = 100, 20

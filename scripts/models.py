@@ -6,7 +6,7 @@
 Commands and sources of each model are those of ``qbe/models/manifest.json``. A source with another digest
 than the manifest's is stale, and nothing is trained from it, unless ``--accept`` names it: arXiv's snapshot
 and CSFCube's release differ from the files that the models were trained from. What a model needs of other
-models is what ships; the encoder that is made of the rerankers is made of those that were just trained.
+models is what ships; the encoder that is made of rerankers is made of those that were just trained.
 Data: ``data/`` of the repository, and $QBE_DATA with csabstruct, csfcube (whose papers are left out),
 citations, and arxiv-cs (``qbe datasets arxiv-cs``).
 """
@@ -32,8 +32,7 @@ HOURS: Mapping[str, float] = {
     "facet-tagger": 1,
     "facet-encoder-large": 60,
     "facet-projections-large": 0,
-    "facet-rerankers": 20,
-    "facet-encoder": 0.1,
+    "facet-encoder": 20,
     "facet-projections": 0.5,
     "technique-words": 0.1,
     "grades": 0.6,

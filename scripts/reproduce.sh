@@ -17,26 +17,22 @@ search() {
     qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv --run-tag "$2" \
         --output "runs/$2.trec" --first-stage "$3" --rerank "$4"
 }
-plain=fused:background_penalty=0                  # the row "fused"
-alone=cross-encoder:background_penalty=0          # after bm25 and dense
+plain=fused:background_penalty=0 # the row "fused"
 
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
 search "indexes/$name" "$name.bm25" bm25 none
 search "indexes/$name" "$name.dense" dense none
 search "indexes/$name" "$name.fused" $plain none
-search "indexes/$name" "$name.bm25+rerank" bm25 $alone
-search "indexes/$name" "$name.dense+rerank" dense $alone
-search "indexes/$name" "$name.fused+rerank" fused cross-encoder
 search "indexes/$name" "$name.fused+projections" fused projections
 search "indexes/$name" "$name.fused+grades" fused grades
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections,fused+grades}.trec \
+    --run runs/"$name".{bm25,dense,fused,fused+projections,fused+grades}.trec \
     --baseline runs/"$name".fused.trec $published --output runs/report.json --plot runs/report.svg
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused+rerank.trec --baseline runs/"$name".fused.trec \
+    --run runs/"$name".fused+grades.trec --baseline runs/"$name".fused.trec \
     --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
 echo "The ten worst queries: runs/worst.txt"
 
@@ -44,7 +40,7 @@ echo "The ten worst queries: runs/worst.txt"
 if [ "$name" = csfcube ]; then
     echo "Pairs of papers of which each is better for one facet:"
     qbe evaluate --protocol crossed --qrels qrels/csfcube.*.qrels \
-        --run runs/csfcube.{bm25,dense,fused,fused+rerank,fused+projections,fused+grades}.trec --output runs/crossed.json
+        --run runs/csfcube.{bm25,dense,fused,fused+projections,fused+grades}.trec --output runs/crossed.json
     for liked in background method result; do
         for disliked in background method result; do
             [ $liked = $disliked ] && continue
@@ -68,11 +64,10 @@ qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwri
 search "indexes/$name-raw" "$name-raw.bm25" bm25 none
 search "indexes/$name-raw" "$name-raw.dense" dense none
 search "indexes/$name-raw" "$name-raw.fused" $plain none
-search "indexes/$name-raw" "$name-raw.fused+rerank" fused cross-encoder
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank}.trec \
+    --run runs/"$name".fused.trec runs/"$name"-raw.{bm25,dense,fused}.trec \
     --baseline runs/"$name".fused.trec --output runs/report-raw.json
 
 # Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,

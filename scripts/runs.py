@@ -43,22 +43,15 @@ class Row(NamedTuple):
 
 SMALL, LARGE = "facet-encoder", "facet-encoder-large"
 PLAIN = "fused:background_penalty=0"
-ALONE = "cross-encoder:background_penalty=0"
 ROWS: Mapping[str, Row] = {
     "csfcube.bm25": Row("qbe bm25", SMALL, "bm25", "none"),
     "csfcube.dense": Row("qbe dense", SMALL, "dense", "none"),
     "csfcube.fused": Row("qbe fused", SMALL, PLAIN, "none"),
-    "csfcube.bm25+rerank": Row("qbe bm25, cross-encoders", SMALL, "bm25", ALONE),
-    "csfcube.dense+rerank": Row("qbe dense, cross-encoders", SMALL, "dense", ALONE),
-    "csfcube.fused+rerank": Row("qbe fused, cross-encoders", SMALL, "fused", "cross-encoder"),
     "csfcube.fused+projections": Row("qbe fused, projections", SMALL, "fused", "projections"),
     "csfcube.fused+grades": Row("qbe fused, grades (default)", SMALL, "fused", "grades"),
     "csfcube.fused+joint": Row("qbe fused, grades, joint grades", SMALL, "fused", "grades:joint=50"),
     "csfcube-large.dense": Row("qbe large encoder, dense", LARGE, "dense", "none"),
     "csfcube-large.fused": Row("qbe large encoder, fused", LARGE, PLAIN, "none"),
-    "csfcube-large.fused+rerank": Row(
-        "qbe large encoder, fused, cross-encoders", LARGE, "fused", "cross-encoder"
-    ),
     "csfcube-large.fused+projections": Row(
         "qbe large encoder, fused, projections", LARGE, "fused", "projections"
     ),

@@ -18,8 +18,7 @@ search() { # name of the run, first stage, reranker
 search bm25 bm25 none
 search dense dense none
 search fused fused:background_penalty=0 none
-search fused+rerank fused cross-encoder
 
-qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.trec \
+qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused}.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \
     --baseline runs/whole.fused.trec --output runs/report-whole.json

@@ -214,17 +214,15 @@ def tiny_reranker_weights(shared) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_facet_rerankers(shared, tiny_reranker_weights) -> Path:
-    """Facet rerankers of random weights in int8, and in fp32 in the folder ``fp32`` inside."""
+def tiny_joint_grades(shared) -> Path:
+    """Joint grades of random weights."""
 
     def make(folder: Path) -> None:
-        from support.tiny_reranker import export, stirred
+        from support.tiny_reranker import write_joint
 
-        network = stirred(tiny_reranker_weights)
-        export(network, folder, tiny_reranker_weights, "int8")
-        export(network, folder / "fp32", tiny_reranker_weights, "fp32")
+        write_joint(folder)
 
-    return shared("tiny-facets", make)
+    return shared("tiny-joint-grades", make)
 
 
 @pytest.fixture(scope="session")

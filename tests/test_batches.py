@@ -174,8 +174,8 @@ def test_a_pair_reranker_scores_side_by_side(tiny_cross_encoder, papers):
     assert together == pytest.approx([scores(half, [paper])[0] for paper in papers[1:5]], abs=0.02)
 
 
-def test_rerankers_by_facet_are_refused_a_gpu():
-    with pytest.raises(UsageError, match="`device` cpu, on which rerankers by facet run, found cuda"):
+def test_joint_grades_are_refused_a_gpu():
+    with pytest.raises(UsageError, match="in which joint grades run, found cuda and int8; drop it"):
         open_reranker(device="cuda")
 
 

@@ -216,7 +216,7 @@ def test_a_command_without_a_package_names_it(
 def test_names_of_models_are_suggested():
     for find, wrong, right in (
         (find_encoder, "facet-encodr", "facet-encoder"),
-        (find_reranker, "facet-reranker", "facet-rerankers"),
+        (find_reranker, "joint-grade", "joint-grades"),
         (find_tagger, "facet-taggr", "facet-tagger"),
     ):
         with pytest.raises(ModelError, match=f"found '{wrong}'; did you mean {right}\\?"):

@@ -99,8 +99,8 @@ def configurations(rerankers: Path) -> dict[str, Stages]:
 
 
 @pytest.mark.parametrize("name", [*configurations(Path())])
-def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, name, tiny_facet_rerankers):
-    config = configurations(tiny_facet_rerankers)[name]
+def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, name, tiny_joint_grades):
+    config = configurations(tiny_joint_grades)[name]
     with Index(whole) as one, Pipeline(one, config) as expected, Pipeline(held, config) as found:
         papers = [one.papers[row] for row in (0, 40, 77)]
         queries = [

@@ -1,6 +1,5 @@
 """The pair cross-encoder: its numbers against the original's, its inputs, and what it refuses."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,10 +11,9 @@ from support.rerankers import score
 from tokenizers import Tokenizer
 
 from qbe.errors import ModelError
-from qbe.models.reranker_files import RERANKER_CARD, resolve_reranker
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import CrossEncoder, closed
+from qbe.rerank.cross_encoder import closed
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
@@ -190,11 +188,3 @@ def test_other_files_with_their_digests_are_refused(exported, tiny_encoder, name
     with pytest.raises(ModelError, match=message) as caught:
         open_reranker(str(exported))
     assert "\n" not in str(caught.value)
-
-
-def test_facet_rerankers_are_no_pair_cross_encoder(exported):
-    card = {"format": 1, "kind": "facet", "name": "x", "max_tokens": 128, "heads": {}}
-    card |= {"precision": "int8", "files": {}, "training": {}}
-    (exported / RERANKER_CARD).write_text(json.dumps(card))
-    with pytest.raises(ModelError, match="expected a pair cross-encoder, found facet rerankers"):
-        CrossEncoder(resolve_reranker(str(exported)))

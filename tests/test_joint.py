@@ -15,12 +15,12 @@ from qbe.models.encoder_files import resolve_encoder
 from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES, JOINT_MODEL, read_joint_card
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
-from qbe.rerank import cross_encoder
-from qbe.rerank.cross_encoder import JointGrader, paper_ids
+from qbe.rerank import joint
 from qbe.rerank.graded import Regrader
+from qbe.rerank.joint import JointGrader, paper_ids
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
-from qbe.search.stages import Fused, Grades
+from qbe.search.stages import CrossEncoder, Fused, Grades
 from qbe.shapes import Variety
 from qbe.types import Facet, Paper, Sentence
 
@@ -80,7 +80,7 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     paper, candidates = index.paper("s036"), [index.paper(f"s{number:03}") for number in range(1, 7)]
     alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
     pairs = []
-    monkeypatch.setattr(cross_encoder, "KEPT", 6)
+    monkeypatch.setattr(joint, "KEPT", 6)
     pair = JointGrader._pair
     monkeypatch.setattr(JointGrader, "_pair", lambda *given: pairs.append(given[-1]) or pair(*given))
     with Workers(2) as workers:
@@ -96,6 +96,20 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
         grader.grade(paper, candidates[5:])
     assert len(pairs) == 8
     assert grader.grade(paper, []).shape == (0, 3)
+
+
+def test_a_cross_encoder_that_is_not_named_ranks_by_the_grade_in_the_facet(index, tmp_path):
+    """The same by name, and from a folder of one's own."""
+    own = shutil.copytree(JOINT_GRADES, tmp_path / "own")
+    paper, pool = index.paper("s036"), ["s051", "s031", "s100"]
+    grades = JointGrader().grade(paper, [index.paper(name) for name in pool])
+    for place, facet in ((0, BACKGROUND), (1, METHOD)):
+        order = [pool[row] for row in np.argsort(-grades[:, place])]
+        for model in (None, "joint-grades", str(own)):
+            stage = CrossEncoder(model, weight=1, background_penalty=0)
+            with SearchSession(index, Fused() >> stage) as session:
+                found = session.search(SearchRequest(Query(paper, facet), 3, pool)).hits
+            assert [hit.paper_id for hit in found] == order
 
 
 def test_papers_that_are_alike_are_told(index):

@@ -13,16 +13,16 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-MOST_BYTES = 76_000_000
+MOST_BYTES = 58_000_000
 MODELS = (
     "citation",
     "facet-encoder",
     "facet-encoder-large",
     "facet-projections",
     "facet-projections-large",
-    "facet-rerankers",
     "facet-tagger",
     "grades",
+    "joint-grades",
 )
 
 
@@ -119,7 +119,7 @@ def test_the_sample_is_indexed_and_searched(run):
 def test_the_shipped_models_are_found(run, installed):
     program = "from qbe.models import encoder_files, reranker_files, tagger_files\n"
     program += "print(encoder_files.resolve_encoder('facet-encoder').folder)\n"
-    program += "print(reranker_files.resolve_reranker().folder)\n"
+    program += "print(reranker_files.JOINT_GRADES)\n"
     program += "print(tagger_files.resolve_tagger('facet-tagger').folder)\n"
     folders = run("-c", program).split()
     assert len(folders) == 3

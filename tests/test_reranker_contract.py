@@ -19,7 +19,7 @@ RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
-    "facet": ("tiny_facet_rerankers", {}),
+    "joint grades": ("tiny_joint_grades", {}),
     # a matching, over the vectors of an index
     **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
 }

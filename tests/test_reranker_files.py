@@ -1,4 +1,4 @@
-"""Resolving a reranker: names, folders, the cache, metadata of both kinds; what is refused."""
+"""Resolving a pair cross-encoder: names, folders, the cache, metadata; what is refused."""
 
 import json
 import shutil
@@ -16,9 +16,7 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     RERANKER_CARD,
     RERANKER_FORMAT,
-    TRUNK,
     CrossEncoderMetadata,
-    FacetRerankersMetadata,
     read_reranker_card,
     resolve_reranker,
     write_reranker_card,
@@ -31,72 +29,25 @@ def exported(tmp_path, tiny_cross_encoder) -> Path:
     return Path(shutil.copytree(tiny_cross_encoder, tmp_path / "exported"))
 
 
-@pytest.fixture
-def facets(tmp_path) -> Path:
-    """A folder of facet rerankers for two facets, with words for models."""
-    folder = tmp_path / "facets"
-    folder.mkdir()
-    names = ("background.onnx", "method.onnx", TRUNK, "tokenizer.json")
-    for name in names:
-        (folder / name).write_text(name)
-    card = FacetRerankersMetadata(
-        name="two-facets",
-        precision="int8",
-        max_tokens=256,
-        files={name: sha256(folder / name) for name in names},
-        heads={"background": [1.0, 0.5], "method": [0.25, 2.0]},
-        training={"seed": 1},
-    )
-    write_reranker_card(folder, card)
-    return folder
-
-
 def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
     for precision in ("int8", "fp32"):
         files = resolve_reranker(str(tiny_cross_encoder), precision)
-        assert files.model() == files.model("method") == tiny_cross_encoder / f"model.{precision}.onnx"
+        assert files.model() == tiny_cross_encoder / f"model.{precision}.onnx"
         assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
         assert isinstance(files.metadata, CrossEncoderMetadata)
         files.verify()
-        files.verify("result")
 
 
-def test_only_the_files_in_use_are_checked_and_must_be_in_the_card(exported, facets):
+def test_only_the_files_in_use_are_checked_and_must_be_in_the_card(exported):
     truncate(exported / "model.fp32.onnx")
     resolve_reranker(str(exported)).verify()
     with pytest.raises(ModelError, match=r"model\.fp32\.onnx: expected SHA-256"):
         resolve_reranker(str(exported), "fp32").verify()
-    card = read_reranker_card(facets)
-    del card.files[TRUNK]  # type: ignore[attr-defined]
-    write_reranker_card(facets, card)
-    with pytest.raises(ModelError, match=rf"{TRUNK}: expected SHA-256 None, found "):
-        resolve_reranker(str(facets)).verify("method")
-
-
-def test_facet_rerankers_have_a_model_a_facet(facets):
-    files = resolve_reranker(str(facets))
-    assert files.metadata == read_reranker_card(facets)
-    assert files.metadata.heads == {"background": [1.0, 0.5], "method": [0.25, 2.0]}
-    assert files.model("method") == facets / "method.onnx"
-    with pytest.raises(UsageError, match=r"that two-facets reranks \(background, method\), found result;"):
-        files.model("result")
-    with pytest.raises(UsageError, match="found none"):
-        files.model()
-    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give `precision` int8$"):
-        resolve_reranker(str(facets), "fp32")
-
-
-@pytest.mark.parametrize("name", ["method.onnx", TRUNK, "tokenizer.json"])
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_facet_rerankers_are_checked_by_facet(facets, name, damage):
-    files = resolve_reranker(str(facets))
-    files.verify()
-    damage(facets / name)
-    for facet in ("method", None):
-        with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*; install qbe again, or train"):
-            files.verify(facet)
-    if name == "method.onnx":
-        files.verify("background")
+    card = read_reranker_card(exported)
+    del card.files["tokenizer.json"]  # type: ignore[attr-defined]
+    write_reranker_card(exported, card)
+    with pytest.raises(ModelError, match=r"tokenizer\.json: expected SHA-256 None, found "):
+        resolve_reranker(str(exported)).verify()
 
 
 def test_names_that_are_no_reranker_are_refused(cache):
@@ -111,7 +62,7 @@ def test_names_that_are_no_reranker_are_refused(cache):
     ("change", "message"),
     [
         ({"format": 2}, "in format 1, found kind pair in format 2; export or train it again"),
-        ({"kind": "list"}, "of kind pair or facet in format 1, found kind list"),
+        ({"kind": "list"}, "of kind pair in format 1, found kind list"),
         ({"heads": {}}, "expected the metadata of a reranker, found .*heads"),
     ],
 )

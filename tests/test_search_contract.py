@@ -27,7 +27,7 @@ STAGES = {
     "bm25 + overlap": (BM25(), Overlap(), {}),
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
     "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
-    "fused + facet rerankers": (Fused(), "tiny_facet_rerankers", {"depth": 7, "weight": 0.25}),
+    "fused + joint grades": (Fused(), "tiny_joint_grades", {"depth": 7, "weight": 0.25}),
     "fused + matching": (Fused(), Matching("attention", depth=9), {}),
 }
 """First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""

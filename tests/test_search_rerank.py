@@ -231,9 +231,7 @@ def test_an_object_that_says_nothing_of_itself_reranks(index, query):
 # The command.
 
 
-def test_queries_without_a_facet_follow_one_rule(
-    tiny_index, tiny_cross_encoder, tiny_facet_rerankers, capsys
-):
+def test_queries_without_a_facet_follow_one_rule(tiny_index, tiny_cross_encoder, tiny_joint_grades, capsys):
     """A reranker says whether it takes them; where it does not, the order is the first stage's."""
 
     def run(*arguments: object) -> tuple[list[str], str]:
@@ -243,21 +241,21 @@ def test_queries_without_a_facet_follow_one_rule(
 
     plain, said = run("--rerank", "none")
     assert said == ""
-    note = "qbe search: 1 of 1 queries: not reranked, since the facet rerankers take queries with a facet\n"
-    assert run("--rerank", tiny_facet_rerankers) == run() == (plain, note)
-    assert run("--sentences", "0", "--rerank", tiny_facet_rerankers)[1] == note
+    note = "qbe search: 1 of 1 queries: not reranked, since joint grades take queries with a facet\n"
+    assert run("--rerank", tiny_joint_grades) == run() == (plain, note)
+    assert run("--sentences", "0", "--rerank", tiny_joint_grades)[1] == note
     for aspect in ((), ("--sentences", "0,2")):
         order, said = run(*aspect, "--rerank", tiny_cross_encoder)
         assert said == ""
         assert order != run(*aspect, "--rerank", "none")[0]
-    assert run("--facet", "method", "--rerank", tiny_facet_rerankers)[1] == ""
+    assert run("--facet", "method", "--rerank", tiny_joint_grades)[1] == ""
     with pytest.raises(UsageError, match="of use only with a facet"):
         run("--facets", "predicted")
 
 
-def test_an_index_without_vectors_is_reranked(search, sample, tiny_facet_rerankers, tmp_path):
+def test_an_index_without_vectors_is_reranked(search, sample, tiny_joint_grades, tmp_path):
     build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
-    arguments = ("--paper", "s024", "--facet", "method", "--rerank", tiny_facet_rerankers)
+    arguments = ("--paper", "s024", "--facet", "method", "--rerank", tiny_joint_grades)
     output = search(*arguments, "--explain", "--format", "json", folder=tmp_path / "bm25")
     for hit in json.loads(output)["hits"]:
         names = ["bm25", "first_stage", "reranker"]

@@ -34,7 +34,7 @@ EVERY = [
     Fused("abstract", 2, {"bm25": 1.0, "whole": 0.5}, 500, 0.0),
     Projections("folder", 1000, 0.25, 1.0),
     CrossEncoder(),
-    CrossEncoder("facet-rerankers", weight=1.0),
+    CrossEncoder("joint-grades", weight=1.0),
     Matching(),
     Matching("transport", 20, 0.5, 0.25, 5.0),
     Grades(50),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER
+from qbe.models.reranker_files import JOINT_CARD, JOINT_MODEL
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
         ("tiny_classifier", {"model.safetensors"}),
         ("tiny_cross_encoder", {CROSS_ENCODER.metadata_file}),
         ("tiny_reranker_weights", {"model.safetensors"}),
-        ("tiny_facet_rerankers", {CROSS_ENCODER.metadata_file, "fp32"}),
+        ("tiny_joint_grades", {JOINT_CARD, JOINT_MODEL}),
     ],
 )
 def test_tiny_models_have_the_files_of_their_kind(request, name, files):

@@ -212,6 +212,6 @@ def test_the_best_recommendations_are_scored_again(trained, index, model):
 
 def test_rerankers_of_facets_are_refused(index, model):
     with pytest.raises(
-        UsageError, match="expected a `rerank` that reads whole abstracts, found facet-rerank"
+        UsageError, match="expected a `rerank` that reads whole abstracts, found joint-grades"
     ):
         Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))

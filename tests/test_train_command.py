@@ -18,7 +18,8 @@ from qbe.train.encoder.fit import Recipe
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.pairs import DATA
 
-EVERY = "--output out --work work --threads 2"
+KEPT = "--work work --threads 2"
+EVERY = f"--output out {KEPT}"
 GIVEN = "--pairs p.tsv --leave-out e.jsonl --index i --dev d.tsv"
 
 
@@ -30,6 +31,8 @@ def calls(monkeypatch, tmp_path):
     def training(name):
         def called(sources, folders, run, **own):
             recorded.append((sources, folders, run, own))
+            if name in ("reranker", "distillation"):  # whose weights stay in the work folder
+                return
             folders.output.mkdir(exist_ok=True)
             (folders.output / "encoder.json").touch()
             (folders.output / "README.md").write_text(f"# {name}\n\n## Figures\n\nThey are 0.5.\n")
@@ -59,12 +62,13 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
         ("distillation", "--index i --start w", Sources(**index)),
     ):
-        command.main([name, *EVERY.split(), *more.split()])
+        ships = name not in ("reranker", "distillation")
+        command.main([name, *(EVERY if ships else KEPT).split(), *more.split()])
         sources, folders, run, _ = calls.pop()
         assert sources == expected, name
-        assert folders == Folders(Path("out"), Path("work"))
+        assert folders == (Folders(Path("out"), Path("work")) if ships else Path("work"))
         assert run == RunOptions((0,) if name == "encoder" else (0, 1, 2), 2)
-        assert capsys.readouterr().out == "out: They are 0.5.\n"
+        assert capsys.readouterr().out == ("out: They are 0.5.\n" if ships else "")
 
 
 def test_sources_that_are_given(calls, tmp_path):
@@ -73,11 +77,11 @@ def test_sources_that_are_given(calls, tmp_path):
     for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
         (copy / name).touch()
     line = f"--pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda --start f"
-    command.main(["reranker", *EVERY.split(), *line.split()])
+    command.main(["reranker", *KEPT.split(), *line.split()])
     pairs = (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv")
     sources = Sources(train=pairs, dev=(Path("c.tsv"),), corpus=Path("d"), leave_out=Path("e"))
     folders = Folders(Path("out"), Path("work"))
-    assert calls.pop() == (sources, folders, RunOptions((4, 1), 2, "cuda"), {"start": "f"})
+    assert calls.pop() == (sources, Path("work"), RunOptions((4, 1), 2, "cuda"), {"start": "f"})
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
@@ -103,7 +107,7 @@ def test_sources_that_are_given(calls, tmp_path):
 
 
 def test_what_single_trainings_take(calls):
-    given = f"{EVERY} --index i --dev a b --leave-out e --start s --projections p"
+    given = f"{KEPT} --index i --dev a b --leave-out e --start s --projections p"
     command.main(["distillation", *given.split()])
     sources, *_, own = calls.pop()
     assert sources.dev == (Path("a"), Path("b"))
@@ -122,7 +126,8 @@ WRONG = {
 
 def test_usage_errors(calls, monkeypatch, told, tmp_path):
     def called(name: str, line: str) -> Callable[[], None]:
-        return lambda: command.main([name, "--output", "out", "--work", "work", *line.split()])
+        output = [] if name == "reranker" else ["--output", "out"]
+        return lambda: command.main([name, *output, "--work", "work", *line.split()])
 
     monkeypatch.delenv("QBE_DATA")
     wrong = [called(name, line) for name, lines in WRONG.items() for line in lines]

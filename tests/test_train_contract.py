@@ -31,7 +31,8 @@ def training(trained) -> Training:
     return trained.training
 
 
-def published(training: Training, folder: Path) -> dict[str, bytes]:
+def published(training: Training, folders: Folders | Trained) -> dict[str, bytes]:
+    folder = folders.work if training.only_work else folders.output
     return {name: (folder / name).read_bytes() for name in training.weights}
 
 
@@ -58,7 +59,7 @@ def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_p
         assert not folders.output.exists()
     monkeypatch.undo()
     training.train(folders)
-    assert published(training, folders.output) == published(training, trained.output)
+    assert published(training, folders) == published(training, trained)
 
 
 def test_a_finished_training_is_not_done_again(training, trained, tmp_path, monkeypatch):
@@ -68,7 +69,7 @@ def test_a_finished_training_is_not_done_again(training, trained, tmp_path, monk
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
     folders = copied(trained, tmp_path)
     training.train(folders)
-    assert published(training, folders.output) == published(training, trained.output)
+    assert published(training, folders) == published(training, trained)
 
 
 def test_damaged_parts_are_noticed(training, trained, tmp_path):
@@ -89,14 +90,23 @@ def test_a_work_folder_serves_one_recipe(training, trained, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
+MODELS = [name for name in TRAININGS if name not in ("reranker", "distillation")]
+"""The trainings that write a model."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_not_a_model_is_not_replaced(trained_once, name, tmp_path):
+    trained = trained_once(name)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"a model to replace, found notes\.txt in it"):
-        training.train(Folders(tmp_path, trained.work))
+        trained.training.train(Folders(tmp_path, trained.work))
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(training, trained):
+@pytest.mark.parametrize("name", MODELS)
+def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(trained_once, name):
+    trained = trained_once(name)
+    training = trained.training
     text = (trained.output / "README.md").read_text()
     headings = re.findall(r"^#+ .*|^- [^:]+:", text, re.MULTILINE)
     assert headings[1:] == [

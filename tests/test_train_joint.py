@@ -11,7 +11,7 @@ from support.tiny_reranker import write_bert
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.graded_pairs import GradedPair, read_graded_pairs
 from qbe.models.kinds import TOKENIZER
-from qbe.rerank.cross_encoder import JointGrader
+from qbe.rerank.joint import JointGrader
 from qbe.shapes import SHAPES
 from qbe.train.joint import task as tasks
 from qbe.train.joint.network import JointNetwork, Texts, grades_of

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
-from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized
 from support.trainings import new_folders
 from torch import Tensor
@@ -18,14 +17,8 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER
-from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
-from qbe.query import Query
-from qbe.rerank import facet_cross_encoder
-from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train.correlation import spearman
-from qbe.train.pairs import papers_of
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import TokenizedPaper, collect_papers, tokenize
 from qbe.train.reranker.task import (
@@ -35,7 +28,7 @@ from qbe.train.reranker.task import (
     Recipe,
 )
 from qbe.train.trainer import Progress, fit
-from qbe.train.weights import trainable
+from qbe.train.weights import PUBLISHED, best_weights, mean, trainable
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -91,6 +84,17 @@ COUNT = 7
 """A query and six candidates."""
 
 
+class Vectors(NamedTuple):
+    """Of a paper, by a facet: ``mean`` is that of the facet's sentences, which ``facet`` marks."""
+
+    sentences: np.ndarray
+    mean: np.ndarray
+    whole: np.ndarray
+    tokens: np.ndarray
+    shares: np.ndarray
+    facet: np.ndarray
+
+
 class Reference:
     """BERT in transformers, whose states are averaged and compared by the formulas of late interaction."""
 
@@ -124,7 +128,7 @@ class Reference:
                 both = output[0] if isinstance(output, tuple) else output
         return both[0, begin:]
 
-    def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> facet_cross_encoder.Vectors:
+    def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> Vectors:
         spans = self.tokenizer.first_window(paper, MAX_TOKENS).spans
         number = FACETS.index(facet)
         chosen = np.array([paper.sentences[place].facet is facet for place in range(len(spans))])
@@ -138,16 +142,23 @@ class Reference:
         projected /= np.linalg.norm(projected, axis=1, keepdims=True)
         powers = np.exp(numbers @ self.network.token_weights[number].detach().double().numpy()) * inside
         tokens = numbers / np.linalg.norm(numbers, axis=1, keepdims=True)
-        return facet_cross_encoder.Vectors(
-            projected[:-2], projected[-2], projected[-1], tokens, powers / powers.sum(), chosen
-        )
+        return Vectors(projected[:-2], projected[-2], projected[-1], tokens, powers / powers.sum(), chosen)
 
     def score(self, query: Paper, candidate: Paper, states: Tensor, facet: Facet) -> float:
-        return facet_cross_encoder.score(
+        """The formulas of `qbe.train.reranker.network`."""
+        asked, found = (
             self.vectors(query, self.states(query)[-1], facet),
             self.vectors(candidate, states, facet),
-            self.network.weights[FACETS.index(facet)].tolist(),
         )
+        cosines = asked.sentences[asked.facet] @ found.sentences.T
+        similarities = [
+            cosines.max(1).mean(),
+            cosines[:, found.facet].max(1).mean(),
+            asked.whole @ found.whole,
+            asked.mean @ found.mean,
+            (asked.tokens @ found.tokens.T).max(1) @ asked.shares,
+        ]
+        return float(np.dot(self.network.weights[FACETS.index(facet)].tolist(), similarities))
 
 
 @pytest.mark.parametrize("attention", ["shut", "open"])
@@ -250,9 +261,6 @@ def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample,
 
 # The whole of it.
 
-ONNX = {f"{facet}.onnx" for facet in Facet}
-MAX_READ = 128
-
 
 def spearman_of(scorer: CandidateScorer, lists) -> list[float]:
     return scorer.correlations(lists)
@@ -265,70 +273,20 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_was_trained_is_a_folder_of_rerankers(trained):
-    folder, card, work = trained.output, trained.result, trained.work
-    files = {*ONNX, TRUNK, TOKENIZER, RERANKER_CARD}
-    assert names(folder) == {*files, "README.md", "fp32"}
-    assert names(folder / "fp32") == files
-    assert names(work) == {"facets.npz", "made-from.json", "published.pt", "seed-0.pt", "seed-1.pt"}
-    assert read_reranker_card(folder).files == card.files
-    for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
-        actual = resolve_reranker(str(each), precision)
-        actual.verify()
-        assert actual.metadata.max_tokens == MAX_READ
-    sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
-    assert sizes[0] < 0.5 * sizes[1]
-
-
-def test_the_best_of_the_seeds_and_their_mean_ships(trained):
-    card, work = trained.result, trained.work
-    dev = card.training["dev"]
-    assert list(dev) == ["untrained", "seed 0", "seed 1", "mean"]
-    best = max(["seed 0", "seed 1", "mean"], key=lambda name: sum(dev[name]))
-    assert card.training["shipped"] == best
-    kept = [torch.load(work / f"seed-{seed}.pt", weights_only=True)["best"] for seed in (0, 1)]
+def test_the_best_of_the_seeds_and_their_mean_is_kept(trained):
+    record, work = trained.result, trained.work
+    assert names(work) == {"facets.npz", "made-from.json", PUBLISHED, "seed-0.pt", "seed-1.pt"}
+    assert list(record["dev"]) == ["untrained", "seed 0", "seed 1", "mean"]
+    assert record["best"] == max(["seed 0", "seed 1", "mean"], key=lambda name: sum(record["dev"][name]))
+    kept = [best_weights(work / f"seed-{seed}.pt") for seed in (0, 1)]
     assert not torch.equal(kept[0]["weights"], kept[1]["weights"])
-    for row, facet in zip(shipped(card, work)["weights"].tolist(), Facet, strict=True):
-        assert card.heads[facet.value] == pytest.approx(row, rel=1e-6)
-
-
-def shipped(card, work: Path) -> dict[str, Tensor]:
-    """The weights that were published, from the checkpoints."""
-    kept = [torch.load(work / f"seed-{seed}.pt", weights_only=True)["best"] for seed in (0, 1)]
-    mean = {name: (part + kept[1][name]) / 2 for name, part in kept[0].items()}
-    return {"seed 0": kept[0], "seed 1": kept[1], "mean": mean}[card.training["shipped"]]
-
-
-def test_figures_are_those_of_the_exported_models(trained, tiny_reranker_weights):
-    folder, card, work = trained.output, trained.result, trained.work
-    lists = graded_lists(8)
-    dev = {query: lists[query] for query in sorted(lists)[4:6]}
-    encoder = Encoder.open(BASE_ENCODER)
-    collected = collect_papers(trained.sources.corpus, papers_of(dev), encoder, Tagger.open())
-    model = network(tiny_reranker_weights, 2)
-    model.load_state_dict(shipped(card, work), strict=False)
-    scorer = CandidateScorer(
-        model,
-        {name: tokenize(paper, encoder.tokenizer, card.max_tokens) for name, paper in collected.items()},
-    )
-    with torch.inference_mode():
-        expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
-    for precision, place in (("fp32", folder / "fp32"), ("int8", folder)):
-        reranker = open_reranker(str(place), precision=precision)
-        for number, facet in enumerate(Facet):
-            figures = []
-            for query, pairs in dev.items():
-                candidates = [collected[pair.paper_id] for pair in pairs]
-                scores = [each.score for each in score(reranker, Query(collected[query], facet), candidates)]
-                figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
-                if precision == "fp32":  # in training the lower layers' states are of half precision
-                    np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
-            assert card.training["exported"][precision][number] == pytest.approx(np.mean(figures))
-    assert list(card.training["exported"]) == ["fp32", "int8"]
+    expected = {"seed 0": kept[0], "seed 1": kept[1], "mean": mean(kept)}[record["best"]]
+    for name, part in best_weights(work / PUBLISHED).items():
+        torch.testing.assert_close(part, expected[name])
 
 
 def test_what_is_evaluated_on_is_not_learned_from(trained):
-    record = trained.result.training
+    record = trained.result
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -349,7 +307,7 @@ def test_fewer_lists_than_a_step_has(trained, tmp_path):
     """No step would be done, and untrained weights published."""
     with pytest.raises(CorpusError, match=r"expected at least 99 lists of two or more candidates .*, found"):
         trained.again(tmp_path, queries=99)
-    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "work" / PUBLISHED).exists()
 
 
 STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0}
@@ -358,15 +316,13 @@ STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0
 def test_a_training_goes_on_from_another(trained, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
     earlier = trained.work
-    card = trained.training.train(new_folders(tmp_path), options={"start": earlier}, **STILL)
+    record = trained.training.train(new_folders(tmp_path), options={"start": earlier}, **STILL)
     for name in ("seed-0.pt", "seed-1.pt"):
         began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
         for part, weights in began["best"].items():
             torch.testing.assert_close(ended["best"][part], weights, rtol=1e-6, atol=0)
-    assert card.training["dev"] == {
-        name: pytest.approx(row) for name, row in trained.result.training["dev"].items()
-    }
-    assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
+    assert record["dev"] == {name: pytest.approx(row) for name, row in trained.result["dev"].items()}
+    assert record["start"] == json.loads((earlier / "made-from.json").read_text())
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
         trained.training.train(new_folders(tmp_path), **STILL)
 

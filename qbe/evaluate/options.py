@@ -44,7 +44,7 @@ examples:
   qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
       --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
   qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
-      --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
+      --run runs/csfcube.fused+grades.*.trec --baseline runs/csfcube.fused.*.trec \\
       --worst 10
   qbe evaluate --protocol citations --qrels citations/dev.qrels --run runs/fused.trec \\
       --baseline runs/bm25.trec --published

@@ -21,7 +21,7 @@ _METADATA = {
     *(f"{name}.json" for name in _HEADS),
 }
 _PYTORCH = {"config.json", "model.safetensors"}
-_WEIGHTS = {TOKENIZER, "trunk.bin", *(f"{name}.npz" for name in _HEADS)}
+_WEIGHTS = {TOKENIZER, *(f"{name}.npz" for name in _HEADS)}
 _BESIDE = {*_METADATA, *_PYTORCH, *_WEIGHTS, "README.md", "LICENSE", "NOTICE"}
 """Files of a model's folder beside its ONNX files; a folder that a model was copied to may lack some."""
 

@@ -18,7 +18,7 @@ from qbe.models.encoder_format import (
     EncoderFormat,
 )
 
-DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "facet-rerankers"
+DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "joint-grades"
 """What comes with qbe, in int8: folders beside this file."""
 
 BASE_ENCODER = "all-MiniLM-L6-v2"

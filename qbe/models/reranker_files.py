@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,16 +22,11 @@ RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp32")
 """The precisions of an export. A pair cross-encoder has fp16, too: `qbe.models.batches` makes it of fp32."""
-TRUNK = "trunk.bin"
-"""The weights that the models of the facets share, as ONNX external data."""
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a pair cross-encoder; some have no ``token_type_ids``."""
 SCORE = "score"
 """Output of a pair cross-encoder."""
-FACET_INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
-FACET_OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
-"""Inputs and outputs of the model of a facet; `qbe.export.facet_rerankers` describes each."""
-JOINT, JOINT_CARD, JOINT_MODEL = "joint-grades", "joint-grades.json", model_file("int8")
+JOINT, JOINT_CARD, JOINT_MODEL = DEFAULT_RERANKER, "joint-grades.json", model_file("int8")
 """Joint grades: the name of the model, and of its files."""
 JOINT_GRADES = Path(__file__).parent / JOINT
 """The folder of those that ship."""
@@ -69,44 +64,12 @@ class CrossEncoderMetadata:
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FacetRerankersMetadata:
-    """What a folder of facet rerankers records.
-
-    It holds a model ``{facet}.onnx`` of one ``precision`` for each facet of ``heads``, which gives the
-    weights of that facet's score. ``files`` holds SHA-256 by file name; ``training`` the recipe, data and
-    figures.
-    """
-
-    format: int = RERANKER_FORMAT
-    kind: str = "facet"
-    name: str
-    precision: str
-    max_tokens: int
-    files: Mapping[str, str]
-    heads: Mapping[str, Sequence[float]]
-    training: Mapping[str, Any]
-
-
-RerankerMetadata = CrossEncoderMetadata | FacetRerankersMetadata
-METADATA: Mapping[str, type[RerankerMetadata]] = {
-    "pair": CrossEncoderMetadata,
-    "facet": FacetRerankersMetadata,
-}
-"""Metadata by the ``kind`` that they record."""
-
-
 @dataclass(frozen=True, slots=True)
 class RerankerFiles:
-    """A reranker on disk, in one precision.
-
-    >>> files = resolve_reranker("facet-rerankers")
-    >>> files.tokenizer.name, files.model("result").name
-    ('tokenizer.json', 'result.onnx')
-    """
+    """A pair cross-encoder on disk, in one precision."""
 
     folder: Path
-    metadata: RerankerMetadata
+    metadata: CrossEncoderMetadata
     precision: str
 
     @property
@@ -114,89 +77,52 @@ class RerankerFiles:
         """The tokenizer, in the format of the ``tokenizers`` package."""
         return self.folder / TOKENIZER
 
-    def model(self, facet: str | None = None) -> Path:
-        """The ONNX model that scores candidates for a facet; a pair cross-encoder has one for all queries.
+    def model(self) -> Path:
+        """The ONNX model that scores pairs."""
+        return self.folder / model_file("fp32" if self.precision == HALF else self.precision)
 
-        Raises UsageError where facet rerankers have none for that facet.
-        """
-        if isinstance(self.metadata, CrossEncoderMetadata):
-            return self.folder / model_file("fp32" if self.precision == HALF else self.precision)
-        if facet is None or str(facet) not in self.metadata.heads:
-            raise UsageError(
-                f"expected a facet that {self.metadata.name} reranks ({', '.join(self.metadata.heads)}), "
-                f"found {facet or 'none'}; choose one of these, or another `reranker`"
-            )
-        return self.folder / f"{facet}.onnx"
-
-    def verify(self, facet: str | None = None) -> None:
-        """Raise ModelError when a file that a facet needs is missing or has another digest than recorded.
-
-        None means what every query needs of a pair cross-encoder, and all files of facet rerankers.
-        """
-        if isinstance(self.metadata, CrossEncoderMetadata):
-            names: Iterable[str] = (self.model().name, TOKENIZER)
+    def verify(self) -> None:
+        """Raise ModelError when a file is missing or has another digest than recorded."""
+        for name in (self.model().name, TOKENIZER):
             remedy = f"delete the folder {self.folder}, and export the reranker again"
-        else:
-            names = self.metadata.files if facet is None else (self.model(facet).name, TRUNK, TOKENIZER)
-            remedy = "install qbe again, or train the rerankers again"
-        for name in names:
             verify_digest(self.folder / name, self.metadata.files.get(name), remedy)
 
 
-def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> RerankerFiles:
-    """The files of a reranker: a registry name, an exported or Hugging Face folder, or a hub name.
+def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
+    """The files of a pair cross-encoder: an exported or Hugging Face folder, or a hub name.
 
     Weights that were never exported are exported once, see `qbe.models.sources.exported`. Raises UsageError
-    for a precision that is unknown or that facet rerankers do not have, and ModelError when nothing has that
-    name, or it cannot be read or exported.
-
-    >>> resolve_reranker("facet-rerankers").model("method").name
-    'method.onnx'
+    for a precision that is unknown, and ModelError when nothing has that name, or it cannot be read or
+    exported.
     """
     if precision not in (possible := (*RERANKER_PRECISIONS, HALF)):
         raise UsageError(f"expected a precision of {', '.join(possible)}, found {precision!r}")
     folder = exported(CROSS_ENCODER, find_reranker(name))
-    metadata = read_reranker_card(folder)
-    if isinstance(metadata, FacetRerankersMetadata) and precision != metadata.precision:
-        raise UsageError(
-            f"expected precision {metadata.precision}, the only one of {folder}, found {precision}; give "
-            f"`precision` {metadata.precision}"
-        )
-    return RerankerFiles(folder, metadata, precision)
+    return RerankerFiles(folder, read_reranker_card(folder), precision)
 
 
-def read_reranker_card(folder: Path) -> RerankerMetadata:
-    """Read the metadata of either kind of reranker.
+def read_reranker_card(folder: Path) -> CrossEncoderMetadata:
+    """Read the metadata of a pair cross-encoder.
 
     Raises ModelError when they are damaged, or of another kind or format.
-
-    >>> card = read_reranker_card(resolve_reranker("facet-rerankers").folder)
-    >>> card.kind, card.precision, sorted(card.heads)
-    ('facet', 'int8', ['background', 'method', 'result'])
     """
     path = folder / RERANKER_CARD
     remedy = "export or train it again"
 
-    def parse(record: Any) -> RerankerMetadata:
+    def parse(record: Any) -> CrossEncoderMetadata:
         kind, version = record.get("kind"), record.get("format")
-        if kind not in METADATA or version != RERANKER_FORMAT:
+        if (kind, version) != ("pair", RERANKER_FORMAT):
             raise ModelError(
-                f"{path}: expected a reranker of kind {' or '.join(METADATA)} in format {RERANKER_FORMAT}, "
-                f"found kind {kind} in format {version}; {remedy}"
+                f"{path}: expected a reranker of kind pair in format {RERANKER_FORMAT}, found kind {kind} in "
+                f"format {version}; {remedy}"
             )
-        return METADATA[kind](**record)
+        return CrossEncoderMetadata(**record)
 
     return read_metadata(path, parse, "the metadata of a reranker", remedy)
 
 
-def write_reranker_card(folder: Path, metadata: RerankerMetadata) -> None:
-    """Write the metadata of a reranker whose folder is being made.
-
-    >>> card = read_reranker_card(resolve_reranker("facet-rerankers").folder)
-    >>> write_reranker_card(Path(), card)
-    >>> read_reranker_card(Path()) == card
-    True
-    """
+def write_reranker_card(folder: Path, metadata: CrossEncoderMetadata) -> None:
+    """Write the metadata of a reranker whose folder is being made."""
     write_metadata(folder / RERANKER_CARD, dataclasses.asdict(metadata))
 
 
@@ -233,6 +159,17 @@ class JointCard:
     chances: Sequence[Sequence[float]]
     parity: Mapping[str, float]
     training: Mapping[str, Any]
+
+
+def joint_folder(name: str) -> Path | None:
+    """The folder of joint grades: of those that ship by their name, or one of `qbe train joint-grades`; None
+    for another reranker.
+
+    >>> joint_folder("joint-grades") == JOINT_GRADES, joint_folder("owner/model")
+    (True, None)
+    """
+    folder = JOINT_GRADES if name == JOINT else Path(name)
+    return folder if (folder / JOINT_CARD).is_file() or name == JOINT else None
 
 
 def read_joint_card(folder: Path = JOINT_GRADES) -> JointCard:

@@ -126,17 +126,11 @@ def find_start(name: str) -> tuple[str, Path]:
 
 
 def find_reranker(name: str) -> Path | Weights:
-    """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded): the folder
-    of finished files, or weights.
+    """The pair cross-encoder in a folder or of a hub name (then downloaded): its finished files, or weights.
 
     Raises ModelError where nothing has that name, or files are missing or cannot be downloaded.
-
-    >>> find_reranker("facet-rerankers").name
-    'facet-rerankers'
     """
     folder = Path(name)
-    if name == DEFAULT_RERANKER:
-        return _PACKAGE / name
     if (folder / CROSS_ENCODER.metadata_file).is_file():
         return folder
     if folder.is_dir():

@@ -35,7 +35,7 @@ from qbe.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.rerank.cross_encoder import JointGrader
+    from qbe.rerank.joint import JointGrader
 
 _SPACES = ("projected", "plain")
 _OTHERS = tuple(permutations(range(len(Facet)), 2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qbe.errors import UsageError
 from qbe.models.encoder_files import usual_precision
 from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import resolve_reranker
+from qbe.models.reranker_files import JOINT, joint_folder, read_joint_card, resolve_reranker
 from qbe.models.session import AUTO, CPU, chosen_device
 
 if TYPE_CHECKING:
@@ -27,28 +27,25 @@ def open_reranker(
     """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
 
     ``workers`` score as many candidates at a time as they have threads (by default one). ``device``, one of
-    `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16 and in batches; the
-    facet rerankers that ship run on the CPU. Raises UsageError for a precision or device that the reranker
-    does not have; ModelError when it cannot be found, verified or loaded; MissingDependencyError for a device
-    that cannot be used.
+    `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16 and in batches; joint
+    grades run on the CPU, in int8. Raises UsageError for a precision or device that the reranker does not
+    have; ModelError when it cannot be found, verified or loaded; MissingDependencyError for a device that
+    cannot be used.
     """
-    kind = resolve_reranker(name, precision or usual_precision(CPU)).metadata.kind
-    if kind != "pair" and device == AUTO:
-        device = CPU
-    device = chosen_device(device)
-    if kind != "pair" and device != CPU:
-        raise UsageError(
-            f"{name}: expected `device` {CPU}, on which rerankers by facet run, found {device}; drop it, or "
-            "give a pair cross-encoder"
-        )
-    files = resolve_reranker(name, precision or usual_precision(device))
-    if kind == "pair":
+    joint = joint_folder(name)
+    device = CPU if joint and device == AUTO else chosen_device(device)
+    if joint is None:
         from qbe.rerank.cross_encoder import CrossEncoder
 
-        return CrossEncoder(files, workers, device)
-    from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+        return CrossEncoder(resolve_reranker(name, precision or usual_precision(device)), workers, device)
+    if device != CPU or precision not in (None, "int8"):
+        raise UsageError(
+            f"{name}: expected `device` {CPU} and `precision` int8, in which joint grades run, found "
+            f"{device} and {precision or 'int8'}; drop it, or give a pair cross-encoder"
+        )
+    from qbe.rerank.joint import JointReranker
 
-    return FacetCrossEncoder(files, workers)
+    return JointReranker(joint, workers)
 
 
 def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
@@ -56,9 +53,11 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
     `open_reranker`.
 
     >>> sorted(describe_reranker())
-    ['background.onnx', 'method.onnx', 'result.onnx', 'tokenizer.json', 'trunk.bin']
+    ['model.int8.onnx', 'tokenizer.json']
     """
-    return dict(resolve_reranker(name, precision).metadata.files)
+    joint = joint_folder(name)
+    card = resolve_reranker(name, precision).metadata if joint is None else read_joint_card(joint)
+    return dict(card.files)
 
 
 def defer_reranker(
@@ -68,7 +67,7 @@ def defer_reranker(
 
     >>> deferred = defer_reranker()
     >>> deferred.name, deferred.takes_whole_abstracts
-    ('facet-rerankers', False)
+    ('joint-grades', False)
     """
     return _DeferredReranker(name, workers, device)
 
@@ -77,8 +76,8 @@ class _DeferredReranker:
     needs_vectors = False
 
     def __init__(self, name: str, workers: Workers | None, device: str) -> None:
-        metadata = resolve_reranker(name).metadata
-        self.name, self.takes_whole_abstracts = metadata.name, metadata.kind == "pair"
+        self.takes_whole_abstracts = joint_folder(name) is None
+        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else JOINT
         self._model, self._workers, self._device = name, workers, device
         self._opening = threading.Lock()
         self._opened: Reranker | None = None

@@ -118,8 +118,8 @@ def open_cross_encoder(
     open_reranker: RerankerOpener | None = None,
     device: str | None = None,
 ) -> Reranker:
-    """The cross-encoder of a name or folder (None: the facet rerankers that ship), whose model is loaded when
-    it first scores, on a ``device`` (None: the CPU); ``open_reranker`` opens it in another place.
+    """The cross-encoder of a name or folder (None: joint grades), whose model is loaded when it first scores,
+    on a ``device`` (None: the CPU); ``open_reranker`` opens it in another place.
     """
     named = {} if model is None else {"name": str(model)}
     if device is not None:
@@ -178,8 +178,8 @@ def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | Non
     opened: list[Regrader] = []
 
     def open_once() -> Regrader:
-        from qbe.rerank.cross_encoder import JointGrader
         from qbe.rerank.graded import Regrader
+        from qbe.rerank.joint import JointGrader
 
         with opening:
             if not opened:

@@ -484,7 +484,7 @@ def not_reranked(stages: Stages) -> str:
     >>> not_reranked(Fused() >> Projections())
     'not reranked, since projections take queries with a facet'
     """
-    name = "the facet rerankers" if stages.reranker.name == "cross-encoder" else stages.reranker.name
+    name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
     return f"not reranked, since {name} take queries with a facet"
 
 

@@ -159,7 +159,7 @@ class Grades(_Stage):
     much a paper is put lower that resembles those above it (`qbe.search.grading`).
 
     With ``joint``, so many papers with the best grades, of the ``depth`` of a query by one facet, are graded
-    again by a cross-encoder, which reads each together with the query (`qbe.rerank.cross_encoder`): seconds a
+    again by a cross-encoder, which reads each together with the query (`qbe.rerank.joint`): seconds a
     query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
@@ -209,8 +209,8 @@ class Projections(_Stage):
 class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
-    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: the facet rerankers
-    that ship, which rerank by facet), an object with ``batch_score`` (`qbe.rerank.reranker.Reranker`), or any
+    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades,
+    which rerank by facet), an object with ``batch_score`` (`qbe.rerank.reranker.Reranker`), or any
     function ``(aspect, papers) -> scores``. ``device``, one of DEVICES, runs a pair model of a name or
     folder (None: the CPU). The other parameters and errors are those of `Projections`.
 
@@ -486,7 +486,7 @@ def default_stages(index: Index) -> Stages:
 
     The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. Grades
     rerank where the grade model reads the vectors of the index, else projections where there are some for its
-    encoder, else the facet rerankers.
+    encoder, else joint grades alone.
 
     >>> default_stages(index).run_tag
     'qbe-fused+grades'

@@ -51,20 +51,24 @@ def main(arguments: list[str]) -> None:
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
-    from qbe.export.staging import check_model_folder
+    if "output" in options:
+        from qbe.export.staging import check_model_folder
 
-    output = Path(options.output)
-    check_model_folder(output)
+        check_model_folder(Path(options.output))
     seeds = _seeds(getattr(options, "seeds", "0"))
     sources = _sources(options)
     train = _training(options.command)
     from qbe.train.artifacts import Folders, RunOptions
 
-    folders = Folders(output, Path(getattr(options, "work", None) or options.rerankers))
+    work = Path(options.work if "work" in options else options.rerankers)
     run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
+    if "output" not in options:
+        train(sources, work, run, **_own(options))
+        return
+    folders = Folders(Path(options.output), work)
     train(sources, folders, run, **_own(options))
-    card = (output / "README.md").read_text(encoding="utf-8")
-    print(f"{output}: {card.partition('## Figures')[2].strip()}")
+    card = (folders.output / "README.md").read_text(encoding="utf-8")
+    print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
 
 def _training(command: str) -> Callable[..., Any]:

@@ -83,8 +83,11 @@ class Sources:
         return file_digests(*itertools.chain.from_iterable(files))
 
 
-def begin(sources: Sources, folders: Folders, run: RunOptions, recipe: Any, **models: Any) -> dict[str, Any]:
-    """Begin a training in its work folder, or continue there; returns what it is made from.
+def begin(
+    sources: Sources, folders: Folders | Path, run: RunOptions, recipe: Any, **models: Any
+) -> dict[str, Any]:
+    """Begin a training in its work folder (all that one has whose weights stay there), or continue there;
+    returns what it is made from.
 
     That is the recipe, the ``models`` that it uses, and the data. PyTorch's threads are set. Raises
     ModelError where the work folder holds parts of another recipe or of other data, OutputError for an output
@@ -96,10 +99,12 @@ def begin(sources: Sources, folders: Folders, run: RunOptions, recipe: Any, **mo
     """
     import torch
 
-    check_model_folder(folders.output)
+    if isinstance(folders, Folders):
+        check_model_folder(folders.output)
+        folders = folders.work
     torch.set_num_threads(run.threads)
     provenance = {"recipe": dataclasses.asdict(recipe), **models, "data": sources.digests()}
-    check_provenance(folders.work, provenance)
+    check_provenance(folders, provenance)
     return provenance
 
 

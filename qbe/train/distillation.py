@@ -1,4 +1,4 @@
-"""Distillation of the facet rerankers, from an index of a larger encoder to the published folder.
+"""Distillation of the facet rerankers, which the facet encoder is made of, from an index of a larger encoder.
 
 All papers of a batch are compared with each other: each is a query, the others are candidates. The teacher's
 scores are computed from stored vectors, those of the rerankers from their states.
@@ -26,16 +26,15 @@ from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
-from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
-from qbe.train.artifacts import Folders, RunOptions, Sources, begin, read_provenance
+from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import within
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import Layout, layout_of, tokenize
-from qbe.train.reranker.task import CandidateScorer, GradedSplits, NetworkRecipe, adamw
-from qbe.train.reranker.training import Data, base_weights, figures_on_dev, publish
+from qbe.train.reranker.task import CandidateScorer, NetworkRecipe, adamw
+from qbe.train.reranker.training import base_weights, figures_on_dev
 from qbe.train.trainer import Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import PUBLISHED, Weights, best_weights, interpolated
 from qbe.types import Facet, Paper
@@ -110,7 +109,7 @@ def scored(scorer: CandidateScorer, ids: Sequence[str]) -> Scored:
 
 
 SHARE = 0.5
-"""The share of the trained weights in those that are published: the middle, as Wortsman et al. advise."""
+"""The share of the trained weights in those that are kept: the middle, as Wortsman et al. advise."""
 INTERPOLATED = "interpolated"
 """The name of weights between those at the start and the mean of the seeds."""
 _FEWEST = 3
@@ -147,27 +146,27 @@ DEFAULT_RECIPE = Recipe()
 
 def train(
     sources: Sources,
-    folders: Folders,
+    work: Path,
     run: RunOptions,
     *,
     start: str | Path,
     projections: str | Path | None = None,
     weights: Path | None = None,
     recipe: Recipe = DEFAULT_RECIPE,
-) -> FacetRerankersMetadata:
-    """Train facet rerankers on the scores of a teacher, measure them on dev, and publish them.
+) -> dict[str, Any]:
+    """Train facet rerankers on the scores of a teacher; returns recipe, data and figures on dev.
 
     ``sources.index`` holds the papers and the vectors of a larger encoder, ``projections`` is the folder of
     the facet projections that score these (None: those that ship for that encoder). ``start`` is the work
     folder of the training of the rerankers that learn, ``weights`` that of the BERT encoder that they were
     made of (None: the base encoder's). The queries of dev and papers with a title like that of one in
     ``leave_out`` are not learned from; of dev only what the index holds of the first file is measured.
-    Published are weights between those at the start and the mean of the seeds (SHARE): what was learned of
-    graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning of zero-shot models*, CVPR
-    2022). Raises CorpusError where the index holds nothing of dev that a correlation can be computed with,
-    and where it has too few papers to learn from, IndexFormatError for an index without vectors, ModelError
-    where ``start`` is no such folder or a check fails, OutputError where nothing can be written, UsageError
-    for vectors that the projections do not read. It runs on the CPU.
+    The folder ``work`` keeps (PUBLISHED) weights between those at the start and the mean of the seeds
+    (SHARE): what was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning of
+    zero-shot models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev that a correlation
+    can be computed with, and where it has too few papers to learn from, IndexFormatError for an index without
+    vectors, ModelError where ``start`` is no such folder or a check fails, OutputError where nothing can be
+    written, UsageError for vectors that the projections do not read. It runs on the CPU.
     """
     weights = weights or base_weights()
     initial = best_weights(Path(start) / PUBLISHED)
@@ -175,7 +174,7 @@ def train(
     lists = [read_graded_pairs(file) for file in sources.dev]
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
-    provenance = begin(sources, folders, run, recipe, teacher=identity, start=read_provenance(Path(start)))
+    provenance = begin(sources, work, run, recipe, teacher=identity, start=read_provenance(Path(start)))
     tokenizer = PaperTokenizer(weights / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     queries, evaluated = {query for each in lists for query in each}, TitleIndex.of_corpus(sources.leave_out)
@@ -190,19 +189,14 @@ def train(
         network.load_state_dict(dict(initial), strict=False)
         return DistillationTask(scorer, drawn, dev, recipe)
 
-    trained: dict[str, Weights] = {**fit_seeds(task, recipe.schedule(), run.seeds, folders.work)}
+    trained: dict[str, Weights] = {**fit_seeds(task, recipe.schedule(), run.seeds, work)}
     trained[INTERPOLATED] = interpolated(initial, list(trained.values())[-1], SHARE)
+    save_state(work / PUBLISHED, {"best": trained[INTERPOLATED]})
     network.separate = False
-    training = provenance | {
+    return provenance | {
         "papers": int(usable.sum()),
-        "queries": {"dev": len(dev)},
-        "seeds": list(run.seeds),
-        "shipped": INTERPOLATED,
-        "share": SHARE,
         "dev": figures_on_dev(scorer, {"start": initial, **trained}, dev),
     }
-    data = Data(GradedSplits({}, dev), papers, tokenized, weights / TOKENIZER)
-    return publish(network, trained[INTERPOLATED], data, training, folders, run.threads)
 
 
 def _read_index(

@@ -1,10 +1,10 @@
 """The facet encoder: encoder layers of trained facet rerankers, averaged with the original weights.
 
-It is made of the rerankers that ship: training leaves their attention to the query nearly closed, so that
-their layers, which learn to place sentences of papers that are similar in a facet near each other, are a
-sentence encoder. Fine-tuned weights gain on data like those they were tuned on and may lose elsewhere;
-interpolated with the original weights they keep most of the gain and lose less (Wortsman et al., *Robust
-fine-tuning of zero-shot models*, CVPR 2022).
+It is made of the rerankers of `qbe.train.distillation`: training leaves their attention to the query nearly
+closed, so that their layers, which learn to place sentences of papers that are similar in a facet near each
+other, are a sentence encoder. Fine-tuned weights gain on data like those they were tuned on and may lose
+elsewhere; interpolated with the original weights they keep most of the gain and lose less (Wortsman et al.,
+*Robust fine-tuning of zero-shot models*, CVPR 2022).
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def token_terms(
     weights: Tensor,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """The similarity ``tokens`` (`qbe.rerank.facet_cross_encoder.features`) of each query with each
-    candidate, for each facet: (3, queries, candidates).
+    """The similarity ``tokens`` (`qbe.train.reranker.network`) of each query with each candidate, for each
+    facet: (3, queries, candidates).
 
     States are those of the papers' tokens (tokens, dimension); ``marked`` (3, tokens) bool are the tokens of
     all queries that belong to a facet; ``weights`` (3, dimension) says, for each facet, what the states of a

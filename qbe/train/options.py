@@ -39,9 +39,13 @@ def _pairs(default: str) -> Option:
 
 
 def _run(seeds: str = "0,1,2") -> tuple[Option, ...]:
-    """What every training takes."""
+    """What every training of a model that ships takes."""
+    return (_OUTPUT, *_kept(seeds))
+
+
+def _kept(seeds: str = "0,1,2") -> tuple[Option, ...]:
+    """What a training takes whose weights stay in the work folder."""
     return (
-        _OUTPUT,
         _option("--work", "DIR", "the folder of checkpoints and other finished parts", required=True),
         _option("--seeds", "0,1,2", "one model each, and their mean", default=seeds),
         _THREADS,
@@ -86,9 +90,9 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         ),
     ),
     "reranker": (
-        "the facet rerankers",
-        "Train the facet rerankers on graded pairs of arXiv papers, export them, and write their model card. "
-        f"{_CONTINUES}",
+        "facet rerankers, which the facet encoder is made of",
+        "Train facet rerankers on graded pairs of arXiv papers, for qbe train distillation and qbe train "
+        f"facet-encoder, which read the weights in --work. {_CONTINUES}",
         "reranker.training:train",
         (
             _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
@@ -96,7 +100,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             _CORPUS,
             _LEAVE_OUT,
             _option("--start", "DIR", f"{_START} with the same seeds, which each seed continues"),
-            *_run(),
+            *_kept(),
             _DEVICE,
         ),
     ),
@@ -261,10 +265,10 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         ),
     ),
     "distillation": (
-        "the facet rerankers, from scores of a larger encoder",
-        "Train the facet rerankers on the scores that facet projections give the papers of an index, whose "
-        "vectors are those of a larger encoder; no grades are needed. Export them, and write their model "
-        f"card. {_CONTINUES}",
+        "facet rerankers, from scores of a larger encoder",
+        "Train facet rerankers on the scores that facet projections give the papers of an index, whose "
+        "vectors are those of a larger encoder, for qbe train facet-encoder, which reads the weights in "
+        f"--work; no grades are needed. {_CONTINUES}",
         "distillation:train",
         (
             _option(
@@ -283,7 +287,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
                 nargs="+",
             ),
             _LEAVE_OUT,
-            *_run(),
+            *_kept(),
         ),
     ),
     "admit": (

@@ -1,9 +1,10 @@
-"""A tiny network of facet rerankers with fixed random weights, and the sample for training."""
+"""Tiny facet rerankers and joint grades with fixed random weights, and the sample for training."""
 
 import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -12,18 +13,19 @@ from safetensors.numpy import save_file
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.export.facet_rerankers import example_inputs, export_facets
+from qbe.export.joint import export_joint
 from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, write_reranker_card
+from qbe.models.reranker_files import JOINT_MODEL, JointCard, write_joint_card
 from qbe.models.sources import packaged_weights
 from qbe.topics import read_topics
+from qbe.train.joint.network import HEAD, JointNetwork, grades_of, head_scores
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper, tokenize
-from qbe.train.weights import trainable
-from qbe.types import Facet, Paper, Sentence
+from qbe.train.weights import copied, trainable
+from qbe.types import Facet, Paper
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
 SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
@@ -130,23 +132,14 @@ def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
     return path
 
 
-def export(model: Network, folder: Path, weights: Path, precision: str) -> None:
-    """Write a folder of facet rerankers: the network in ONNX, its tokenizer, and its card."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(weights / TOKENIZER, folder / TOKENIZER)
-    paper = Paper("", "A title", (Sentence("Two sentences."), Sentence("For tracing.")), labelled=True)
-    example = tokenize(paper, PaperTokenizer(weights / TOKENIZER), MAX_TOKENS)
-    shape = (model.joint, HEADS, HIDDEN // HEADS)
-    export_facets(
-        model, folder, TRUNK, example_inputs(example.ids.numpy(), example.pooling.numpy(), shape), precision
-    )
-    names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in Facet)]
-    card = FacetRerankersMetadata(
-        name="tiny-facets",
-        precision=precision,
-        max_tokens=MAX_TOKENS,
-        files={name: sha256(folder / name) for name in names},
-        heads={facet.value: model.weights[number].tolist() for number, facet in enumerate(Facet)},
-        training={},
-    )
-    write_reranker_card(folder, card)
+def write_joint(folder: Path) -> None:
+    """Write joint grades of random weights."""
+    folder.mkdir(parents=True)
+    with TemporaryDirectory() as temporary:
+        base = Path(temporary)
+        write_bert(base, positions=512)
+        weights = copied(JointNetwork(base, torch.float32))
+        head = [weights[name] for name in HEAD]
+        parity = export_joint(base, lambda *given: grades_of(head_scores(*given, *head)), folder)
+        files = {path.name: sha256(path) for path in (folder / JOINT_MODEL, base / TOKENIZER)}
+    write_joint_card(folder, JointCard(files=files, chances=[[0.0, 1.0]] * 3, parity=parity, training={}))

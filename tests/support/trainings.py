@@ -37,6 +37,8 @@ class Training:
     """Files of the work folder whose damage is noticed."""
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What is done around a training, so that it is tiny."""
+    only_work: bool = False
+    """Whether it takes a work folder alone, in which its weights stay."""
 
     def train(
         self,
@@ -50,7 +52,11 @@ class Training:
         options = {**self.options, **(options or {})}
         with self.around():
             return self.function(
-                sources or self.sources, folders, run, recipe=replace(self.recipe, **changes), **options
+                sources or self.sources,
+                folders.work if self.only_work else folders,
+                run,
+                recipe=replace(self.recipe, **changes),
+                **options,
             )
 
 
@@ -300,8 +306,6 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 
 # The facet rerankers.
 
-RERANKERS = ("trunk.bin", "method.onnx", "reranker.json")
-
 
 def reranker(request: pytest.FixtureRequest) -> Training:
     """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
@@ -341,8 +345,8 @@ def reranker(request: pytest.FixtureRequest) -> Training:
         patience=6,
     )
 
-    options, kept = {"weights": weights}, ("seed-0.pt", "facets.npz")
-    return Training(training.train, sources, recipe, {"learning_rate": 1e-3}, RERANKERS, options, kept)
+    options, kept, other = {"weights": weights}, ("seed-0.pt", "facets.npz"), {"learning_rate": 1e-3}
+    return Training(training.train, sources, recipe, other, ("published.pt",), options, kept, only_work=True)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
@@ -365,7 +369,8 @@ def distillation(request: pytest.FixtureRequest) -> Training:
     recipe = training.Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
     options = {"start": start, "weights": weights}
-    return Training(training.train, sources, recipe, {"steps": 4}, RERANKERS, options)
+    other = {"steps": 4}
+    return Training(training.train, sources, recipe, other, (PUBLISHED,), options, only_work=True)
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
@@ -413,8 +418,9 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
         leave_out=write(folder / "evaluated.jsonl", evaluated),
     )
     fit = FitRecipe(steps=3, learning_rate=1e-3, warm_up=0.5, queries=1)
-    drawn = {"found": 2, "found_picks": ((3, 2), (9, 1)), "graded": 2, "graded_picks": ((3, 2),)}
-    recipe = JointRecipe(teacher=fit, student=fit, **drawn)
+    recipe = JointRecipe(
+        teacher=fit, student=fit, found=2, found_picks=((3, 2), (9, 1)), graded=2, graded_picks=((3, 2),)
+    )
 
     weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
     options = {"bases": (folder / "teacher", folder / "student")}

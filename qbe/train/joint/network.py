@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.models.reranker_files import pair_input
-from qbe.rerank.cross_encoder import paper_ids
+from qbe.rerank.joint import paper_ids
 from qbe.train.large.network import FACETS, TrainedEncoder
 from qbe.types import Paper
 

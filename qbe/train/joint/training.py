@@ -32,8 +32,8 @@ from qbe.models.large import LARGE, weights_folder
 from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import JointGrader
 from qbe.rerank.graded import GradedQuery, Grader
+from qbe.rerank.joint import JointGrader
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused

@@ -2,9 +2,15 @@
 
 The query is encoded first. In the upper (joint) layers the tokens of each candidate attend to the query's
 tokens as well as to their own, but not the other way round, so that the query is encoded once for all
-candidates. The score is a weighted sum of similarities between sentences, tokens and whole papers
-(`qbe.rerank.facet_cross_encoder` has the formulas). A bias (``gate``) nearly closes the attention to the
-query at first, so that an untrained network scores by the late interaction of the encoder's own states.
+candidates. A bias (``gate``) nearly closes the attention to the query at first, so that an untrained network
+scores by the late interaction of the encoder's own states.
+
+The score is a weighted sum of five similarities, in the order of FEATURES. ``sentences``: the mean over the
+query's sentences of the facet of each one's best cosine with a sentence of the candidate (mean-max; Khattab
+and Zaharia, 2020, eq. 3, over sentences). ``facet``: the same with the candidate's sentences of the facet
+alone. ``whole``: the cosine of the papers. ``mean``: the cosine of the facet's sentences, averaged.
+``tokens``: each token of the query's facet's best cosine with a token of the candidate, averaged by the
+tokens' shares, which are the softmax of what ``token_weights`` gives their states.
 """
 
 from __future__ import annotations
@@ -18,13 +24,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.rerank.facet_cross_encoder import FEATURES
 from qbe.train.late_interaction import ProjectedPapers, token_terms, vector_terms
 from qbe.train.reranker.base import Base, Shape, position_bias, read_base
 from qbe.train.reranker.papers import TokenizedPaper, layout_of
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
+FEATURES = ("sentences", "facet", "whole", "mean", "tokens")
 START_WEIGHT, START_GATE = 4.0, -4.0
 PAPER_MULTIPLE, LIST_MULTIPLE = 16, 256
 """In training the tokens of a paper, and of a list of papers, are padded to a multiple of these."""
@@ -90,8 +96,7 @@ class Layer(nn.Module):
         dtype = states.dtype
         flat = F.linear(states, self.heads_weight.to(dtype), self.heads_bias.to(dtype))
         papers = []
-        # A single paper is not split, so that an exported graph has no fixed length.
-        for part in torch.split(flat, list(lengths)) if len(lengths) > 1 else [flat]:
+        for part in torch.split(flat, list(lengths)):
             split = part.view(-1, 3, self.shape.heads, size).permute(1, 2, 0, 3)
             queries, keys, values = split.contiguous().unbind(0)
             papers.append(Heads(queries / math.sqrt(size), keys, values))
@@ -186,7 +191,7 @@ class Network(EmbeddedTokens):
         """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
         base = read_base(folder)
         super().__init__(base, dtype)
-        self.joint, self.separate = joint, separate
+        self.separate = separate
         shape, weights = base.shape, base.weights
         first = shape.layers - joint
         self.lower = nn.ModuleList(Layer(shape, weights, i, joint=False) for i in range(first))

@@ -23,7 +23,7 @@ from qbe.train.weights import adamw_by_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRecipe:
-    """How a facet cross-encoder learns, from whatever data; the models' cards say what it was chosen on.
+    """How a facet cross-encoder learns, from whatever data; docs/lessons.md says what it was chosen on.
 
     The ``joint`` upper layers are trained; a paper's first ``max_tokens`` are read. AdamW: the layers learn
     at ``learning_rate`` with ``weight_decay``, the facets' projections and token weights at ``head_rate``,
