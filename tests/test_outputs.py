@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qbe import models
 from qbe.errors import OutputError, UsageError
 from qbe.export.staging import check_model_folder
 from qbe.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
@@ -206,4 +207,11 @@ def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):
     check_model_folder(folder)
     (folder / "fp32" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"a model to replace, found fp32/notes\.txt in it; choose another"):
+        check_model_folder(folder)
+
+
+def test_every_model_that_ships_may_be_replaced():
+    folders = [path for path in Path(models.__path__[0]).iterdir() if (path / "README.md").exists()]
+    assert len(folders) > 10
+    for folder in folders:
         check_model_folder(folder)

@@ -12,16 +12,17 @@ from qbe.errors import OutputError
 from qbe.files import publish_directory
 from qbe.models.kinds import CROSS_ENCODER, DIFFERENCE, ENCODER, TAGGER, TOKENIZER
 
-_HEADS = ("citation", "grades")
-"""Models of small networks: a card and weights of these names."""
+_NAMED = ("citation", "grades", "facet-projections", "joint-grades")
+"""Models whose card and weights have their name."""
 
 _METADATA = {
     *(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)),
     DIFFERENCE,
-    *(f"{name}.json" for name in _HEADS),
+    *(f"{name}.json" for name in _NAMED),
+    "words.tsv.gz",
 }
 _PYTORCH = {"config.json", "model.safetensors"}
-_WEIGHTS = {TOKENIZER, *(f"{name}.npz" for name in _HEADS)}
+_WEIGHTS = {TOKENIZER, *(f"{name}.npz" for name in _NAMED)}
 _BESIDE = {*_METADATA, *_PYTORCH, *_WEIGHTS, "README.md", "LICENSE", "NOTICE"}
 """Files of a model's folder beside its ONNX files; a folder that a model was copied to may lack some."""
 
