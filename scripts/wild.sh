@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Searches over all arXiv papers of computer science in $QBE_DATA, judged: the first hits by facet and by shape of
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
-# hits (wild-test is for reports only: a look at it is counted in docs/lessons.md), POOLS files of pools, whose
+# hits (wild-test and wild-test-2 are for reports only: looks are counted in
+# data/graded-pairs/README.md), POOLS files of pools, whose
 # lists are scored by the corners that they come from, too (diversity). INDEX names another index, such as one of
 # the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: ten minutes).
 set -euo pipefail
@@ -18,7 +19,7 @@ shapes=(same-problem-other-method same-method-other-problem competitors)
 
 for name in ${WILD-wild-dev}; do
     pairs="data/graded-pairs/$name.tsv"
-    judged=("data/graded-pairs/$name"{,-more}.tsv)  # wild-test has no second file
+    judged=("data/graded-pairs/$name"{,-more}.tsv)  # the others have no second file
     [ -e "${judged[1]}" ] || judged=("$pairs")
     mkdir -p "qrels/$name"
     for scope in background method result same-method-other-problem same-problem-other-method competitors; do
