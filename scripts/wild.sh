@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Searches over all arXiv papers of computer science in $QBE_DATA, judged: the first hits by facet and by shape of
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
-# hits (wild-test and wild-test-2 are for reports only: looks are counted in
-# data/graded-pairs/README.md), POOLS files of pools, whose
-# lists are scored by the corners that they come from, too (diversity). INDEX names another index, such as one of
-# the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: ten minutes).
+# hits (wild-test and wild-test-2 are for reports only: data/graded-pairs/README.md counts the looks), POOLS files of
+# pools, whose lists are scored by the corners that they come from, too (diversity). INDEX names another index, such
+# as one of the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: ten minutes).
 set -euo pipefail
 
 index="${INDEX:-indexes/arxiv}"
