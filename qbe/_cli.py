@@ -214,8 +214,8 @@ def add_rerank(parser: argparse.ArgumentParser) -> None:
         "--rerank",
         metavar="NAME[:PARAMETER=VALUE,...]",
         help="how hits are reranked, as of qbe search: none, projections (milliseconds), cross-encoder "
-        "(seconds), matching, llm:model=NAME, or the folder of a model (default: projections where the "
-        "index's encoder has some, else cross-encoder)",
+        "(seconds), matching, llm:model=NAME, or the folder of a model (default: grades or projections where "
+        "the index's encoder has some, else cross-encoder)",
     )
 
 

@@ -38,13 +38,13 @@ HOURS: Mapping[str, float] = {
     "grades": 0.6,
     "citation": 1,
     "grades-large": 2.5,
-    "joint-grades": 100,
+    "joint-grades": 200,
     "citation-large": 0.7,
 }
 """About how long each takes on two cores without AMX, its index included. Measured are the tagger, the
 distillation of the rerankers (1 h of 3 seeds) and the small projections (10 minutes without their index); the
 others follow from the number of passes and the speed of one. The large encoder, with which its projections
-come, and joint grades were trained on a GPU (--device cuda in their commands), in three and six minutes.
+come, and joint grades were trained on a GPU (--device cuda in their commands), in three and fifteen minutes.
 """
 
 TAGGER = "facet-tagger"

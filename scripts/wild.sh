@@ -3,7 +3,8 @@
 # exploration (--protocol as-asked), and pools of graded pairs (crossed, exploration). WILD names files of judged
 # hits (wild-test and wild-test-2 are for reports only: data/graded-pairs/README.md counts the looks), POOLS files of
 # pools, whose lists are scored by the corners that they come from, too (diversity). INDEX names another index, such
-# as one of the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: ten minutes).
+# as one of the papers of the pools alone, RERANK another reranker than grades (grades:joint=50: 10 to 20 minutes
+# a file; of pools grades:joint=60).
 set -euo pipefail
 
 index="${INDEX:-indexes/arxiv}"

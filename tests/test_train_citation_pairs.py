@@ -210,7 +210,7 @@ def test_the_best_recommendations_are_scored_again(trained, index, model):
     assert {hit.paper_id: hit.matches for hit in after} == {hit.paper_id: hit.matches for hit in before}
 
 
-def test_rerankers_of_facets_are_refused(index, model):
+def test_joint_grades_are_refused(index, model):
     with pytest.raises(
         UsageError, match="expected a `rerank` that reads whole abstracts, found joint-grades"
     ):

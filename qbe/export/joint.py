@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 FP32_MAX_DIFFERENCE = 1e-3
 """Largest difference of a grade that fp32 may show: rounding, no more."""
 INT8_MAX_DIFFERENCE = 0.5
-"""Largest difference of a grade in int8 over the built-in pairs of texts: the step between two grades."""
+"""Largest difference of a grade in int8 over the built-in pairs of texts, the step between two grades.
+These are of all subjects: over pairs of papers those that ship differ by .07 (root mean squared), and err as
+fp32 does (docs/lessons.md, "Facets that disagree").
+"""
 
 
 def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[str, float]:

@@ -162,14 +162,15 @@ class JointCard:
 
 
 def joint_folder(name: str) -> Path | None:
-    """The folder of joint grades: of those that ship by their name, or one of `qbe train joint-grades`; None
-    for another reranker.
+    """The folder of joint grades: one of `qbe train joint-grades`, or, by their name, of those that ship;
+    None for another reranker.
 
     >>> joint_folder("joint-grades") == JOINT_GRADES, joint_folder("owner/model")
     (True, None)
     """
-    folder = JOINT_GRADES if name == JOINT else Path(name)
-    return folder if (folder / JOINT_CARD).is_file() or name == JOINT else None
+    if (Path(name) / JOINT_CARD).is_file():
+        return Path(name)
+    return JOINT_GRADES if name == JOINT else None
 
 
 def read_joint_card(folder: Path = JOINT_GRADES) -> JointCard:

@@ -220,7 +220,7 @@ class CrossEncoder(_Stage):
     """
 
     name: ClassVar[str] = "cross-encoder"
-    model: Any = _parameter(None, "model", "name, folder, or hub name of a BERT-family pair model")  # noqa: RUF009
+    model: Any = _parameter(None, "model", "name, folder, or hub name of a pair model; None: joint grades")  # noqa: RUF009
     depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
     weight: float = _parameter(RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
     background_penalty: float = _parameter(

@@ -83,12 +83,12 @@ def rank_correlations(
     reranker: Reranker,
     papers: Mapping[str, Paper],
     lists: GradedLists,
-    vectors: Mapping[str, Floats] | None = None,
+    vectors: Mapping[str, Floats],
 ) -> list[dict[str, float]]:
     """For each facet the correlation (see `spearman`) of scores and grades by query.
 
     Queries whose grades for a facet are all equal are left out there. The reranker scores as in a search;
-    ``vectors`` are those of the papers' sentences (sentences, dimension), for rerankers that need them.
+    ``vectors`` are those of the papers' sentences (sentences, dimension).
     """
     facets: list[dict[str, float]] = []
     for number, facet in enumerate(Facet):
@@ -96,7 +96,7 @@ def rank_correlations(
         for query, pairs in lists.items():
             aspect = Aspect(papers[query], facet)
             positions = aspect.selected_positions()
-            sentences = None if vectors is None else vectors[query][list(positions)]
+            sentences = vectors[query][list(positions)]
             candidates = [papers[pair.paper_id] for pair in pairs]
             request = RerankRequest(EncodedAspect(aspect, positions, sentences), candidates)
             (scores,) = reranker.batch_score([request])

@@ -57,7 +57,7 @@ def make(
 ) -> EncoderMetadata:
     """Make the encoder out of trained rerankers, measure it and write its folder.
 
-    ``folders.work`` is the work folder of the rerankers' training, which is only read: what it published is
+    ``folders.work`` is the work folder of the rerankers' training, which is only read: what it chose is
     taken. ``weights`` is the folder of the BERT encoder that they started from (None: the base encoder's).
     The output has an int8 ONNX model, the tokenizer and the cards. Raises FileFormatError for pairs and
     CorpusError for papers that cannot be read, and for pairs that no correlation can be computed with,

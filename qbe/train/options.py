@@ -39,7 +39,7 @@ def _pairs(default: str) -> Option:
 
 
 def _run(seeds: str = "0,1,2") -> tuple[Option, ...]:
-    """What every training of a model that ships takes."""
+    """What every training that writes a model takes."""
     return (_OUTPUT, *_kept(seeds))
 
 
@@ -239,8 +239,8 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
     "joint-grades": (
         "joint grades: a cross-encoder of pairs of papers",
         "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
-        "a larger one grades, and write it with a model card. Six minutes on a large GPU, days on two "
-        f"processors. {_CONTINUES}",
+        "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
+        f"two processors. {_CONTINUES}",
         "joint.training:train",
         (
             _PAIRS_INDEX,
@@ -279,7 +279,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
                 "DIR",
                 "facet projections of these vectors (default: those that ship for the encoder)",
             ),
-            _option("--start", "DIR", f"{_START}, whose published weights learn", required=True),
+            _option("--start", "DIR", f"{_START}, whose kept weights learn", required=True),
             _option(
                 "--dev",
                 "FILE",

@@ -15,7 +15,7 @@ from qbe.train.artifacts import checked
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
 PUBLISHED = "published.pt"
-"""The file of a work folder that holds the weights which the training published, as `best_weights` reads it.
+"""The file of a work folder that holds the weights which the training chose, as `best_weights` reads it.
 """
 
 

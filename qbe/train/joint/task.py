@@ -50,10 +50,10 @@ class FitRecipe:
 class JointRecipe:
     """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
 
-    The teacher grades candidates of papers that are drawn from the index, found by the fused first stage: of
-    ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of those by the grade
-    model, by each facet and each shape of exploration. Of a ranking as many are drawn as ``found_picks`` and
-    ``graded_picks`` say, among those up to each rank.
+    The teacher grades candidates of papers that are drawn from the index, ``depth`` of the fused first stage
+    by each facet: of ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of
+    those by the grade model, by each facet and each shape of exploration. Of a ranking as many are drawn as
+    ``found_picks`` and ``graded_picks`` say, among those up to each rank.
     """
 
     teacher: FitRecipe = field(
@@ -62,6 +62,7 @@ class JointRecipe:
     student: FitRecipe = field(
         default_factory=lambda: FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
     )
+    depth: int = 300
     found: int = 2315
     found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
     graded: int = 1766

@@ -54,9 +54,6 @@ log = logging.getLogger(__name__)
 DEFAULT_RECIPE = JointRecipe()
 WEIGHTS = "model.safetensors"
 
-FOUND = 300
-"""How many papers of the first stage candidates are drawn from, by facet."""
-
 Doubles = NDArray[np.float64]
 
 
@@ -167,7 +164,7 @@ def _drawn(
         grader = open_grader(index, reader)
         with Pipeline(index, Fused()) as pipeline:
             for place, name in enumerate(rng.sample(names, min(recipe.found + recipe.graded, len(names)))):
-                rankings, picks = _rankings(pipeline, reader.paper(name)), recipe.found_picks
+                rankings, picks = _rankings(pipeline, reader.paper(name), recipe.depth), recipe.found_picks
                 if place >= recipe.found:
                     rankings, picks = _graded_rankings(reader, grader, name, rankings), recipe.graded_picks
                 found = dict[str, None]()
@@ -189,10 +186,10 @@ def _drawn(
     return read
 
 
-def _rankings(pipeline: Pipeline, paper: Paper) -> list[list[str]]:
+def _rankings(pipeline: Pipeline, paper: Paper, depth: int) -> list[list[str]]:
     """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
     facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-    return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), FOUND)] for facet in facets]
+    return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), depth)] for facet in facets]
 
 
 def _graded_rankings(
