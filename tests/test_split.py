@@ -180,7 +180,8 @@ def test_time_is_linear_in_the_length(name: str) -> None:
         split_spans(text)
         return time.process_time() - begin
 
-    short, long = min(seconds(LONG // 8) for _ in range(3)), seconds(LONG)
+    # The least of three: beside other work the processor's time rises, too.
+    short, long = (min(seconds(length) for _ in range(3)) for length in (LONG // 8, LONG))
     assert long < 0.5
     assert long < 0.1 or long < 24 * short
 
