@@ -75,14 +75,15 @@ qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/fold
 if [ -d "${QBE_DATA:-}/citations" ]; then
     qbe datasets citations --output qrels/citations --overwrite
     qbe index --corpus qrels/citations/papers.jsonl --output indexes/citations --overwrite
-    cite() {
-        qbe cite --index indexes/citations --topics qrels/citations/topics.dev.tsv --before query \
-            --run-tag "$1" --output "runs/citations.$1.trec" "${@:2}"
+    recommend() {  # the name of the run, command, options
+        qbe "$2" --index indexes/citations --topics qrels/citations/topics.dev.tsv \
+            --run-tag "$1" --output "runs/citations.$1.trec" "${@:3}"
     }
-    cite bm25 --first-stage bm25 --rerank none
-    cite fused --first-stage fused --rerank none
-    cite text --no-links
-    cite links
+    for stage in bm25 fused; do
+        recommend $stage search --first-stage $stage --rerank none --year query
+    done
+    recommend text cite --before query --no-links
+    recommend links cite --before query
     echo "Citation recommendation, dev of citations:"
     qbe evaluate --protocol citations --qrels qrels/citations/dev.qrels --published \
         --run runs/citations.{bm25,fused,text,links}.trec --baseline runs/citations.fused.trec
