@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +66,10 @@ class JointGrader:
         self._kept: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
         self._keeping = threading.Lock()
 
-    def grade(self, paper: Paper, candidates: Sequence[Paper]) -> NDArray[np.float64]:
-        """The grades of candidates by a paper, (candidates, 3)."""
+    def grade(
+        self, paper: Paper, candidates: Sequence[Paper], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """The grades of candidates by a paper, (candidates, 3); ``progress`` is told how many have theirs."""
         query, keys = _content(paper), [_content(each) for each in candidates]
         with self._keeping:
             missing = {
@@ -77,7 +78,12 @@ class JointGrader:
             found = {key: self._kept[query, key] for key in keys if key not in missing}
         first = paper_ids(self._tokenizer, paper) if missing else []
         graded = self._workers.map(lambda each: self._pair(first, each), missing.values())
-        found.update(zip(missing, graded, strict=True))
+        if progress and len(keys) > len(missing):
+            progress(len(keys) - len(missing))
+        for key, grades in zip(missing, graded, strict=True):
+            found[key] = grades
+            if progress:
+                progress(1)
         with self._keeping:
             for key in missing:
                 self._kept[query, key] = found[key]
@@ -114,19 +120,17 @@ class JointReranker:
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
         """Errors are those of `JointGrader`."""
-        self._grader, self._workers = JointGrader(folder), workers or Workers()
+        self._grader = JointGrader(folder, workers)
 
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
-        pairs = [(request.query.aspect, paper) for request in requests for paper in request.papers]
-        graded = self._workers.map(lambda pair: self._grader.grade(pair[0].paper, [pair[1]])[0], pairs)
         scores = []
-        for (aspect, _), grades in zip(pairs, graded, strict=True):
+        for request in requests:
+            aspect = request.query.aspect
             assert aspect.facet is not None
-            scores.append(RerankScore(float(grades[list(Facet).index(aspect.facet)])))
-            if progress:
-                progress(1)
-        in_order = iter(scores)
-        return [list(islice(in_order, len(request.papers))) for request in requests]
+            grades = self._grader.grade(aspect.paper, request.papers, progress)
+            column = grades[:, list(Facet).index(aspect.facet)]
+            scores.append([RerankScore(float(grade)) for grade in column])
+        return scores
