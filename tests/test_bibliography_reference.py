@@ -13,13 +13,6 @@ from qbe.search.present import credits_of
 # Fields
 
 
-@pytest.mark.parametrize(
-    "url", ["javascript:alert(1)", "file:///etc", "http://a b", "http://a\u202eb", 7, None, "x"]
-)
-def test_an_address_that_is_none_of_the_web_is_left_out(url):
-    assert reference_of(paper_of("On fish", url=url)).links == {}
-
-
 def test_links_and_a_title_that_stands_for_the_abstract():
     assert reference_of(paper_of("On fish", "On fish")).abstract == ""
     metadata = {"doi": "https://doi.org/10.1145/A<b>#(7)%", "url": "http://x.org/y"}

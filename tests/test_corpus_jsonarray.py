@@ -130,13 +130,6 @@ def test_memory_does_not_grow_with_the_array() -> None:
     assert peak < 10 << 20
 
 
-@pytest.mark.parametrize(
-    "data", [b'{"a": 1}\n\n{"a": 2}', b'[{"a": 1},\n{"a": 2}]', b'{\n "a": 1\n}\n{\n "a": 2\n}\n']
-)
-def test_objects_may_be_lines_an_array_or_spread_over_lines(data: bytes) -> None:
-    assert [entry.record for entry in json_objects(stream(data), "a.json")] == [{"a": 1}, {"a": 2}]
-
-
 def test_fields_that_are_lists_of_other_types() -> None:
     with pytest.raises(RecordError, match=r"^here: expected objects as a, found str; "):
         Fields({"a": [{}, "x"]}, "here").objects("a[]")

@@ -14,7 +14,7 @@ from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
-from qbe.corpus.reading import SKIP_BYTES, Reading
+from qbe.corpus.reading import Reading
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, RecordError, UsageError
@@ -116,17 +116,14 @@ def test_a_paper_without_title_and_abstract_cannot_be_kept(tmp_path):
         ids(source, Reading(keep_without_abstract=True))
 
 
-def test_large_files_are_read_without_stopping(tmp_path):
+def test_large_files_are_read_without_stopping(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", *(paper(str(number)) for number in range(200)), {"paper_id": 7})
-    with Path(source).open("r+b") as stream:
-        stream.seek(SKIP_BYTES)  # a hole, which is read as one long line of zeros
-        stream.write(b"\n")
-    with pytest.raises(CorpusError, match="expected at most 64 MiB a line"):
+    with pytest.raises(RecordError, match="line 201"):
         ids(source, Reading())
+    monkeypatch.setattr("qbe.corpus.read.SKIP_BYTES", 1000)
     left_out = RejectedRecords()
-    with pytest.raises(CorpusError, match="64 MiB"):
-        ids(source, Reading(), left_out)
-    assert left_out.counts() == {"no title": 1}  # skipped, where a small file had stopped
+    assert len(ids(source, Reading(), left_out)) == 200
+    assert left_out.counts() == {"no title": 1}
 
 
 def test_abstracts_in_other_files_are_joined_with_their_papers():
@@ -167,11 +164,6 @@ def test_files_of_a_folder_are_read_by_name(tmp_path):
 def test_values_that_are_not_possible(name, value):
     with pytest.raises(UsageError, match=f"`{name}`"):
         Reading(**{name: value})
-
-
-def test_an_unknown_format_gets_a_suggestion(tmp_path):
-    with pytest.raises(UsageError, match=r"found 'arxive'; did you mean arxiv\?"):
-        ids(write(tmp_path / "a.jsonl", paper("1")), Reading(format="arxive"))
 
 
 def test_duplicates_are_merged_before_ids_are_compared(tmp_path):

@@ -1,9 +1,7 @@
-"""RELISH, TRECCOVID-RF and SciDocs: from their published layouts to figures worked by hand."""
+"""RELISH and SciDocs out of their published layouts; TRECCOVID-RF has that of RELISH."""
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.whole import (
@@ -13,70 +11,12 @@ from support.whole import (
     papers,
     write_relish,
     write_small_scidocs,
-    write_treccovid,
 )
 
 from qbe.datasets.__main__ import main as prepare
-from qbe.evaluate.__main__ import main as evaluate
-from qbe.index.__main__ import main as build
-from qbe.index.index import Index
 from qbe.query import Topic
-from qbe.run import Run
-from qbe.search.__main__ import main as search
-from qbe.search.queries import queries_of, topics_of
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels
-
-
-def ndcg(*gains: int) -> float:
-    """trec_eval's discounted gain of grades in rank order."""
-    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))
-
-
-FIGURES: dict[str, tuple[Any, str, list[float]]] = {
-    # NDCG%20, MAP and NDCG. q1: a fifth of 10 papers is 2 ranks, grades 1, 2 of the ideal 2, 2; grade 2 at
-    # ranks 2 and 4. q2: 1 rank, ideal; grade 2 at ranks 1 and 3.
-    "relish": (
-        write_relish,
-        "test",
-        [
-            (3 / 4 + 1) / 2,
-            ((1 / 2 + 2 / 4) / 2 + (1 + 2 / 3) / 2) / 2,
-            (ndcg(1, 2, 0, 2) / ndcg(2, 2, 1) + ndcg(2, 0, 2, 0, 1) / ndcg(2, 2, 1)) / 2,
-        ],
-    ),
-    # 1 rank of 6 papers, without gain; grade 1 at ranks 2 and 3.
-    "treccovid": (write_treccovid, "test", [0, (1 / 2 + 2 / 3) / 2, ndcg(0, 1, 1) / ndcg(1, 1)]),
-    # Two relevant papers, one of them at rank 2, the other without a text; a fifth of 6 papers is one rank.
-    "scidocs": (write_small_scidocs, "cite.test", [0, (1 / 2) / 2, ndcg(0, 1) / ndcg(1, 1)]),
-}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write, split, expected = FIGURES[name]
-    data, index, run = tmp_path / "data", tmp_path / "index", tmp_path / f"bm25.{split}.trec"
-    prepare([name, "--source", str(write(tmp_path / "release")), "--output", str(data)])
-    build(["--corpus", str(data / "corpus.jsonl"), "--only=bm25", "--output", str(index)])
-    pools = data / f"pools.{split}.tsv"
-    options = ["--topics", str(data / f"topics.{split}.tsv"), "--pool", str(pools), "--first-stage", "bm25"]
-    options += ["--rerank", "none"]
-    search(["--index", str(index), *options, "--output", str(run)])
-    ranked = Run.from_trec(run)
-    assert ranked.tag == "qbe-bm25"
-    assert {query: {hit.paper_id for hit in hits} for query, hits in ranked.rankings.items()} == {
-        query: set(pool) for query, pool in read_pools(pools).items()
-    }
-    with Index(index) as opened:
-        query, *_ = queries_of(opened, topics_of(opened, data / f"topics.{split}.tsv"))
-        assert not query.aspects[0].paper.labelled  # nothing was tagged for a whole abstract
-    qrels = data / f"{name}.{split}.qrels"
-    capsys.readouterr()
-    evaluate(["--protocol", "pools", "--qrels", str(qrels), "--run", str(run)])
-    title, _, header, row = capsys.readouterr().out.splitlines()
-    assert title.startswith("judged pools, means over queries; queries: all ")
-    assert header.split()[1::3] == ["NDCG%20", "MAP", "NDCG"]
-    assert row.split()[1:] == [f"{100 * figure:.2f}" for figure in expected]
 
 
 def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

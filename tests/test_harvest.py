@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -245,23 +242,6 @@ def test_an_interrupted_harvest_ends_in_the_same_file(output, monkeypatch, momen
         assert done.papers == 35
     assert output.read_bytes() == expected
     assert not beside(output, PART).exists()
-
-
-def test_a_killed_harvest_goes_on_where_it_was(output):
-    with repository([paper(number) for number in range(60)], page=10) as served:
-        command = [sys.executable, "-m", "qbe.harvest", "--output", output, "--address", served.address]
-        process = subprocess.Popen([*command, "--interval", "0.5"], stdout=subprocess.DEVNULL)
-        while len(served.asked) < 3:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait(30) == -signal.SIGKILL
-        assert not output.exists()
-        asked = len(served.asked)
-        done = subprocess.run([*command, "--interval", "0"], capture_output=True, text=True, check=True)
-        assert "60 papers added" in done.stdout
-        assert len(served.asked) - asked in (4, 3)
-    assert len(records(output)) == 60
 
 
 def test_records_that_cannot_be_used_are_left_out_and_counted(output):

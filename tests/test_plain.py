@@ -113,6 +113,10 @@ ADDRESSES = (
         "=1+1",
         'https://x/" onclick="alert(1)',
         "file:///etc/passwd",
+        "http://a b",
+        "http://a\u202eb",
+        "x",
+        7,
     ),
 )
 

@@ -197,7 +197,7 @@ def test_values_of_other_types_and_elements_elsewhere_are_records_and_errors_in_
     sample = (FILES / name).read_bytes()
     form = recognized(io.BufferedReader(io.BytesIO(sample)), name)
     kind = misplaced(sample) if name.endswith(".xml") else mistyped(sample)
-    check_reading(form.read, data.draw(kind), name, same_line=False)
+    check_reading(form.read, data.draw(kind), name)
 
 
 RECORDS = json.loads((FILES.parent / "records.json").read_text())

@@ -196,7 +196,6 @@ def test_a_long_run_and_another_end(head: str, tail: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_hand_checked_boundaries(qbe_data: Path) -> None:
     """Right, wrong and missed, exactly: a change of the rules shows itself here."""
     assert score(split_sentences, checked(qbe_data, "dev", "test")) == (374, 4, 0)

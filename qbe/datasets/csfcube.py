@@ -18,6 +18,7 @@ from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.record import FIELDS, dump_record
+from qbe.datasets import releases
 from qbe.datasets.records import raw_record
 from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
 from qbe.errors import DatasetError
@@ -88,16 +89,8 @@ def find_release(
     PosixPath('.')
     """
     data = os.environ.get("QBE_DATA")
-    if source is None and data and Path(data, "csfcube").is_dir():
-        source = Path(data, "csfcube")
-    if source is not None:
-        absent = [name for name in digests if not (source / name).is_file()]
-        if absent:
-            raise DatasetError(
-                f"{source}: expected the files of CSFCube's release, found no {', '.join(absent)}; "
-                "give the release's folder as `source`"
-            )
-        return source
+    if source is not None or (data and Path(data, "csfcube").is_dir()):
+        return releases.find_release("csfcube", digests, BASE_URL, source)
     folder = cache_folder() / "csfcube"
     for name, digest in digests.items():
         if download(base_url + name, folder / name, digest, DatasetError, _BY_HAND):

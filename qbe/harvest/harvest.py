@@ -32,15 +32,14 @@ VERSION = 1
 MOST_RESTARTS = 3
 """How often a list is begun again whose resumption token is refused."""
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ID = re.compile(rb'\{"paper_id": ("(?:[^"\\]|\\.)*")')
 _DELETED = "deleted"
 
 
 def _is_date(text: str) -> bool:
     try:
-        return _DATE.fullmatch(text) is not None and bool(date.fromisoformat(text))
-    except ValueError:  # a day that does not exist
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
         return False
 
 

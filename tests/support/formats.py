@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from itertools import chain, repeat
 from pathlib import Path
@@ -57,10 +57,10 @@ class Endless(io.RawIOBase):
 
 
 @st.composite
-def mistyped(draw: st.DrawFn, *samples: bytes) -> bytes:
+def mistyped(draw: st.DrawFn, sample: bytes) -> bytes:
     """A sample of JSON, or of lines of JSON, with up to six of its values replaced by wrong ones."""
     random = Random(draw(SEEDS))
-    values = _json(random.choice(samples))
+    values = _json(sample)
     for _ in range(draw(TIMES)):
         _mistype(random.choice(values), random)
     return "\n".join(map(json.dumps, values)).encode()
@@ -75,36 +75,20 @@ def misplaced(draw: st.DrawFn, sample: bytes) -> bytes:
     return TAG.sub(lambda tag: tag[1] + others.get(tag[2], tag[2]), sample.decode()).encode()
 
 
-def check_reading(
-    read: Reader, data: bytes, places: str, *, same_line: bool = True
-) -> list[Mapping[str, Any]]:
-    """As `check_entries`, for ``data``; only a CorpusError in one line may end the reading."""
-    name = places.partition(",")[0]
-    reading = read(buffered(data), name, Reading())
-    return check_entries(_until_error(reading, name), places, same_line=same_line)
-
-
-def check_entries(
-    entries: Iterable[Entry], places: str, *, same_line: bool = True
-) -> list[Mapping[str, Any]]:
-    """The records of ``entries``. The others are errors in one line with their places in the source.
-
-    Places begin with ``places``: the name of the source, and the unit in which it counts if that is always
-    the same. Without ``same_line`` an error may name another line of its record than the first.
+def check_reading(read: Reader, data: bytes, name: str) -> None:
+    """Only a CorpusError in one line may end the reading of ``data``; entries are records whose title and
+    abstract are texts, or errors in one line, and say where in the source they are.
     """
-    records = []
-    for where, record in entries:
-        assert where.startswith(places)
+    for where, record in _until_error(read(buffered(data), name, Reading()), name):
+        assert where.startswith(name)
         if isinstance(record, RecordError):
-            assert str(record).startswith(f"{where}: " if same_line else places)
+            assert str(record).startswith(name)
             assert str(record).isprintable()
             continue
         assert isinstance(record["title"], str)
         assert isinstance(record["abstract"], str | None)
         with contextlib.suppress(RecordError):
             parse_paper(record, where, split_sentences)
-        records.append(record)
-    return records
 
 
 def _until_error(entries: Iterable[Entry], name: str) -> Iterator[Entry]:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-import pytest
-
 PAPERS = [
     (number, title, f"We count {what} in Gödel's lake. The method is a net; it takes {number} days.")
     for number, (title, what) in enumerate(
@@ -159,15 +157,6 @@ def _texts() -> list[tuple[str, str, str, str]]:
 def samples() -> list[Sample]:
     """A sample of each format that is text, under its file's name."""
     return [Sample(form, name, text.encode(), begins) for form, name, text, begins in _texts()]
-
-
-def parquet() -> bytes:
-    """The papers as a Parquet file."""
-    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    stream = io.BytesIO()
-    rows = _each(lambda n, t, a: {"id": f"p{n}", "title": t, "abstract": a})
-    writer.write_table(pyarrow.Table.from_pylist(rows), stream, row_group_size=2, write_page_checksum=True)
-    return stream.getvalue()
 
 
 def mutated(data: bytes, seed: str) -> bytes:

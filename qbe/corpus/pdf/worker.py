@@ -11,7 +11,6 @@ import contextlib
 import json
 import re
 import sys
-from typing import Any
 
 PAGES = 3
 """Pages that are read."""
@@ -50,15 +49,11 @@ def answer(data: bytes) -> dict[str, str]:
     unknown = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" for each in text)
     if letters < FEWEST_LETTERS or unknown > letters / 5:
         return {"error": NO_TEXT}
-    found = find(lines, _stated_title(document))
+    found = find(lines, str(document.get_metadata_value("Title")))
     stamp = _ARXIV.search(upward)
     dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
     names = {"arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
     return {**found._asdict(), **names}
-
-
-def _stated_title(document: Any) -> str:
-    return str(document.get_metadata_value("Title"))
 
 
 def main() -> None:
