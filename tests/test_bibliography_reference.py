@@ -69,7 +69,6 @@ def test_a_key_that_latex_would_not_read_as_one_is_not_kept(key):
         (["Ann Lee", "  Cy\n Doe "], ["Ann Lee", "Cy Doe"]),
         (["Lee, Ann", "van der Berg, Jan, Jr."], ["Ann Lee", "Jan van der Berg Jr."]),
         (["Dept. of A, B, C, and D"], ["Dept. of A, B, C, and D"]),
-        ("Ann Lee, Cy Doe, and Bo Ek", ["Ann Lee", "Cy Doe", "Bo Ek"]),
         ("Z. Akbar, Slamet, L. Handoko", ["Z. Akbar", "Slamet", "L. Handoko"]),
         ("Jos\\'e Mart\\'{\\i}nez", ["José Martínez"]),
         (
@@ -89,16 +88,12 @@ def test_names_of_authors(value, names):
     ("name", "parts"),
     [
         ("A. B. Lee-Doe", ("Lee-Doe", "A. B.", "")),
-        ("Jan van der Berg", ("van der Berg", "Jan", "")),
         ("Ana de la Cruz Díaz", ("de la Cruz Díaz", "Ana", "")),
-        ("Martin L. King Jr.", ("King", "Martin L.", "Jr.")),
         ("bell hooks", ("hooks", "bell", "")),
-        ("Plato", None),
         ("", None),
         ("The Fish Team", None),
         ("Ann and Cy", None),
         ("Ann Lee (Rome)", None),
-        ("Hernández Núñez, José, Jr.", ("Hernández Núñez", "José", "Jr.")),
     ],
 )
 def test_parts_of_names(name, parts):

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from dataclasses import replace
 
 import pytest
@@ -274,20 +273,6 @@ def test_only_tables_and_json_explain_and_a_bibliography_is_not_resumed(form):
         return
     with pytest.raises(UsageError, match=f"^expected --resume with another --format, found {form}"):
         check(options, form)
-
-
-def test_the_command_writes_all_formats_of_the_same_papers(search):
-    def run(form: str) -> str:
-        options = ("--facet", "method", "--hits", 3, "--rerank", "none", "--format", form)
-        return search("--paper", "s024", *options)
-
-    expected = [(hit["title"], hit["abstract"]) for hit in json.loads(run("json"))["hits"]]
-    assert [(entry["title"], entry["abstract"]) for entry in read_bibtex(run("bibtex"))] == expected
-    assert [(record["title"], record["abstract"]) for record in rispy.loads(run("ris"))] == expected
-    assert [row["title"] for row in csv.DictReader(io.StringIO(run("csv")))] == [
-        title for title, _ in expected
-    ]
-    assert run("markdown").count("\n   > ") == 3
 
 
 def test_people_get_ten_hits_and_programs_all(search):

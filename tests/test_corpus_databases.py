@@ -92,25 +92,66 @@ ZOTERO = {
 }
 
 
+FISH = [("a", "On fish"), ("b", "On fish")]
+A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}
+
+
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("form", "content", "expected"),
     [
-        ({"items": [OWN]}, [("a", "On fish")]),
-        (OWN, [("a", "On fish")]),
-        ([OWN | {"type": None}, OWN | {"type": "podcast", "id": "b"}], [("a", "On fish"), ("b", "On fish")]),
-        ([OWN | {"note": "Citation Key: lee"}], [("lee", "On fish")]),
-        ({"config": {}, "collections": {"C": {"items": [1]}}, "items": [ZOTERO]}, [("lee2019", "On fish")]),
-        ([{"key": "AB12", "version": 3, "library": {}, "data": ZOTERO}], [("lee2019", "On fish")]),
-        ([ZOTERO, {"itemType": "attachment", "title": "PDF"}], [("lee2019", "On fish"), "not a paper"]),
-        ([OWN | {"id": True}], ["not a record of this format"]),
-        ([OWN, None, OWN | {"id": "b"}], [("a", "On fish"), "null", ("b", "On fish")]),
+        ("csl-json", {"items": [OWN]}, [("a", "On fish")]),
+        ("csl-json", OWN, [("a", "On fish")]),
+        (
+            "csl-json",
+            [OWN | {"type": None}, OWN | {"type": "podcast", "id": "b"}],
+            [("a", "On fish"), ("b", "On fish")],
+        ),
+        ("csl-json", [OWN | {"note": "Citation Key: lee"}], [("lee", "On fish")]),
+        (
+            "csl-json",
+            {"config": {}, "collections": {"C": {"items": [1]}}, "items": [ZOTERO]},
+            [("lee2019", "On fish")],
+        ),
+        (
+            "csl-json",
+            [{"key": "AB12", "version": 3, "library": {}, "data": ZOTERO}],
+            [("lee2019", "On fish")],
+        ),
+        (
+            "csl-json",
+            [ZOTERO, {"itemType": "attachment", "title": "PDF"}],
+            [("lee2019", "On fish"), "not a paper"],
+        ),
+        ("csl-json", [OWN | {"id": True}], ["not a record of this format"]),
+        ("csl-json", [OWN, None, OWN | {"id": "b"}], [("a", "On fish"), "null", ("b", "On fish")]),
+        ("semantic-scholar", {"recommendedPapers": [A, B]}, [("a", "A"), ("b", "B")]),
+        ("semantic-scholar", {"total": 2, "offset": 0, "next": 2, "data": [A, B]}, [("a", "A"), ("b", "B")]),
+        ("semantic-scholar", {"offset": 0, "data": [{"contexts": ["x"], "citedPaper": A}]}, [("a", "A")]),
+        (
+            "semantic-scholar",
+            {"data": [{"isInfluential": False, "intents": [], "citingPaper": B}]},
+            [("b", "B")],
+        ),
+        (
+            "semantic-scholar",
+            {"offset": 0, "data": [{"citedPaper": {"paperId": None, "title": "C"}}]},
+            [(None, "C")],
+        ),
+        ("semantic-scholar", {"authorId": "7", "papers": [A]}, [("a", "A")]),
+        ("semantic-scholar", {"data": [A | {"title": None}, B]}, ["no title", ("b", "B")]),
+        ("semantic-scholar", [A | {"year": 2019.0}, None, None, B], [("a", "A"), "null", "null", ("b", "B")]),
+        ("semantic-scholar", [{"paperId": None, "corpusId": 7, "title": "A"}], [("7", "A")]),
     ],
 )
 @pytest.mark.parametrize("indent", [None, 1])
-def test_shapes_that_tools_write(content, expected, indent):
+def test_shapes_that_tools_and_answers_have(form, content, expected, indent):
     data = json.dumps(content, indent=indent).encode()
-    assert FORMATS["csl-json"].recognizes(Head("library.json", data))
-    assert results(read("csl-json", data)) == expected
+    assert FORMATS[form].recognizes(Head("library.json", data))
+    entries = read(form, data)
+    assert results(entries) == expected
+    if form == "semantic-scholar":  # whose answers have nulls in place of papers and titles
+        errors = [each.record for each in entries if isinstance(each.record, RecordError)]
+        assert not any(error.is_fault for error in errors)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
         ("a.txt", b"Some prose, in lines;\nnothing else.\n", "plain text"),
         ("a.html", b"\n<!DOCTYPE html><html></html>", "an HTML page"),
         ("a.xml", b"<?xml version='1.0'?><records/>", "XML of <records>"),
+        ("dblp.xml", b'<!DOCTYPE dblp SYSTEM "dblp.dtd"><dblp/>', "DBLP's XML, which has no abstracts"),
         ("a.json", b'{"name": "x", "version": 2}', "JSON with 'name', 'version'"),
         ("a.enl", b"\0\1\2\3", "an EndNote library"),
         ("a.sqlite", b"SQLite format 3\0", "an SQLite database, as reference managers keep"),

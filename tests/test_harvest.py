@@ -190,13 +190,8 @@ def test_an_earlier_date_is_harvested_afterwards(output):
         assert counts(fetched(served, output, first_date="2026-11-20")) == (9, 0, 0, 0, 9)
         assert counts(fetched(served, output, first_date="2026-11-20")) == (0, 0, 0, 4, 9)
         assert counts(fetched(served, output, first_date="2026-11-10")) == (10, 0, 0, 9, 19)
-        assert counts(fetched(served, output, first_date="2026-11-28")) == (
-            0,
-            0,
-            0,
-            4,
-            19,
-        )  # since the last time
+        # A later one is since the last time.
+        assert counts(fetched(served, output, first_date="2026-11-28")) == (0, 0, 0, 4, 19)
 
 
 def test_several_sets_are_harvested_into_one_file(output):

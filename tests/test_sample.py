@@ -8,7 +8,7 @@ import pytest
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.files import sha256
-from qbe.topics import read_pools, read_topics, write_pools
+from qbe.topics import read_topics, write_pools
 from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet
 
@@ -34,26 +34,16 @@ def test_files_are_those_whose_design_was_checked(name: str) -> None:
     assert sha256(SAMPLE / name) == FROZEN[name]
 
 
-def test_pools_follow_from_the_layout(tmp_path: Path) -> None:
-    write_pools(tmp_path / "pools.tsv", POOLS)
-    assert (tmp_path / "pools.tsv").read_bytes() == (SAMPLE / "pools.tsv").read_bytes()
-    committed = read_pools(SAMPLE / "pools.tsv")
+def test_pools_and_judgements_follow_from_the_layout(tmp_path: Path) -> None:
+    judgments: dict[str, list[Judgment]] = {f"sample.{facet}.qrels": [] for facet in Facet}
     for topic in TOPICS:
-        assert topic.paper_id not in committed[topic.query_id]
-        assert len(committed[topic.query_id]) == 43
-
-
-@pytest.mark.parametrize("facet", Facet, ids=str)
-def test_judgements_follow_from_the_layout(facet: Facet, tmp_path: Path) -> None:
-    topics = [topic for topic in TOPICS if topic.facet is facet]
-    name = f"sample.{facet}.qrels"
-    judgments = [
-        Judgment(topic.query_id, paper_id, grade(LAYOUT, topic.paper_id, paper_id, facet))
-        for topic in topics
-        for paper_id in POOLS[topic.query_id]
-    ]
-    write_qrels(tmp_path / name, judgments)
-    assert (tmp_path / name).read_bytes() == (SAMPLE / name).read_bytes()
-    for topic in topics:
-        grades = Counter(each.relevance for each in judgments if each.query_id == topic.query_id)
-        assert grades == {3: 7, 2: 8, 1: 16, 0: 12}
+        members, of_facet = POOLS[topic.query_id], topic.facet
+        assert topic.paper_id not in members
+        grades = {each: grade(LAYOUT, topic.paper_id, each, of_facet) for each in members}
+        assert Counter(grades.values()) == {3: 7, 2: 8, 1: 16, 0: 12}
+        judgments[f"sample.{of_facet}.qrels"] += [Judgment(topic.query_id, *each) for each in grades.items()]
+    write_pools(tmp_path / "pools.tsv", POOLS)
+    for name, of_facet in judgments.items():
+        write_qrels(tmp_path / name, of_facet)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (SAMPLE / path.name).read_bytes()

@@ -35,12 +35,6 @@ _MEMBERS = {
     "content.xml": "an OpenDocument file",
     "sdb/": "an EndNote library",
 }
-_TEXTS = {
-    "Ovid": re.compile(r"^<1>\s*$|^VN {1,4}- Ovid", re.MULTILINE),
-    "ProQuest": re.compile(r"^_{20,}\s*$.*^(?:Title|Author): ", re.MULTILINE | re.DOTALL),
-}
-"""How the texts of databases look that are no format of papers."""
-
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 HEAD_BYTES = 1 << 16
 
@@ -73,9 +67,6 @@ def kind_of(head: Head) -> str:
     if head.data[257:262] == b"ustar":
         return "a tar archive"
     text = head.text[: 1 << 12]
-    for database, of_its_text in _TEXTS.items():
-        if of_its_text.search(text):
-            return f"the text of {database}, which exports RIS too"
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
     if text.startswith("<"):

@@ -16,7 +16,7 @@ from reportlab.pdfgen.canvas import Canvas
 SERIF, BOLD, ITALIC = "Times-Roman", "Times-Bold", "Times-Italic"
 SANS, SANS_BOLD = "Helvetica", "Helvetica-Bold"
 VERA, VERA_BOLD = "Vera", "VeraBd"
-LIGATURES = (("ffi", "\ufb03"), ("ffl", "\ufb04"), ("fi", "\ufb01"), ("fl", "\ufb02"))
+LIGATURES = (("fi", "\ufb01"), ("fl", "\ufb02"))
 
 for font in (VERA, VERA_BOLD):
     pdfmetrics.registerFont(TTFont(font, f"{font}.ttf"))
@@ -53,7 +53,7 @@ class Sheet:
 
     def word(self, x: float, y: float, text: str, font: str, size: float) -> None:
         if font in (VERA, VERA_BOLD):
-            for letters, ligature in LIGATURES[2:]:
+            for letters, ligature in LIGATURES:
                 text = text.replace(letters, ligature)
         self.canvas.setFont(font, size)
         self.canvas.drawString(x, self.height - y, text)
@@ -68,7 +68,7 @@ class Sheet:
 
     def centered(self, y: float, text: str, font: str, size: float, width: float | None = None) -> float:
         """Lines in the middle of the page; returns where the next one would be."""
-        for words in broken(text.split(), width or 0.75 * self.width, font, size, hyphens=False):
+        for words in broken(text.split(), width or 0.75 * self.width, font, size):
             line = " ".join(words)
             self.line((self.width - pdfmetrics.stringWidth(line, font, size)) / 2, y, line, font, size)
             y += 1.2 * size
@@ -78,7 +78,7 @@ class Sheet:
         self, x: float, y: float, text: str, font: str, size: float, width: float, leading: float
     ) -> float:
         """Lines from the left; returns where the next one would be."""
-        for words in broken(text.split(), width, font, size, hyphens=False):
+        for words in broken(text.split(), width, font, size):
             self.line(x, y, " ".join(words), font, size)
             y += leading
         return y
@@ -108,7 +108,7 @@ class Sheet:
                 place += 1
                 y = columns[place].top
                 continue
-            [line, *_], words = first_line(words, column.width - offset, font, size)
+            line, words = first_line(words, column.width - offset, font, size)
             widths = sum(pdfmetrics.stringWidth(word, font, size) for word in line)
             space = pdfmetrics.stringWidth(" ", font, size)
             fits = (column.width - offset - widths) / max(1, len(line) - 1) if words else space
@@ -122,7 +122,7 @@ class Sheet:
         self.canvas.showPage()
 
 
-def first_line(words: list[str], width: float, font: str, size: float) -> tuple[list[list[str]], list[str]]:
+def first_line(words: list[str], width: float, font: str, size: float) -> tuple[list[str], list[str]]:
     """The first line of some words, and the others; a long word may be hyphenated."""
     space = pdfmetrics.stringWidth(" ", font, size)
     line, used = list[str](), 0.0
@@ -135,24 +135,19 @@ def first_line(words: list[str], width: float, font: str, size: float) -> tuple[
         if len(word) > 7 and word.isalpha():
             for cut in range(len(word) - 3, 2, -1):
                 if used + pdfmetrics.stringWidth(f"{word[:cut]}-", font, size) <= width:
-                    return [[*line, f"{word[:cut]}-"]], [word[cut:], *words[place + 1 :]]
-        return [line], words[place:]
-    return [line], []
+                    return [*line, f"{word[:cut]}-"], [word[cut:], *words[place + 1 :]]
+        return line, words[place:]
+    return line, []
 
 
-def broken(
-    words: list[str], width: float, font: str, size: float, *, hyphens: bool = True
-) -> Iterator[list[str]]:
-    """The lines of some words."""
+def broken(words: list[str], width: float, font: str, size: float) -> Iterator[list[str]]:
+    """The lines of some words, none of them hyphenated."""
     while words:
-        if hyphens:
-            [line], words = first_line(words, width, font, size)
-        else:
-            count = len(words)
-            while count > 1 and pdfmetrics.stringWidth(" ".join(words[:count]), font, size) > width:
-                count -= 1
-            line, words = words[:count], words[count:]
-        yield line
+        count = len(words)
+        while count > 1 and pdfmetrics.stringWidth(" ".join(words[:count]), font, size) > width:
+            count -= 1
+        yield words[:count]
+        words = words[count:]
 
 
 def two(
@@ -331,7 +326,7 @@ def iclr(paper: Paper) -> bytes:
     sheet = Sheet()
     sheet.line(108, 36, "Published as a conference paper at ICLR 2021", SERIF, 10)
     y = 90.0
-    for words in broken(paper.title.upper().split(), 330, SERIF, 17.2, hyphens=False):
+    for words in broken(paper.title.upper().split(), 330, SERIF, 17.2):
         x = 108.0
         for word in words:
             sheet.word(x, y, word[0], SERIF, 17.2)

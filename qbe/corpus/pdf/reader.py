@@ -139,7 +139,5 @@ class _Worker:
 
 _WORKER = _Worker()
 
-
-def end_worker() -> None:
-    """End the process that reads, if there is one: what a document did to it is gone."""
-    _WORKER.end()
+end_worker = _WORKER.end
+"""Ends the process that reads, if there is one: what a document did to it is gone."""
