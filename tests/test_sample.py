@@ -43,7 +43,7 @@ def test_pools_and_judgements_follow_from_the_layout(tmp_path: Path) -> None:
         assert Counter(grades.values()) == {3: 7, 2: 8, 1: 16, 0: 12}
         judgments[f"sample.{of_facet}.qrels"] += [Judgment(topic.query_id, *each) for each in grades.items()]
     write_pools(tmp_path / "pools.tsv", POOLS)
-    for name, of_facet in judgments.items():
-        write_qrels(tmp_path / name, of_facet)
+    for name, judged in judgments.items():
+        write_qrels(tmp_path / name, judged)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (SAMPLE / path.name).read_bytes()

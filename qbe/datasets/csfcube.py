@@ -35,6 +35,7 @@ HIGHEST = 3
 COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
 """Release v1.1 of November 2021, which has evaluation scripts."""
 
+WHERE = "https://github.com/iesl/CSFCube"
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 
 _BY_HAND = "check the network, or fetch the data set by hand and give its folder as `source`"
@@ -90,7 +91,7 @@ def find_release(
     """
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
-        return releases.find_release("csfcube", digests, BASE_URL, source)
+        return releases.find_release("csfcube", digests, WHERE, source)
     folder = cache_folder() / "csfcube"
     for name, digest in digests.items():
         if download(base_url + name, folder / name, digest, DatasetError, _BY_HAND):
