@@ -191,6 +191,11 @@ def test_arxivs_papers_say_where_they_come_from(tmp_path):
 
 WRONG_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("nosuch", {}),
+    ("sample", {"source": "x"}),
+    ("citations", {"raw": True}),
+    ("csfcube", {"corpus": "x"}),
+    ("sample", {"split_years": (2018,)}),
+    ("csfcube", {"leave_out": ("x",)}),
     ("citations", {"corpus": "x", "source": "y"}),
     ("citations", {"split_years": (2018,)}),
     ("citations", {"corpus": "x", "split_years": (2019, 2018)}),

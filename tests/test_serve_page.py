@@ -115,8 +115,8 @@ class Visit:
         return self.page.get_by_role("button", name=name, exact=exact)
 
     def act(self, hit: Any, name: str) -> None:
-        """Press a button of a hit that is shown once its details are open: by a key, since a click waits for frames
-        and a browser without a display may draw none after its window has changed.
+        """Press a button of a hit that is shown once its details are open: by a key, since a click waits for
+        frames and a browser without a display may draw none after its window has changed.
         """
         details = hit.locator("details")
         if not details.evaluate("each => each.open"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qbe.datasets import arxiv, citations, csfcube, embedded, graded_pairs, whole
 from qbe.datasets.citing import titles_of
-from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES
+from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.errors import OutputError, UsageError, output_error
 from qbe.files import StrPath
 
@@ -46,7 +46,10 @@ class DatasetOptions:
         return None if self.source is None else Path(self.source)
 
     def check(self, name: str) -> None:
-        """Raise UsageError for options that do not go together; what a data set does not take is not read."""
+        """Raise UsageError for options that a data set does not take, or that do not go together."""
+        for option, names in TAKEN_BY.items():
+            if getattr(self, option) not in (None, False, ()) and name not in names:
+                raise UsageError(f"{name} takes no `{option}`, {', '.join(names)} do; leave it out")
         if name == "citations" and self.corpus is not None and self.source is not None:
             raise UsageError(
                 "expected the release as `source` or a corpus of your own as `corpus`, found both"
