@@ -95,7 +95,7 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
         search(*arguments, "--output", output)
     assert not output.exists()
     assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "00000001.block", "run.json"]
-    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or discard it"):
+    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or remove"):
         search(*arguments, "--output", output)
     del searched[:]
     search(*arguments, "--output", output, "--resume", "--threads", 2)
@@ -121,14 +121,9 @@ def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample
     monkeypatch.chdir(tmp_path)
     Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
     Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
-    part.mkdir(parents=True)
-    with block_file(output, {}, overwrite=False, resume=False) as file:
-        file.add(0, "a block\n")
-    with pytest.raises(RunError, match="found other index, topics"):
-        search(*arguments, "--output", output, "--resume")
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output, "--overwrite")
+        search(*arguments, "--output", output)
     for changed, found in CHANGES:
         kept = list(arguments)
         if changed[0] in kept:
@@ -166,18 +161,17 @@ def test_a_killed_run_goes_on(search, arguments, output, part, tiny_index):
 
 def test_a_run_that_another_process_writes_is_refused(output):
     with (
-        block_file(output, {}, overwrite=False, resume=False),
+        block_file(output, {}, resume=False),
         pytest.raises(RunError, match="is being written by another process"),
-        block_file(output, {}, overwrite=True, resume=False),
+        block_file(output, {}, resume=True),
     ):
         pass
 
 
-@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("source", [["--paper", "s001", "--output", "x"], ["--topics", "topics.tsv"]])
-def test_resuming_is_about_topics_in_a_file(search, source, option):
-    with pytest.raises(UsageError, match=f"{option} is about a run of topics in a file"):
-        search(*source, option)
+def test_resuming_is_about_topics_in_a_file(search, source):
+    with pytest.raises(UsageError, match="--resume is about a run of topics in a file"):
+        search(*source, "--resume")
 
 
 def test_java_works_in_several_threads_at_a_time():
