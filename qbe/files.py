@@ -350,8 +350,8 @@ class Unfinished:
     """A folder that may hold unfinished work, with what its error messages need.
 
     ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``inputs`` what
-    its inputs are called ("the corpus and settings"), ``remedy`` says how to be rid of it, and ``error`` is the
-    class of what is raised.
+    its inputs are called ("the corpus and settings"), ``remedy`` how to be rid of it, ``error`` the class of
+    what is raised.
 
     >>> work = Unfinished(Path("u"), "state.json", "build", "the corpus and settings", "remove it", QbeError)
     >>> work.read_state() is None
@@ -359,7 +359,7 @@ class Unfinished:
     >>> work.check_inputs({"corpus": "a.jsonl"}, {"corpus": "b.jsonl"})
     Traceback (most recent call last):
         ...
-    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in u, found other corpus; ...
+    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in u, found other ...
     """
 
     folder: Path

@@ -296,10 +296,10 @@ def check(options: argparse.Namespace, form: str) -> None:
 
 def check_results(options: argparse.Namespace, form: str) -> None:
     """Raise UsageError for options of results that do not go together with each other or with the query's."""
-    from qbe.errors import UsageError
+    from qbe.errors import UsageError, check_count
 
-    if options.hits is not None and options.hits < 1:
-        raise UsageError(f"expected `k` of at least 1, found {options.hits}")
+    if options.hits is not None:
+        check_count("k", options.hits)
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     _check_text(options.text or "")
