@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 from qbe.errors import ModelError
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import closed
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
@@ -100,17 +99,6 @@ def test_each_side_is_cut_at_its_end(tiny_cross_encoder, tiny_classifier, origin
     (judged,) = score(reranker, Query(CANDIDATES[0]), [long])
     first = len(candidate) + 2
     assert judged.score == pytest.approx(original(ids, [0] * first + [1] * (len(ids) - first)), abs=1e-5)
-
-
-def test_a_title_ends_as_a_sentence_does():
-    titles = {
-        "Ranking papers": "Ranking papers.",
-        "Ranking. ": "Ranking.",
-        "Why?": "Why?",
-        "One:": "One:",
-        "": "",
-    }
-    assert {title: closed(title) for title in titles} == titles
 
 
 def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers):

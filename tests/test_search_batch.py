@@ -3,8 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -179,26 +177,3 @@ def test_java_works_in_several_threads_at_a_time():
     wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
     seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
     assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), Workers(2))) == [0, 0, 1, 1]
-
-
-def test_results_of_threads_are_in_order_and_errors_stop_them():
-    def square(number: int) -> int:
-        time.sleep(0.002 * (number % 3))
-        return number * number
-
-    assert _jvm.map_in_threads(square, range(20), Workers(3)) == [number**2 for number in range(20)]
-    assert _jvm.map_in_threads(square, [], Workers(3)) == []
-    seen, failed = [], threading.Event()
-
-    def fail(number: int) -> None:
-        seen.append(number)
-        if number == 3:
-            failed.set()
-            raise ValueError("three")
-        if number > 3:
-            failed.wait(10)
-            time.sleep(0.05)
-
-    with pytest.raises(ValueError, match="three"):
-        _jvm.map_in_threads(fail, range(1000), Workers(2))
-    assert len(seen) < 100

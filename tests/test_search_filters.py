@@ -35,8 +35,6 @@ from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
-from qbe.search.pipeline import Pipeline
-from qbe.search.stages import Dense, Matching
 from qbe.types import Facet, Paper, Sentence
 
 STAGES = ("bm25", "dense", "fused")
@@ -587,14 +585,6 @@ def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, s
     assert {*ids(found)} == allowed if stage != "bm25" else {*ids(found)} <= allowed
     for asked, papers in ((query, pool), (query, None), (several, None)):
         assert pipeline.search(asked, 100, papers, filter=FILTERS["old"]) == []  # where nothing passes
-
-
-def test_what_is_reranked_passes(index, catalogue):
-    pipeline = first_stage(index, "dense")
-    with Pipeline(index, Dense(), Matching("mean-max", depth=200)) as reranking:
-        query = Query(index.paper("s006"))
-        found = reranking.search(query, 128, filter=FILTERS["years"])
-    assert {*ids(found)} == {*ids(pipeline.search(query, 128, filter=FILTERS["years"]))}
 
 
 @pytest.mark.parametrize("stage", STAGES)

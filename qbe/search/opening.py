@@ -99,7 +99,9 @@ def open_rerank_stage(
         return None
     penalty = 0.0
     if isinstance(stage, Grades):
-        reranker = _graded(index, workers, open_regrader)
+        from qbe.rerank.graded import GradedReranker
+
+        reranker: Reranker = GradedReranker(open_grader(index), workers, open_regrader)
     elif isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
@@ -137,12 +139,6 @@ def _language_model(stage: LanguageModel) -> Reranker:
         Endpoint.of(stage.endpoint, stage.model, timeout=60), retries=RETRIES._replace(attempts=3)
     )
     return LanguageModelReranker(Grader(client, parallel=stage.parallel))
-
-
-def _graded(index: Index, workers: Workers, open_regrader: Callable[[], Regrader | None]) -> Reranker:
-    from qbe.rerank.graded import GradedReranker
-
-    return GradedReranker(open_grader(index), workers, open_regrader)
 
 
 def regraded_count(stage: Any) -> int:

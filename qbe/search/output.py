@@ -80,7 +80,7 @@ def block_file(output: Path, inputs: Inputs, *, resume: bool) -> Iterator[BlockF
     'block 0, block 1'
     """
     output = Path(os.path.realpath(output))
-    folder = _folder(output)
+    folder = output.parent / f".{output.name}.part"
     with lock(output.parent / f".{output.name}.lock") as is_only_writer:
         if not is_only_writer:
             raise RunError(f"{output} is being written by another process; wait until it ends")
@@ -88,10 +88,6 @@ def block_file(output: Path, inputs: Inputs, *, resume: bool) -> Iterator[BlockF
         file = BlockFile(output, folder, inputs)
         with resumable_staging(folder, file.is_resumable):
             yield file
-
-
-def _folder(output: Path) -> Path:
-    return output.parent / f".{output.name}.part"
 
 
 def _resume(folder: Path, inputs: Inputs, *, resume: bool) -> None:
