@@ -77,16 +77,6 @@ def test_hits_are_graded_in_every_facet_and_ranked_by_the_chance_of_all(by_vecto
     assert by_vectors.search(query(weights), 4, explain=True) == hits[:4]
 
 
-def test_what_is_similar_is_less_likely_another_one(by_vectors, query):
-    hits = by_vectors.search(query(SHAPES[COMPETITORS]), ALL, explain=True)
-    chances = {hit.paper_id: hit.component_scores["method"] for hit in hits}
-    against = by_vectors.search(query({BACKGROUND: 1.0, METHOD: -1.0}), ALL, explain=True)
-    others = {hit.paper_id: hit.component_scores["method"] for hit in against}
-    for paper_id in (max(chances, key=chances.__getitem__), min(chances, key=chances.__getitem__)):
-        assert (chances[paper_id] > 0.5) == (others[paper_id] < 0.5)
-        assert chances[paper_id] + others[paper_id] <= 1.05  # some papers are in between
-
-
 def test_of_several_papers_the_two_that_fit_best_count_and_unlike_ones_as_one():
     papers = [Paper(str(number), "", (Sentence("We cut.", METHOD),)) for number in range(5)]
     aspects = [

@@ -709,12 +709,6 @@ def test_only_what_is_of_use_is_told(command):
     assert "0 of 128 papers pass the filter, fewer than the 10 hits asked for" in told
 
 
-def test_wrong_options_are_told_in_a_line(plain, capsys, told):
-    options = ("--year 2019-2015", "--year x", "--where venue", "--where a=1 --where a=2", "--author ?")
-    wrong = [*(each.split() for each in options), ["--category", ""]]
-    told("filters of qbe search", [refused(plain, capsys, "--paper", "s006", *each) for each in wrong])
-
-
 def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):
     topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
     topics.write_text("query_id\tpaper_id\nq1\ts003\nq2\ts020\n")

@@ -102,7 +102,8 @@ def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
     [0.625]
     """
     best = _inside(similarities, columns).max(axis=2)
-    return total(best, 1) / best.shape[1]
+    mean: Doubles = total(best, 1) / best.shape[1]
+    return mean
 
 
 def _softmax(logits: Doubles) -> Doubles:
