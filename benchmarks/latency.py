@@ -191,7 +191,7 @@ def _check_scores(dense: DenseStage, index: Index, encoded: EncodedAspect, rows:
     facet = encoded.aspect.facet
     by_sentences = _exact_scores(index, encoded, rows, [None] if facet is None else [None, facet])
     by_steps = [_whole_scores(index, encoded, rows), *by_sentences]
-    for name, scores in zip(dense.names, by_steps, strict=False):
+    for name, scores in zip(("whole", "sentences", "facet"), by_steps, strict=False):
         assert (by_stage[name] == scores).all(), name
 
 

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 def distances(grader: Grader, papers: list[Paper]) -> NDArray[np.float64]:
     """The mean distance of two papers by facet, (3,); there are at least two."""
     upper = np.triu_indices(len(papers), 1)
-    mean: NDArray[np.float64] = 1 - grader.similarities(papers)[:, *upper].mean(axis=1)
+    mean: NDArray[np.float64] = 1 - grader.features.similarities(papers)[:, *upper].mean(axis=1)
     return mean
 
 

@@ -126,6 +126,20 @@ def check_positive(name: str, value: float) -> None:
         raise UsageError(f"expected `{name}` above 0, found {value:g}")
 
 
+def check_count(name: str, value: object) -> None:
+    """Raise TypeError for a parameter that is no int, UsageError for one below 1.
+
+    >>> check_count("k", 0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `k` of at least 1, found 0
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
+    if value < 1:
+        raise UsageError(f"expected `{name}` of at least 1, found {value}")
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """The end of a message about an unknown name: the nearest of the ``known`` ones, or ``otherwise``.
 

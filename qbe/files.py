@@ -350,21 +350,23 @@ class Unfinished:
     """A folder that may hold unfinished work, with what its error messages need.
 
     ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``inputs`` what
-    its inputs are called ("the corpus and settings"), ``error`` the class of what is raised.
+    its inputs are called ("the corpus and settings"), ``remedy`` how to be rid of it, ``error`` the class of
+    what is raised.
 
-    >>> work = Unfinished(Path("unfinished"), "state.json", "build", "the corpus and settings", QbeError)
+    >>> work = Unfinished(Path("u"), "state.json", "build", "the corpus and settings", "remove it", QbeError)
     >>> work.read_state() is None
     True
     >>> work.check_inputs({"corpus": "a.jsonl"}, {"corpus": "b.jsonl"})
     Traceback (most recent call last):
         ...
-    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in unfinished, found ...
+    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in u, found other ...
     """
 
     folder: Path
     state_file: str
     name: str
     inputs: str
+    remedy: str
     error: type[QbeError]
 
     def read_state(self) -> dict[str, Any] | None:
@@ -383,14 +385,13 @@ class Unfinished:
             changed = ", ".join(key for key in now if before.get(key) != now[key])
             raise self.error(
                 f"expected {self.inputs} of the unfinished {self.name} in {self.folder}, found other "
-                f"{changed}; repeat the command as it was, or discard that {self.name} with `overwrite` alone"
+                f"{changed}; repeat the command as it was, or {self.remedy}"
             )
 
     def in_the_way(self) -> QbeError:
         """The error for work that would have to be resumed or discarded first."""
         return self.error(
-            f"{self.folder} holds an unfinished {self.name}; continue it with `resume`, or discard it with "
-            "`overwrite`"
+            f"{self.folder} holds an unfinished {self.name}; continue it with `resume`, or {self.remedy}"
         )
 
     def remove_partial_files(self) -> None:

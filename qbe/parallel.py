@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from qbe.errors import UsageError
+from qbe.errors import check_count
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,16 +46,11 @@ def thread_count(threads: int | None) -> int:
 
     >>> thread_count(4)
     4
-    >>> thread_count(0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `threads` of at least 1, found 0
     """
-    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool)):
-        raise TypeError(f"expected an int as `threads`, found {threads!r} ({type(threads).__name__})")
-    if threads is not None and threads < 1:
-        raise UsageError(f"expected `threads` of at least 1, found {threads}")
-    return threads or available_threads()
+    if threads is None:
+        return available_threads()
+    check_count("threads", threads)
+    return threads
 
 
 class Closing(ABC):

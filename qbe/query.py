@@ -151,11 +151,6 @@ class Query:
         return not self.is_single and all(aspect.facet is not None for aspect in self.aspects)
 
     @property
-    def has_facet(self) -> bool:
-        """Whether an aspect of it is a facet."""
-        return any(aspect.facet is not None for aspect in self.aspects)
-
-    @property
     def query_id(self) -> str:
         """What names it in a run: no two queries of papers with different ids or other aspects share one.
 

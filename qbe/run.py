@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from qbe.errors import UsageError, check_package
-from qbe.files import StrPath
+from qbe.files import StrPath, write_text
 from qbe.types import Hit
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> Run.from_trec("my.trec")["p1_method"]
         (Hit(paper_id='p7', score=2.5, ...),)
         """
-        from qbe.trec import write_run
+        from qbe.trec import format_run
 
-        write_run(path, self.tag, self.rankings)
+        write_text(path, format_run(self.tag, self.rankings))
 
     def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
         """Values by query and figures by facet (the end of the query id) and over all queries.

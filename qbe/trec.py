@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.files import StrPath, write_text
+from qbe.files import StrPath
 from qbe.lines import bad_line, plain_number, read_fields, write_lines
 from qbe.types import Hit
 
@@ -122,11 +122,6 @@ def format_run(tag: str, rankings: Rankings) -> str:
         for rank, hit in enumerate(hits, start=1):
             lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {hit.score:.9g} {tag}\n")
     return "".join(lines)
-
-
-def write_run(path: StrPath, tag: str, rankings: Rankings) -> None:
-    """Write a TREC run file, whole or not at all; raises what `format_run` does, OutputError."""
-    write_text(path, format_run(tag, rankings))
 
 
 def read_run(path: StrPath) -> RunFile:

@@ -15,8 +15,9 @@ sys.stdout.buffer.writelines(line for place, line in enumerate(lines) if place i
 fi
 
 search() {  # the name of the run, the file of topics, options
+    rm -rf "runs/.questions.$split.$1.trec.part"  # an interrupted run, perhaps of another index
     qbe search --index indexes/questions --topics "$2" --output "runs/questions.$split.$1.trec" --run-tag "$1" \
-        --hits 100 --overwrite "${@:3}"
+        --hits 100 "${@:3}"
 }
 
 mkdir -p runs qrels

@@ -12,7 +12,8 @@ index="${INDEX:-indexes/arxiv}"
     qbe index --corpus "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" --output "$index" --on-error skip --resume
 
 search() {  # the name of the run, the file of topics, options
-    qbe search --index "$index" --topics "$2" --output "runs/$1.trec" --run-tag "$1" --overwrite "${@:3}"
+    rm -rf "runs/.$1.trec.part"  # an interrupted run, perhaps of another index
+    qbe search --index "$index" --topics "$2" --output "runs/$1.trec" --run-tag "$1" "${@:3}"
 }
 
 shapes=(same-problem-other-method same-method-other-problem competitors)

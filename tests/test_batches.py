@@ -36,7 +36,7 @@ def graphs(tmp_path_factory):
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mixed(papers):
     """Papers of very different length, one of them of several passes."""
     long = Paper("long", "A long paper", tuple(Sentence(f"Sentence {i} of many in it.") for i in range(70)))
@@ -50,15 +50,34 @@ def test_batches_hold_each_pass_once_and_no_more_tokens_than_they_may():
     assert [[lengths[place] for place in batch] for batch in found] == [[512], [200, 40], [40, 33, 17, 5]]
 
 
+@pytest.fixture(scope="module")
+def half(graphs):
+    """The default encoder in batches of half precision."""
+    return Encoder(resolve_encoder("facet-encoder", "fp16"), threads=2)
+
+
+@pytest.fixture(scope="module")
+def single(graphs):
+    """The default encoder in batches of single precision."""
+    files = resolve_encoder("facet-encoder", "fp16")
+    return Encoder(files, threads=2, half=False, batch_tokens=1024)
+
+
+@pytest.fixture(scope="module")
+def tagged(single, mixed):
+    """The papers as this encodes them together."""
+    return list(single.encode(mixed, Tagger.open()))
+
+
 @pytest.mark.parametrize("source", ["shipped", "tiny"])
 def test_a_batch_gives_what_each_paper_gives_alone(source, request, mixed):
-    files = resolve_encoder("facet-encoder", "fp16")
-    tagger: Tagger | None = Tagger.open()
-    if source == "tiny":  # made of fp32
+    if source == "shipped":
+        encoder, tagger = request.getfixturevalue("single"), Tagger.open()
+        together = request.getfixturevalue("tagged")
+    else:  # made of fp32
         files = resolve_encoder(str(request.getfixturevalue("tiny_encoder")), "fp16")
-        tagger = None
-    encoder = Encoder(files, threads=2, half=False, batch_tokens=1024)
-    together = list(encoder.encode(mixed, tagger))
+        encoder, tagger = Encoder(files, threads=2, half=False, batch_tokens=1024), None
+        together = list(encoder.encode(mixed))
     for paper, vectors in zip(mixed, together, strict=True):
         alone = encoder.encode_paper(paper, tagger)
         # Vectors are rounded to half precision, where a difference in the last place of single may show.
@@ -88,42 +107,37 @@ def test_padding_changes_no_sum(tiny_encoder):
     assert np.abs(beside.sums[0] - beside.sums[1:].sum(axis=0)).max() > 0.1
 
 
-def test_half_precision_stays_near_single(mixed):
-    files, tagger = resolve_encoder("facet-encoder", "fp16"), Tagger.open()
-    half = Encoder(files)
+def test_half_precision_stays_near_single(mixed, half, tagged):
     assert half.batched
-    single = Encoder(files, half=False)
-    for paper in (mixed[0], mixed[2]):
-        rounded, exact = half.encode_paper(paper, tagger), single.encode_paper(paper, tagger)
+    for place in (0, 2):
+        rounded, exact = half.encode_paper(mixed[place], Tagger.open()), tagged[place]
         assert (rounded.sentences * exact.sentences).sum(axis=1).min() > 0.999
         assert np.abs(rounded.hook_values - exact.hook_values).max() < 0.1
 
 
-def test_labels_by_the_merged_graph_are_those_of_the_states(mixed):
+def test_labels_by_the_merged_graph_are_those_of_the_states(mixed, single, tagged):
     class States:
         """The tagger without its model: it gets token states."""
 
         layers, width, compute = Tagger.open().layers, Tagger.width, staticmethod(Tagger.open().compute)
 
-    encoder = Encoder(resolve_encoder("facet-encoder", "fp16"), half=False)
-    merged, by_states = (list(encoder.encode(mixed, hook)) for hook in (Tagger.open(), States()))
-    for left, right in zip(merged, by_states, strict=True):  # the head alone is quantized on the right
+    by_states = single.encode(mixed, States())
+    for left, right in zip(tagged, by_states, strict=True):  # the head alone is quantized on the right
         np.testing.assert_allclose(left.hook_values, right.hook_values, atol=0.5)
         assert (left.hook_values.argmax(axis=1) == right.hook_values.argmax(axis=1)).mean() > 0.9
 
 
-def test_tagging_keeps_order_and_given_labels(papers):
-    encoder = Encoder(resolve_encoder("facet-encoder", "fp16"), threads=2)
+def test_tagging_keeps_order_and_given_labels(papers, half):
     given = [
         papers[0],
         Paper("x", "We route", (Sentence("It is slow."), Sentence("We use trees."))),
         papers[1],
     ]
-    tagged = list(TaggingEncoder(encoder, Tagger.open()).encode(iter(given)))
-    assert [paper.paper_id for paper, _ in tagged] == [paper.paper_id for paper in given]
+    labelled = list(TaggingEncoder(half, Tagger.open()).encode(iter(given)))
+    assert [paper.paper_id for paper, _ in labelled] == [paper.paper_id for paper in given]
     assert [paper.labelled for paper in given] == [True, False, True]
-    assert tagged[0][0] is given[0]
-    assert all(sentence.probabilities for sentence in tagged[1][0].sentences)
+    assert labelled[0][0] is given[0]
+    assert all(sentence.probabilities for sentence in labelled[1][0].sentences)
 
 
 def test_the_stream_is_not_read_to_its_end(tiny_encoder, papers, monkeypatch):

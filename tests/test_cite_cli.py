@@ -272,8 +272,6 @@ def test_an_interrupted_run_goes_on(interrupted, cite, topics, tmp_path, monkeyp
     assert asked == [1]
     assert (tmp_path / "run").read_text() == cite("--topics", topics, "--hits", 5)
     assert not (tmp_path / ".run.part").exists()
-    main([*line, "--overwrite", "--no-links"])
-    assert (tmp_path / "run").read_text() == cite("--topics", topics, "--hits", 5, "--no-links")
 
 
 # Errors
@@ -293,7 +291,6 @@ WRONG = [
     f"{PAPER} --before then",
     f"{PAPER} --before 0",
     f"{PAPER} --resume",
-    "--topics of-others.tsv --overwrite",
     "--topics of-others.tsv --cited latin.txt",
     "--bibtex empty.bib --exclude latin.txt",
     "--text We. --before query",

@@ -187,8 +187,6 @@ JUDGED = "--qrels {sample}/sample.method.qrels --run {folder}/run.trec"
     ("package", "pip", "command", "options"),
     [
         ("faiss", "faiss-cpu", "search", "--facet method"),
-        ("onnxruntime", "onnxruntime", "search", "--facet method"),
-        ("tokenizers", "tokenizers", "search", "--facet method"),
         ("jnius_config,jnius", "pyjnius", "search", ""),
         ("numpy", "numpy", "search", ""),
         ("jnius_config,jnius", "pyjnius", "index", f"{CORPUS} --encoder {{encoder}}"),

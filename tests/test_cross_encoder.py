@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 from qbe.errors import ModelError
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import closed
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
 
@@ -102,17 +101,6 @@ def test_each_side_is_cut_at_its_end(tiny_cross_encoder, tiny_classifier, origin
     assert judged.score == pytest.approx(original(ids, [0] * first + [1] * (len(ids) - first)), abs=1e-5)
 
 
-def test_a_title_ends_as_a_sentence_does():
-    titles = {
-        "Ranking papers": "Ranking papers.",
-        "Ranking. ": "Ranking.",
-        "Why?": "Why?",
-        "One:": "One:",
-        "": "",
-    }
-    assert {title: closed(title) for title in titles} == titles
-
-
 def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers):
     query = Query(papers[23], Facet.METHOD)
     exact, rounded = (open_reranker(str(tiny_cross_encoder), precision=p) for p in ("fp32", "int8"))
@@ -152,14 +140,6 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
             model(torch.tensor([tokenizer.encode(METHOD_TEXT, text).ids])).logits.item() for text in TEXTS
         ]
     np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["model.int8.onnx", "tokenizer.json"])
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_damaged_files_are_refused(exported, name, damage):
-    damage(exported / name)
-    with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*, found .*; delete the folder"):
-        open_reranker(str(exported))
 
 
 def other_tokens(path: Path) -> None:

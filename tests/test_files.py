@@ -88,15 +88,7 @@ def test_atomic_file_passes_on_errors_of_other_files(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_paths_may_be_strings(tmp_path: Path) -> None:
-    files.write_text(f"{tmp_path}/a/x", "abc")
-    assert files.sha256(f"{tmp_path}/a/x") == files.sha256(tmp_path / "a" / "x")
-    files.publish_directory(f"{tmp_path}/a", f"{tmp_path}/b")
-    with files.lock(f"{tmp_path}/x.lock") as acquired:
-        assert acquired
-    os.close(files.shared_lock(f"{tmp_path}/b/x"))
-    with files.try_exclusive_lock(f"{tmp_path}/b/x") as acquired:
-        assert acquired
+def test_paths_are_no_numbers() -> None:
     with pytest.raises(TypeError, match="str"):
         files.write_text(3, "abc")
 

@@ -4,8 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qbe.search.fusion import weighted_sum, z_normalize
 
@@ -42,37 +40,3 @@ def test_weighted_sum():
     ):
         found = weighted_sum(COMPONENTS, weights)
         np.testing.assert_allclose(found, [float(value) * root for value in expected], atol=1e-12)
-
-
-WHOLE = st.integers(-1000, 1000)
-
-
-@st.composite
-def components(draw):
-    """Up to four components of the same candidates, and a weight for each."""
-    count = draw(st.integers(1, 12))
-    names = ["bm25", "sentences", "facet", "whole"][: draw(st.integers(1, 4))]
-    scores = {name: array(*draw(st.lists(WHOLE, min_size=count, max_size=count))) for name in names}
-    return scores, {name: draw(st.integers(0, 8)) / 4 for name in names}
-
-
-@settings(max_examples=40)
-@given(components(), st.floats(0.01, 100), st.floats(-1000, 1000))
-def test_weighted_sum_does_not_see_the_scale_of_a_component(case, factor, shift):
-    scores, weights = case
-    rescaled = {**scores, "bm25": factor * scores["bm25"] + shift}
-    np.testing.assert_allclose(
-        weighted_sum(rescaled, weights), weighted_sum(scores, weights), rtol=1e-6, atol=1e-6
-    )
-
-
-@settings(max_examples=40)
-@given(case=components())
-def test_a_candidate_better_everywhere_never_ranks_lower(case):
-    scores, weights = case
-    fused = weighted_sum(scores, weights)
-    rows = np.array(list(scores.values()))
-    for better in range(rows.shape[1]):
-        for worse in range(rows.shape[1]):
-            if (rows[:, better] >= rows[:, worse]).all():
-                assert fused[better] >= fused[worse] - 1e-12

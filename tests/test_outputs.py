@@ -133,15 +133,6 @@ def test_a_result_that_was_edited_is_kept(search, sample, tmp_path, name, source
         assert path.read_text() == edited
 
 
-def test_the_name_of_a_file_makes_it_json_or_a_run_unless_a_format_is_given(search, tmp_path):
-    for name in ("a.json", "a.jsonl", "a.JSON"):
-        search("--paper", "s001", "--output", tmp_path / name)
-        assert len(json.loads((tmp_path / name).read_text())["hits"]) == 2
-    for name, options in (("a.trec", ()), ("a.method", ()), ("a", ()), ("b.json", ("--format", "trec"))):
-        search("--paper", "s001", "--output", tmp_path / name, *options)
-        assert (tmp_path / name).read_text().startswith("s001 Q0 ")
-
-
 def test_the_name_of_another_format_needs_a_format(search, tmp_path):
     message = r"expected an --output that is named as a TREC run or ends in \.json, .* found .*a\.tsv; give"
     with pytest.raises(UsageError, match=message):

@@ -9,11 +9,7 @@ from support.rerankers import ByHand
 from support.searching import PLAIN, first_stage, ids, reranked
 
 from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, Topic, open_index
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
-from qbe.parallel import Workers
-from qbe.search.contracts import Candidates
-from qbe.search.first_stages import DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
 
 pytestmark = pytest.mark.slow
@@ -152,43 +148,13 @@ def test_parameters_that_do_not_fit_the_index_are_refused(index):
         Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
 
 
-# Stages of other makes.
+# Fusion.
 
 
-class ByTitleLength:
-    """A source of a score that nobody ships: how short a title is."""
-
-    names = ("brevity",)
-
-    def __init__(self, index: Index) -> None:
-        self._papers = index.papers
-
-    def _scores(self, rows: np.ndarray) -> np.ndarray:
-        return np.array([-len(self._papers[row].title) for row in rows.tolist()], dtype=np.float64)
-
-    def batch_candidates(self, queries, k, allowed=None):
-        rows = np.arange(len(self._papers.ids))
-        best = np.sort(np.argsort(-self._scores(rows), kind="stable")[:k])
-        return [Candidates(best) for _ in queries]
-
-    def scores(self, query, rows, known):
-        return {"brevity": self._scores(rows)}
-
-
-def test_fusion_takes_any_named_scores(index):
-    query = Aspect(index.paper("s024"), Facet.METHOD)
-    with index.reading() as reader, Workers(2) as workers:
-        encoded = EncodedAspect.of(query, reader.stored_vectors(query.paper))
-        dense, brevity = DenseStage(reader, workers), ByTitleLength(index)
-        weights = {"sentences": 1.0, "brevity": 3.0}
-        stage = FusedStage(reader, workers, [dense, brevity], weights, depth=5)
-        (hits,) = stage.batch_search([encoded], 6, [None], explain=True)
-        assert set(hits[0].component_scores) == {"whole", "sentences", "facet", "brevity"}
-        rows = np.union1d(*(source.batch_candidates([encoded], 6)[0].rows for source in (dense, brevity)))
-        sentences, short = dense.scores(encoded, rows, None)["sentences"], brevity._scores(rows)
-        z = [z_normalize(sentences), z_normalize(short)]
-        fused = ((z[0] + 3 * z[1]) / 4).astype(np.float32)
-        ranked = sorted(zip(-fused, (index.papers.ids[row] for row in rows), strict=True))[:6]
-        assert [(hit.paper_id, hit.score) for hit in hits] == [(name, -score) for score, name in ranked]
-        with pytest.raises(UsageError, match="expected `weights` of whole, sentences, facet, found bm25"):
-            FusedStage(reader, workers, [dense], {"bm25": 1.0})
+def test_fused_scores_are_weighted_means_of_normalized_ones(index):
+    query, pool = Query(index.paper("s024"), Facet.METHOD), [f"s{number:03}" for number in range(30, 50)]
+    with first_stage(index, weights={"bm25": 1.0, "whole": 3.0}, background_penalty=0) as pipeline:
+        hits = pipeline.search(query, 1000, pool, explain=True)
+    columns = ([hit.component_scores[name] for hit in hits] for name in ("bm25", "whole"))
+    bm25, whole = (z_normalize(np.array(column)) for column in columns)
+    assert [hit.score for hit in hits] == pytest.approx(((bm25 + 3 * whole) / 4).tolist(), abs=1e-6)

@@ -28,8 +28,6 @@ def test_queries_of_one_aspect_and_ids_by_hand():
     assert query.aspects == (Aspect(P, Facet.METHOD),)
     assert query == Query.of(Aspect(P, Facet.METHOD))
     assert query.is_single
-    assert query.has_facet
-    assert not Query(P, positions=[2, 0]).has_facet
     assert Query(P, positions=[2, 0]).aspects[0].selected_positions() == (2, 0)
     assert Query(P, Facet.METHOD).query_id == "p1_method"
     assert Query(P).query_id == "p1"

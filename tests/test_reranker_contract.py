@@ -6,7 +6,6 @@ import threading
 import pytest
 from support.rerankers import over_index, projected_over_index, request, score
 
-from qbe.errors import FacetNotFoundError, UsageError
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.matching import MATCHINGS
@@ -15,27 +14,19 @@ from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.slow
 
-RERANKERS = {
-    # fixture that gives the folder, options of `open_reranker`
-    "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
-    "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
-    "joint grades": ("tiny_joint_grades", {}),
-    # a matching, over the vectors of an index
-    **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
-}
+RERANKERS = ("tiny_cross_encoder", "tiny_joint_grades", "projections", *MATCHINGS)
+"""The fixture of a model's folder, or what matches vectors of an index."""
 
 
 @pytest.fixture(scope="module", params=RERANKERS)
 def opened(request, index):
     """A function that opens the reranker with a number of threads."""
-    fixture, options = RERANKERS[request.param]
     if request.param in MATCHINGS:
         return lambda threads=1: over_index(request.param, index, workers=Workers(threads))
     if request.param == "projections":
         return lambda threads=1: projected_over_index(index, Workers(threads))
-    folder = str(request.getfixturevalue(fixture))
-
-    return lambda threads=1: open_reranker(folder, workers=Workers(threads), **options)
+    folder = str(request.getfixturevalue(request.param))
+    return lambda threads=1: open_reranker(folder, workers=Workers(threads))
 
 
 @pytest.fixture(scope="module")
@@ -110,41 +101,26 @@ def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, queries, papers, threads):
-    """To the last bit, whether papers are shared by queries, come twice, or are none."""
+    """To the last bit, whether papers are shared by queries, come twice, or are none; progress is told by the
+    calling thread alone.
+    """
     pairs = [
         (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 99, 3), strict=False)
     ]
     pairs += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
-    steps = []
-    requests = [request(query, candidates, vectors) for query, candidates in pairs]
-    together = opened(threads).batch_score(requests, steps.append)
-    assert together == [score(reranker, query, candidates, vectors=vectors) for query, candidates in pairs]
-    assert sum(steps) == 7 * len(queries) + 2
-    assert reranker.batch_score([]) == []
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_progress_adds_up_to_the_papers(vectors, opened, queries, papers, threads):
     steps, callers = [], set()
 
     def progress(count):
         steps.append(count)
         callers.add(threading.current_thread())
 
-    reranker = opened(threads)
-    score(reranker, queries[0], papers[:30], progress, vectors)
-    assert sum(steps) == 30
-    assert len(steps) > 1 or reranker.needs_vectors  # which takes milliseconds
+    requests = [request(query, candidates, vectors) for query, candidates in pairs]
+    together = opened(threads).batch_score(requests, progress)
+    assert together == [score(reranker, query, candidates, vectors=vectors) for query, candidates in pairs]
+    assert sum(steps) == 7 * len(queries) + 2
     assert min(steps) > 0
     assert callers == {threading.current_thread()}
-
-
-def test_what_is_no_query_is_refused(vectors, reranker, papers):
-    labelled = Paper("x", "T", (Sentence("M", Facet.METHOD),), labelled=True)
-    with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
-        score(reranker, Query(labelled, Facet.RESULT), papers[:2], vectors=vectors)
-    with pytest.raises(UsageError, match="sentence positions from 0 to 0"):
-        score(reranker, Query(labelled, positions=(1,)), papers[:2], vectors=vectors)
+    assert reranker.batch_score([]) == []
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,6 @@ def background_match(index: Index, query: Query) -> np.ndarray:
     return np.array([(own @ index.vectors(index.paper(name)).sentences.T).max(1).mean() for name in POOL])
 
 
-def test_penalties_by_hand():
-    lowered = penalized(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.0]), 0.5)
-    assert lowered == pytest.approx(np.array([-1.5, 0, 1.5]) * np.sqrt(1.5))
-
-
 @pytest.mark.parametrize("facet", [Facet.METHOD, Facet.RESULT])
 def test_fused_scores_are_lowered(index, paper, facet):
     query = Query(paper, facet)

@@ -3,8 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -95,7 +93,7 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
         search(*arguments, "--output", output)
     assert not output.exists()
     assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "00000001.block", "run.json"]
-    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or discard it"):
+    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or remove"):
         search(*arguments, "--output", output)
     del searched[:]
     search(*arguments, "--output", output, "--resume", "--threads", 2)
@@ -121,14 +119,9 @@ def test_another_run_is_not_gone_on_with(search, arguments, output, part, sample
     monkeypatch.chdir(tmp_path)
     Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
     Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
-    part.mkdir(parents=True)
-    with block_file(output, {}, overwrite=False, resume=False) as file:
-        file.add(0, "a block\n")
-    with pytest.raises(RunError, match="found other index, topics"):
-        search(*arguments, "--output", output, "--resume")
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        search(*arguments, "--output", output, "--overwrite")
+        search(*arguments, "--output", output)
     for changed, found in CHANGES:
         kept = list(arguments)
         if changed[0] in kept:
@@ -166,18 +159,17 @@ def test_a_killed_run_goes_on(search, arguments, output, part, tiny_index):
 
 def test_a_run_that_another_process_writes_is_refused(output):
     with (
-        block_file(output, {}, overwrite=False, resume=False),
+        block_file(output, {}, resume=False),
         pytest.raises(RunError, match="is being written by another process"),
-        block_file(output, {}, overwrite=True, resume=False),
+        block_file(output, {}, resume=True),
     ):
         pass
 
 
-@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 @pytest.mark.parametrize("source", [["--paper", "s001", "--output", "x"], ["--topics", "topics.tsv"]])
-def test_resuming_is_about_topics_in_a_file(search, source, option):
-    with pytest.raises(UsageError, match=f"{option} is about a run of topics in a file"):
-        search(*source, option)
+def test_resuming_is_about_topics_in_a_file(search, source):
+    with pytest.raises(UsageError, match="--resume is about a run of topics in a file"):
+        search(*source, "--resume")
 
 
 def test_java_works_in_several_threads_at_a_time():
@@ -185,26 +177,3 @@ def test_java_works_in_several_threads_at_a_time():
     wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
     seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
     assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), Workers(2))) == [0, 0, 1, 1]
-
-
-def test_results_of_threads_are_in_order_and_errors_stop_them():
-    def square(number: int) -> int:
-        time.sleep(0.002 * (number % 3))
-        return number * number
-
-    assert _jvm.map_in_threads(square, range(20), Workers(3)) == [number**2 for number in range(20)]
-    assert _jvm.map_in_threads(square, [], Workers(3)) == []
-    seen, failed = [], threading.Event()
-
-    def fail(number: int) -> None:
-        seen.append(number)
-        if number == 3:
-            failed.set()
-            raise ValueError("three")
-        if number > 3:
-            failed.wait(10)
-            time.sleep(0.05)
-
-    with pytest.raises(ValueError, match="three"):
-        _jvm.map_in_threads(fail, range(1000), Workers(2))
-    assert len(seen) < 100

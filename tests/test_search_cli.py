@@ -162,7 +162,6 @@ REFUSED = [
     ["--paper", "s001", "--pool", "pools.tsv"],
     ["--paper", "s999"],
     ["--text", " "],
-    ["--text", "Some words.", "--facet", "method", "--tagger", "x"],
     ["--paper-file", "absent.json"],
     ["--topics", "absent.tsv"],
     ["--topics", "pools.tsv"],

@@ -24,10 +24,9 @@ STAGES = {
     "bm25": (BM25(),),
     "dense": (Dense(),),
     "fused shallow": (Fused(depth=3, weights={"bm25": 1.0, "facet": 0.5, "sentences": 0.5}),),
-    "bm25 + overlap": (BM25(), Overlap(), {}),
     "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
-    "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
-    "fused + joint grades": (Fused(), "tiny_joint_grades", {"depth": 7, "weight": 0.25}),
+    "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 7, "weight": 0.25}),
+    "fused + joint grades": (Fused(), "tiny_joint_grades", {"depth": 5, "weight": 0.25}),
     "fused + matching": (Fused(), Matching("attention", depth=9), {}),
 }
 """First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""
@@ -79,7 +78,7 @@ def queries(index) -> list[Query]:
 
 def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
     for query in queries:
-        for hits in (1, 7, 1000, 10**12):
+        for hits in (7, 10**12):
             found = searcher.search(query, hits)
             assert 0 < len(found) <= min(hits, 128)
             assert all(math.isfinite(hit.score) for hit in found)
@@ -119,8 +118,8 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
         with Index(tiny_index, threads=threads) as threaded:
             together = open_searcher(threaded)
             assert together.batch_search(more, 30, pools, explain=True) == alone
-            plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in more]
-            assert together.batch_search(more[::-1], 9, matches=False) == plain[::-1]
+    plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in queries]
+    assert searcher.batch_search(queries[::-1], 9, matches=False) == plain[::-1]
     assert searcher.batch_search([], 5) == []
 
 
@@ -134,14 +133,15 @@ def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, stage, ind
 
 def test_matches_name_the_closest_sentences(searcher, index, queries):
     for query in queries:
-        for hit in searcher.search(query, 5):
+        found = searcher.search(query, 5)
+        for hit in found:
             positions = query.aspects[0].selected_positions()
             assert sorted(match.query_position for match in hit.matches) == sorted(positions)
             assert [m.score for m in hit.matches] == sorted((m.score for m in hit.matches), reverse=True)
             count = len(index.paper(hit.paper_id).sentences)
             assert all(0 <= match.position < count for match in hit.matches)
         plain = searcher.search(query, 5, matches=False)
-        assert plain == [hit._replace(matches=()) for hit in searcher.search(query, 5)]
+        assert plain == [hit._replace(matches=()) for hit in found]
 
 
 def test_components_are_told_where_explained(searcher, stage, queries):
@@ -149,7 +149,7 @@ def test_components_are_told_where_explained(searcher, stage, queries):
     components = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[first.name]
     for query in queries:
         facet, expected = query.aspects[0].facet, set(components)
-        if first.name == "fused" and query.has_facet:
+        if first.name == "fused" and facet is not None:
             expected.add("facet")
         reranks = searcher.session.takes(query.aspects)
         depth = second.depth if reranks else 0

@@ -241,8 +241,9 @@ def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untag
         assert hits[2] == hits[3] == ["s024", *hits[0]][:4]
 
 
-def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag):
-    options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2, "--tagger", tiny_tagger)
+def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag, monkeypatch):
+    monkeypatch.setattr("qbe.index.index.Index", partial(Index, tagger=str(tiny_tagger)))
+    options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2)
     given = search(tiny_index, "--paper", "s024", *options)
     assert facets(given) == [str(s.facet) for s in papers[23].sentences]
     record, selected = json.loads(given), papers[23].positions(Facet.METHOD)
@@ -338,9 +339,9 @@ def test_the_table_explained_and_plain_marks_best_guesses():
 
 
 def test_options_that_do_not_go_together(search, tmp_path, told):
-    wrong = ("--facet method --explain", "--explain --format trec", "--facets predicted", "--tagger x")
+    wrong = ("--facet method --explain", "--explain --format trec", "--facets predicted")
     absent = partial(search, tmp_path / "absent", "--paper", "s001")
-    told("facets of qbe search", refusals(absent, (*wrong, "--tagger x --sentences 0")))
+    told("facets of qbe search", refusals(absent, (*wrong, "--facets predicted --sentences 0")))
 
 
 def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):

@@ -35,8 +35,6 @@ from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
-from qbe.search.pipeline import Pipeline
-from qbe.search.stages import Dense, Matching
 from qbe.types import Facet, Paper, Sentence
 
 STAGES = ("bm25", "dense", "fused")
@@ -589,14 +587,6 @@ def test_pools_and_queries_of_several_aspects_are_restricted(index, catalogue, s
         assert pipeline.search(asked, 100, papers, filter=FILTERS["old"]) == []  # where nothing passes
 
 
-def test_what_is_reranked_passes(index, catalogue):
-    pipeline = first_stage(index, "dense")
-    with Pipeline(index, Dense(), Matching("mean-max", depth=200)) as reranking:
-        query = Query(index.paper("s006"))
-        found = reranking.search(query, 128, filter=FILTERS["years"])
-    assert {*ids(found)} == {*ids(pipeline.search(query, 128, filter=FILTERS["years"]))}
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_before_the_query_is_of_each_query(index, catalogue, stage):
     """In a batch each has its own year, and finds what it finds alone."""
@@ -717,12 +707,6 @@ def test_only_what_is_of_use_is_told(command):
     assert told == "qbe search: 13 papers have no year and do not pass\n"
     _, told = command("--paper", "s006", "--category", "nothing", "--format", "table")
     assert "0 of 128 papers pass the filter, fewer than the 10 hits asked for" in told
-
-
-def test_wrong_options_are_told_in_a_line(plain, capsys, told):
-    options = ("--year 2019-2015", "--year x", "--where venue", "--where a=1 --where a=2", "--author ?")
-    wrong = [*(each.split() for each in options), ["--category", ""]]
-    told("filters of qbe search", [refused(plain, capsys, "--paper", "s006", *each) for each in wrong])
 
 
 def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):

@@ -16,7 +16,6 @@ from qbe.index.building.settings import BuildSettings
 from qbe.query import Query
 from qbe.rerank.reranker import RerankScore
 from qbe.search.__main__ import main
-from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table
 from qbe.types import Facet, Hit, Match, Paper, Sentence
@@ -43,20 +42,6 @@ def first(searcher, query) -> list[Hit]:
 def upside_down(first: list[Hit]) -> ByHand:
     """A reranker of the opposite opinion: 0 for the first, 1 for the next, ..."""
     return ByHand({hit.paper_id: float(rank) for rank, hit in enumerate(first)})
-
-
-# The mixture of scores.
-
-
-@pytest.mark.parametrize(
-    ("weight", "scores"),
-    # In units of the root of 1.5, the z-score of the first and the last of three at equal distances.
-    [(0.0, (-1, 0, 1)), (0.25, (-0.5, -0.25, 0.75)), (0.5, (0, -0.5, 0.5)), (1.0, (1, -1, 0))],
-)
-def test_scores_are_mixed_by_hand(weight, scores):
-    mixed = interpolate([1.0, 2.0, 3.0], [30.0, 10.0, 20.0], weight)
-    assert mixed == pytest.approx([score * math.sqrt(1.5) for score in scores], abs=1e-12)
-    assert (interpolate([3.5], [-7.0], weight), interpolate([], [], weight)) == ([0.0], [])
 
 
 # What is reranked, and what is not.

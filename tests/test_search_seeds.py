@@ -9,16 +9,13 @@ import pytest
 from support.messages import refusals
 from support.searching import ids
 
-from qbe import _cli
-from qbe.errors import UsageError
 from qbe.query import Aspect, Query, format_weight
 from qbe.search.__main__ import main
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
-from qbe.search.options import OPTIONS
 from qbe.search.pipeline import Pipeline
-from qbe.search.queries import UNLIKE_WEIGHT, query_by
+from qbe.search.queries import query_by
 from qbe.search.stages import CrossEncoder, Dense
-from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES, parse_positions
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES
 from qbe.types import Facet, Paper, Sentence
 
 BACKGROUND, METHOD, RESULT = Facet
@@ -98,29 +95,6 @@ def test_one_paper_makes_a_query_of_one_aspect_but_for_papers_not_wanted():
 )
 def test_several_papers_each_have_the_aspects(what, query_id):
     assert query_by([seed("a"), seed("b")], [], what).query_id == query_id
-
-
-def test_papers_not_wanted_weigh_half_of_the_others_together():
-    papers, unlike = [seed(name) for name in "abc"], [seed(name) for name in "xy"]
-    for count in (1, 2, 3):
-        for others in (unlike[:1], unlike):
-            weights = [aspect.weight for aspect in query_by(papers[:count], others, METHOD).aspects]
-            assert weights[:count] == [1.0] * count
-            assert sum(weights[count:]) == -UNLIKE_WEIGHT * count
-            assert len(set(weights[count:])) == 1
-
-
-def test_a_paper_is_wanted_or_not():
-    with pytest.raises(UsageError) as raised:
-        query_by([seed("a"), seed("b")], [seed("x"), seed("b")], None)
-    assert (
-        str(raised.value)
-        == "expected papers that are wanted or not, found b among both; check `not_paper_ids`"
-    )
-    assert _cli.with_options(str(raised.value), OPTIONS).endswith("check --not-paper")
-    with pytest.raises(UsageError) as raised:
-        parse_positions("0,x")
-    assert str(raised.value) == ("expected sentence positions such as 0,3, found '0,x'; check `sentences`")
 
 
 # Searches

@@ -115,15 +115,14 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
     [
         (["--paper=s001", "--facet=method", "--rerank=none", "--format=table", "--explain"], {"onnxruntime"}),
         (["--paper=s001", "--first-stage=dense", "--rerank=matching"], {"jnius", "pyserini", "onnxruntime"}),
-        (["--text=A sentence. Another.", "--facet=method", "--tagger={tiny_tagger}", "--rerank=none"], set()),
+        (["--text=A sentence. Another.", "--facet=method", "--rerank=none"], set()),
         (["--paper=s001", "--facet=method", "--rerank={tiny_cross_encoder}"], set()),
     ],
 )
 @pytest.mark.slow
-def test_searching_needs_no_pytorch(tiny_index, tiny_tagger, tiny_cross_encoder, options, absent):
-    models = {"tiny_tagger": tiny_tagger, "tiny_cross_encoder": tiny_cross_encoder}
-    options = [option.format(**models) for option in options]
-    code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
+def test_searching_needs_no_pytorch(graded_index, tiny_cross_encoder, options, absent):
+    options = [option.format(tiny_cross_encoder=tiny_cross_encoder) for option in options]
+    code, modules = loaded("-m", "qbe.search", "--index", graded_index, *options)
     assert code == 0
     assert {"numpy", "faiss"} <= modules
     assert ("onnxruntime" in modules, "tokenizers" in modules) == (not absent, not absent)

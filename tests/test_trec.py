@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from qbe import topics as topic_files
 from qbe import trec
-from qbe.query import Topic
-from qbe.trec import Judgment
-from qbe.types import Facet, Hit
+from qbe.types import Hit
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, max_value=1e30, min_value=-1e30)
 WORD = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=8)
@@ -79,34 +77,6 @@ def test_read_run_orders_as_trec_eval_does(tmp_path: Path) -> None:
     # The ranks say otherwise; 2 and 2.0000000001 are one number in single precision.
     path.write_text("q Q0 a 1 2.0000000001 t\nq Q0 b 2 2 t\nq Q0 c 3 3 t\n\n")
     assert [hit.paper_id for hit in trec.read_run(path).rankings["q"]] == ["c", "b", "a"]
-
-
-def test_qrels_exactly_and_back(tmp_path: Path) -> None:
-    path = tmp_path / "x.qrels"
-    trec.write_qrels(path, [Judgment("q_method", "a", 0), Judgment("q_method", "b", 3)])
-    assert path.read_text() == "q_method 0 a 0\nq_method 0 b 3\n"
-    assert trec.read_qrels(path) == {"q_method": {"a": 0, "b": 3}}
-
-
-def test_topics_exactly_and_back(tmp_path: Path) -> None:
-    path = tmp_path / "topics.tsv"
-    topics = [Topic("7_method", "7", Facet.METHOD), Topic("7_result", "7", Facet.RESULT)]
-    topic_files.write_topics(path, topics)
-    assert path.read_text() == "query_id\tpaper_id\tfacet\n7_method\t7\tmethod\n7_result\t7\tresult\n"
-    assert topic_files.read_topics(path) == topics
-    mixed = [Topic("8", "8"), *topics]
-    topic_files.write_topics(path, mixed)
-    assert path.read_text().splitlines()[:3] == ["query_id\tpaper_id\tfacet", "8\t8\t", "7_method\t7\tmethod"]
-    assert topic_files.read_topics(path) == mixed
-    path.write_text(path.read_text().replace("8\t8\t\n", "8\t8\n"))  # as an editor leaves it
-    assert topic_files.read_topics(path) == mixed
-
-
-def test_topics_without_facets_need_no_column_for_them(tmp_path: Path) -> None:
-    path = tmp_path / "topics.tsv"
-    topic_files.write_topics(path, [Topic("7", "7"), Topic("8", "8", None)])
-    assert path.read_text() == "query_id\tpaper_id\n7\t7\n8\t8\n"
-    assert topic_files.read_topics(path) == [Topic("7", "7", None), Topic("8", "8", None)]
 
 
 def test_pools_exactly_and_back(tmp_path: Path) -> None:

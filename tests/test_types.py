@@ -1,8 +1,6 @@
 """Facets from probabilities, and which sentences stand for a facet."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -36,20 +34,6 @@ def predicted(*probabilities: FacetProbabilities) -> Paper:
 def test_the_label_is_chosen_facet_first(probabilities, label, facet):
     found = FacetProbabilities(*probabilities)
     assert (found.label, found.facet) == (label, facet)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.integers(0, 8), min_size=5, max_size=5).filter(any))
-def test_the_label_agrees_with_the_likeliest_facet(weights):
-    found = FacetProbabilities(*(weight / sum(weights) for weight in weights))
-    assert Facet.from_label(found.label) is found.facet
-    most = max(found.of(facet) for facet in Facet)
-    if found.facet is None:
-        assert found.other > most
-    else:
-        assert found.of(found.facet) == most >= found.other
-    if found.facet is Facet.BACKGROUND:
-        assert getattr(found, found.label) == max(found.background, found.objective)
 
 
 def test_a_given_label_is_not_a_prediction():

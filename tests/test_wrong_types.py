@@ -105,9 +105,3 @@ def test_wrong_types_are_told(index, pipeline, tmp_path, told):
     ]
     told("wrong types", messages_of(actions, TypeError))
     assert not any(tmp_path.iterdir())
-
-
-def test_a_run_is_written_and_read_by_a_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Run("tag", {"q": (Hit("p", 1.0),)}).write("x.trec")
-    assert Run.from_trec("x.trec").rankings == {"q": (Hit("p", 1.0),)}

@@ -82,7 +82,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="default: standard output")
     parser.add_argument("--run-tag", metavar="TAG", help="default: qbe-cite")
-    parser.add_argument("--overwrite", action="store_true", help="with --topics: discard an unfinished run")
     parser.add_argument("--resume", action="store_true", help="with --topics: continue an unfinished run")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     group = parser.add_argument_group("model")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
+from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Closing, Workers
@@ -23,9 +22,9 @@ from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
-from qbe.search.opening import open_cross_encoder, open_rerank_stage
+from qbe.search.opening import open_rerank_stage
 from qbe.search.ranking import RankingRequest, RerankStage
-from qbe.search.request import check_filter, check_k
+from qbe.search.request import check_filter
 from qbe.search.session import check_index
 from qbe.types import Hit, Paper
 
@@ -131,7 +130,7 @@ class Recommender(Closing):
         matches: bool = True,
     ) -> list[list[Hit]]:
         """For each request exactly what `recommend` gives, in less time."""
-        check_k(k)
+        check_count("k", k)
         _check(requests)
         check_filter(filter)
         return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches=matches))
@@ -173,8 +172,7 @@ class Recommender(Closing):
 
     def _rerank_stage(self) -> RerankStage | None:
         """What scores the best candidates again, if anything does."""
-        open_named = partial(open_cross_encoder, workers=self._workers)
-        stage = open_rerank_stage(self.config.rerank, self.index, self._workers, open_named)
+        stage = open_rerank_stage(self.config.rerank, self.index, self._workers)
         if stage is not None and not stage.reranks(None):
             raise UsageError(
                 f"expected a `rerank` that reads whole abstracts, found {stage.reranker.name}, which reads "

@@ -55,7 +55,7 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
 
 
 def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
-    """Read the run files of one system as one run; its tag is that of the first file.
+    r"""Read the run files of one system as one run; its tag is that of the first file.
 
     Where runs ``explored``, the queries of a file such as ``NAME.method-not-background.trec`` (or of a shape,
     ``NAME.competitors.trec``) are named by paper and target (``ID_method-not-background``) in place of their
@@ -64,7 +64,7 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
     Raises FileFormatError for a broken file, or a query in two files.
 
     >>> for facet in ("method", "result"):
-    ...     trec.write_run(f"bm25.{facet}.trec", "bm25", {f"1_{facet}": (Hit("a", 9.5),)})
+    ...     _ = Path(f"bm25.{facet}.trec").write_text(f"1_{facet} Q0 a 1 9.5 bm25\n")
     >>> list(read_runs(["bm25.method.trec", "bm25.result.trec"]).rankings)
     ['1_method', '1_result']
     """

@@ -16,6 +16,7 @@ from qbe.types import Facet
 
 _STORAGE = Storage("grade", "grades")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+shipped_model = _STORAGE.shipped_for
 
 _HEAD = "head"
 Doubles = NDArray[np.float64]
@@ -71,16 +72,6 @@ def on_scale(grades: Doubles) -> Doubles:
     [0.0, 1.5, 3.0]
     """
     return np.clip(grades, 0.0, HIGHEST)
-
-
-def shipped_model(encoder: Mapping[str, Any]) -> Path | None:
-    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
-    it; None where there is none.
-
-    >>> shipped_model({"weights_sha256": "0" * 64}) is None
-    True
-    """
-    return _STORAGE.shipped_for(encoder)
 
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:

@@ -70,7 +70,7 @@ class CrossEncoder:
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
-        queries = [self._query(request.query) for request in requests]
+        queries = [query_side(self._tokenizer, each.query, self._query_tokens) for each in requests]
         pairs = [(number, paper) for number, request in enumerate(requests) for paper in request.papers]
         # The longest first, so that no thread is left alone with a long one at the end.
         order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][1].title) - len(pairs[i][1].abstract))
@@ -92,9 +92,6 @@ class CrossEncoder:
         in_order = (RerankScore(score) for score in scores)
         return [list(islice(in_order, len(request.papers))) for request in requests]
 
-    def _query(self, query: EncodedAspect) -> list[int]:
-        return query_side(self._tokenizer, query, self._query_tokens)
-
     def _candidate(self, paper: Paper) -> list[int]:
         return candidate_side(self._tokenizer, paper, self._candidate_tokens)
 
@@ -102,29 +99,27 @@ class CrossEncoder:
         """The scores of pairs, those of similar length in one call."""
         scores = [0.0] * len(pairs)
         for places in batches([len(each.ids) for each in pairs], _BATCH_TOKENS):
-            shape = len(places), padded(len(pairs[places[0]].ids))
-            arrays = {name: np.zeros(shape, np.int64) for name in PAIR_INPUTS}
-            arrays["input_ids"].fill(self._tokenizer.pad)
-            for row, place in enumerate(places):
-                ids, types = pairs[place]
-                for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
-                    arrays[name][row, : len(ids)] = values
-            (computed,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
-            for place, score in zip(places, computed.tolist(), strict=True):
+            some = [pairs[place] for place in places]
+            for place, score in zip(places, self._run(some, padded(len(some[0].ids))), strict=True):
                 scores[place] = score
             if progress:
                 progress(len(places))
         return scores
 
     def _score(self, query: Sequence[int], candidate: Sequence[int]) -> float:
-        ids, types = pair(query, candidate, self._tokenizer.special)
-        arrays = {
-            "input_ids": np.array([ids], np.int64),
-            "attention_mask": np.ones((1, len(ids)), np.int64),
-            "token_type_ids": np.array([types], np.int64),
-        }
+        row = pair(query, candidate, self._tokenizer.special)
+        return self._run([row], len(row.ids))[0]
+
+    def _run(self, pairs: Sequence[Pair], length: int) -> list[float]:
+        """The scores of pairs, padded to a length, in one call."""
+        arrays = {name: np.zeros((len(pairs), length), np.int64) for name in PAIR_INPUTS}
+        arrays["input_ids"].fill(self._tokenizer.pad)
+        for row, (ids, types) in enumerate(pairs):
+            for name, values in zip(PAIR_INPUTS, (ids, [1] * len(ids), types), strict=True):
+                arrays[name][row, : len(ids)] = values
         (scores,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
-        return float(scores[0])
+        computed: list[float] = scores.tolist()
+        return computed
 
 
 def query_side(tokenizer: PaperTokenizer, query: EncodedAspect, tokens: int) -> list[int]:

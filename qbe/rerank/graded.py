@@ -164,21 +164,13 @@ class Grader:
 
     def __init__(self, features: Features, model: GradeModel) -> None:
         """``model`` was trained on such features."""
-        self._features, self._model = features, model
-
-    def similarities(self, papers: Sequence[Paper]) -> Doubles:
-        """See `Features.similarities`."""
-        return self._features.similarities(papers)
-
-    def candidates(self, papers: Sequence[Paper]) -> Candidates:
-        """See `Features.candidates`."""
-        return self._features.candidates(papers)
+        self.features, self._model = features, model
 
     def grade(
         self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
     ) -> tuple[Estimates, Compared]:
         """What is estimated of candidates, and what it comes from."""
-        compared = self._features.compare(query, candidates)
+        compared = self.features.compare(query, candidates)
         return self._model.estimates(compared.values), compared
 
 

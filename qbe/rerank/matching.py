@@ -2,9 +2,9 @@
 Cohan and Hope, NAACL 2022), and the mean of best matches.
 
 The matchings are pure functions of many pairs of papers at a time. ``distances`` (Euclidean) and
-``similarities`` are (pairs, m, n) float64; ``rows`` (pairs, m) and ``columns`` (pairs, n) bool are True for
-sentences, of which each side has at least one, and False for padding. Scores are (pairs,) float64, more is
-better; neither padding nor other pairs change them.
+``similarities`` are (pairs, m, n) float64, of the m sentences of one query to those of each candidate;
+``columns`` (pairs, n) bool is True for the candidate's sentences, of which each has at least one, and False
+for padding. Scores are (pairs,) float64, more is better; neither padding nor other pairs change them.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ from qbe.rerank.transport import REGULARIZATION, Bools, Doubles, entropic_transp
 from qbe.types import Match, Paper, TransportEntry
 
 
-def single_match(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
+def single_match(distances: Doubles, columns: Bools) -> Doubles:
     """Minus the least distance, ``-min D[i, j]``: how TSASPIRE ranks.
 
-    >>> rows, columns = np.array([[True, True]]), np.array([[True, False]])  # one candidate sentence, padded
-    >>> single_match(np.array([[[3.0, 1.0], [2.0, 4.0]]]), rows, columns).tolist()
+    >>> columns = np.array([[True, False]])  # one candidate sentence, padded
+    >>> single_match(np.array([[[3.0, 1.0], [2.0, 4.0]]]), columns).tolist()
     [-2.0]
     """
-    scores: Doubles = -np.where(cells(rows, columns), distances, np.inf).min(axis=(1, 2))
+    scores: Doubles = -np.where(columns[:, None], distances, np.inf).min(axis=(1, 2))
     return scores
 
 
-def attention(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
+def attention(distances: Doubles, columns: Bools) -> Doubles:
     """Minus the mean distance by soft attention, ``-sum D * A`` where A is the softmax of -D over all pairs
     of sentences: ATTASPIRE.
 
     >>> distances = np.array([[[0.0, np.log(3)]]])  # weights 3/4 and 1/4
-    >>> attention(distances, np.array([[True]]), np.array([[True, True]])).round(4).tolist()
+    >>> attention(distances, np.array([[True, True]])).round(4).tolist()
     [-0.2747]
     """
-    inside = cells(rows, columns)
-    nearness = np.where(inside, -distances, -np.inf)
+    nearness = _inside(-distances, columns)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
-    weighted = weights * np.where(inside, distances, 0)
+    weighted = weights * np.where(columns[:, None], distances, 0)
     return -_over_all(weighted) / _over_all(weights)
 
 
@@ -59,7 +58,6 @@ class Transported(NamedTuple):
 
 def transport(
     distances: Doubles,
-    rows: Bools,
     columns: Bools,
     temperature: float,
     regularization: float = REGULARIZATION,
@@ -71,50 +69,41 @@ def transport(
     the marginals of `marginals`.
 
     >>> distances, tau = np.array([[[1.0, 3.0]]]), 2 / np.log(3)  # masses 3/4 and 1/4
-    >>> result = transport(distances, np.array([[True]]), np.array([[True, True]]), tau)
+    >>> result = transport(distances, np.array([[True, True]]), tau)
     >>> result.scores.round(6).tolist(), result.plans.round(6).tolist()
     ([-1.5], [[[0.75, 0.25]]])
     """
-    sources, targets = marginals(distances, rows, columns, temperature)
+    sources, targets = marginals(distances, columns, temperature)
     plans = entropic_transport(distances, sources, targets, regularization, workers=workers)
     return Transported(-_over_all(plans * np.where(plans > 0, distances, 0)), plans)
 
 
-def marginals(distances: Doubles, rows: Bools, columns: Bools, temperature: float) -> tuple[Doubles, Doubles]:
+def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[Doubles, Doubles]:
     """How much each sentence counts, (pairs, m) and (pairs, n), each summing to 1, padding 0.
 
     On each side the softmax of ``-min D / temperature``, the minimum being over the other side's sentences.
 
     >>> distances, tau = np.array([[[1.0, 3.0]]]), 2 / np.log(3)  # exp(-1 / tau) is 3 times exp(-3 / tau)
-    >>> rows, columns = marginals(distances, np.array([[True]]), np.array([[True, True]]), tau)
+    >>> rows, columns = marginals(distances, np.array([[True, True]]), tau)
     >>> rows.tolist(), columns.round(6).tolist()
     ([[1.0]], [[0.75, 0.25]])
     """
-    near = np.where(cells(rows, columns), -distances, -np.inf)
+    near = _inside(-distances, columns)
     return _softmax(near.max(axis=2) / temperature), _softmax(near.max(axis=1) / temperature)
 
 
-def mean_max(similarities: Doubles, rows: Bools, columns: Bools) -> Doubles:
+def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
     """The mean over the rows' sentences of each one's best similarity.
 
     The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
 
     >>> two = np.array([[True, True]])
-    >>> mean_max(np.array([[[0.75, 0.25], [0.0, 0.5]]]), two, two).tolist()  # (0.75 + 0.5) / 2
+    >>> mean_max(np.array([[[0.75, 0.25], [0.0, 0.5]]]), two).tolist()  # (0.75 + 0.5) / 2
     [0.625]
     """
-    best = np.where(cells(rows, columns), similarities, -np.inf).max(axis=2)
-    mean: Doubles = total(np.where(rows, best, 0), 1) / rows.sum(axis=1)
+    best = _inside(similarities, columns).max(axis=2)
+    mean: Doubles = total(best, 1) / best.shape[1]
     return mean
-
-
-def cells(rows: Bools, columns: Bools) -> Bools:
-    """Which pairs of sentences (pairs, m, n) bool are not padding.
-
-    >>> cells(np.array([[True, False]]), np.array([[True, True]])).tolist()
-    [[[True, True], [False, False]]]
-    """
-    return rows[:, :, None] & columns[:, None]
 
 
 def _softmax(logits: Doubles) -> Doubles:
@@ -222,26 +211,23 @@ class VectorMatching:
         return WHOLE_TEMPERATURE if whole else PART_TEMPERATURE
 
     def _score(self, compared: _Compared, temperature: float) -> _Scored:
-        distances, cosines, rows, columns = compared
+        distances, cosines, columns = compared
         if self.name == "transport":
-            transported = transport(
-                distances, rows, columns, temperature, self._regularization, self._workers
-            )
+            transported = transport(distances, columns, temperature, self._regularization, self._workers)
             weights = transported.plans * cosines
-            return _Scored(transported.scores, _inside(weights, rows, columns), transported.plans)
+            return _Scored(transported.scores, _inside(weights, columns), transported.plans)
         if self.name == "mean-max":
             near = -distances if self._similarity == L2 else cosines
-            return _Scored(mean_max(near, rows, columns), _inside(near, rows, columns))
+            return _Scored(mean_max(near, columns), _inside(near, columns))
         score = attention if self.name == "attention" else single_match
-        return _Scored(score(distances, rows, columns), _inside(-distances, rows, columns))
+        return _Scored(score(distances, columns), _inside(-distances, columns))
 
 
 class _Compared(NamedTuple):
-    """Distances and cosines (pairs, m, n) float64 of sentences, and which are no padding, (pairs, m or n)."""
+    """Distances and cosines (pairs, m, n) float64 of sentences, and which are no padding, (pairs, n)."""
 
     distances: Doubles
     cosines: Doubles
-    rows: Bools
     columns: Bools
 
 
@@ -276,12 +262,12 @@ def _together(compared: Sequence[tuple[Doubles, Doubles]]) -> _Compared:
     both = np.zeros((2, len(compared), m, n))
     for pair, matrices in enumerate(compared):
         both[:, pair, :, : counts[pair]] = matrices
-    return _Compared(both[0], both[1], np.ones((len(compared), m), np.bool_), np.arange(n) < counts[:, None])
+    return _Compared(both[0], both[1], np.arange(n) < counts[:, None])
 
 
-def _inside(values: Doubles, rows: Bools, columns: Bools) -> Doubles:
+def _inside(values: Doubles, columns: Bools) -> Doubles:
     """The values, with padding at minus infinity."""
-    inside: Doubles = np.where(cells(rows, columns), values, -np.inf)
+    inside: Doubles = np.where(columns[:, None], values, -np.inf)
     return inside
 
 

@@ -248,6 +248,7 @@ def mark_facet(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> B
 
 _STORAGE = Storage("projection", "facet-projections")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+shipped_model = _STORAGE.shipped_for
 
 ENCODERS = ("facet-encoder", "facet-encoder-large")
 """The encoders for whose vectors a model ships."""
@@ -263,16 +264,6 @@ class ProjectionModel:
     projections: Mapping[Facet, FacetProjection]
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
-
-
-def shipped_model(encoder: Mapping[str, Any]) -> Path | None:
-    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
-    it; None for an encoder that has none.
-
-    >>> shipped_model({"weights_sha256": "0" * 64}) is None
-    True
-    """
-    return _STORAGE.shipped_for(encoder)
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:

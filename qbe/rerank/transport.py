@@ -28,6 +28,9 @@ _SHARPENING = 4.0
 _LOOSE = 0.1
 """Mass that may be wrong at the end of a stage that is not the last."""
 
+_TOLERANCE, _MOST_ITERATIONS = 1e-9, 1000
+"""Mass that may be wrong in the end, and after how many iterations a plan is taken as it is."""
+
 _TINY = 1e-290
 """Added to the sum of a row's weights, so that a sum that underflows is not divided by."""
 
@@ -70,15 +73,13 @@ def solve(
     rows: Doubles,
     columns: Doubles,
     regularization: float,
-    tolerance: float,
-    max_iterations: int,
 ) -> Doubles:
     """The plans of a block of problems, all laid out as in `entropic_transport`.
 
     Rows are sorted by mass, the greatest first: the elimination in `_step` takes the first as reference.
 
     >>> costs, halves = np.array([[[0.0, 1.0], [1.0, 0.0]]]), np.array([[0.5, 0.5]])
-    >>> plans = solve(costs, halves, halves, np.log(4), 1e-9, 100)  # ratios of masses: exp(log(4)) = 4
+    >>> plans = solve(costs, halves, halves, np.log(4))  # ratios of masses: exp(log(4)) = 4
     >>> plans.round(6).tolist()
     [[[0.4, 0.1], [0.1, 0.4]]]
     """
@@ -86,13 +87,13 @@ def solve(
     costs = np.take_along_axis(costs, order[:, :, None], 1)
     left = _begin(costs, np.take_along_axis(rows, order, 1), columns, regularization)
     solutions = np.empty_like(left.costs)
-    for iteration in range(1, max_iterations + 1):
+    for iteration in range(1, _MOST_ITERATIONS + 1):
         shares = _shares(left)
         masses = shares * left.columns
         missing = left.rows - total(masses, 1)
         wrong = total(np.abs(missing))
         last = left.sharpness >= regularization
-        done = (last & (wrong <= tolerance)) | (iteration == max_iterations)
+        done = (last & (wrong <= _TOLERANCE)) | (iteration == _MOST_ITERATIONS)
         if done.any():
             solutions[:, :, left.places[done]] = masses[:, :, done]
             going = np.flatnonzero(~done)
@@ -199,19 +200,17 @@ def entropic_transport(
     rows: ArrayLike,
     columns: ArrayLike,
     regularization: float = REGULARIZATION,
-    tolerance: float = 1e-9,
-    max_iterations: int = 1000,
     workers: Workers | None = None,
 ) -> Doubles:
     """Plans (pairs, m, n) float64 that move the masses of rows to columns at the least regularized cost.
 
     Of each pair of distributions, ``rows`` (pairs, m) and ``columns`` (pairs, n), each summing to 1, the plan
     P minimizes ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013) among those with these
-    marginals. The columns' marginals hold but for rounding, the rows' up to a sum of absolute errors of
-    ``tolerance``; a plan that would take more than ``max_iterations`` is returned as it stands then (5 to 15
-    are usual, some dozens where regularized costs differ by hundreds). A mass of 0 stands for padding; it
-    gets no mass, and its ``costs`` (pairs, m, n) are not looked at. A plan depends neither on the other
-    pairs nor on padding nor on the number of threads of ``workers`` (by default one).
+    marginals. The columns' marginals hold but for rounding, the rows' up to a sum of absolute errors of 1e-9;
+    a plan that would take more than 1000 iterations is returned as it stands then (5 to 15 are usual, some
+    dozens where regularized costs differ by hundreds). A mass of 0 stands for padding; it gets no mass, and
+    its ``costs`` (pairs, m, n) are not looked at. A plan depends neither on the other pairs nor on padding
+    nor on the number of threads of ``workers`` (by default one).
 
     >>> entropic_transport([[[0.0, 1.0]]], [[1.0]], [[0.5, 0.5]]).round(3).tolist()
     [[[0.5, 0.5]]]
@@ -226,7 +225,7 @@ def entropic_transport(
 
     def solved(first: int) -> Doubles:
         block = slice(first, first + size)
-        return solve(costs[block], rows[block], columns[block], regularization, tolerance, max_iterations)
+        return solve(costs[block], rows[block], columns[block], regularization)
 
     plans = np.empty_like(costs)
     starts = range(0, pairs, size)

@@ -78,7 +78,7 @@ def run(
     threads = _cli.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
     opener = open_index or Index
-    with opener(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
+    with opener(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
         _check_source(options, source, pools)
         stages = stages_of(options, default_stages(index))
@@ -161,7 +161,7 @@ def _write(
     )
     write_blocks(
         destination_of(options, run.format, options.output),
-        lambda: fingerprint(index, session.stages, options.tagger, run),
+        lambda: fingerprint(index, session.stages, run),
         len(source.ids),
         _Search(session, source, pools, run, writer).texts,
     )

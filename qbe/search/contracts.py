@@ -76,10 +76,6 @@ def in_order(rows: Rows, scores: Scores) -> Candidates:
 class ScoreSource(Protocol):
     """Proposes candidates and scores any papers of an index by one or several named scores, to be fused."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its scores, in the order in which they are summed."""
-
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:

@@ -58,7 +58,6 @@ class BM25Stage:
     ['s051', 's001']
     """
 
-    names = ("bm25",)
     needs_vectors = False
 
     def __init__(self, reader: IndexReader, workers: Workers, form: str = "title+facet") -> None:
@@ -142,7 +141,6 @@ class DenseStage:
     ('s036', 1.0, 's051')
     """
 
-    names = ("whole", "sentences", "facet")
     needs_vectors = True
 
     def __init__(
@@ -205,7 +203,7 @@ class DenseStage:
         ``sentences`` the match with all sentences of a candidate, ``facet`` with those of the query's facet.
         """
         if not len(rows):
-            return {name: np.zeros(0) for name in self.names}
+            return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
         compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)
         scores = {"whole": compared.whole, "sentences": self._matched(compared, None)}
         if query.aspect.facet is not None:
@@ -262,13 +260,8 @@ class FusedStage:
         background_penalty: float = 0.0,
     ) -> None:
         """``weights`` names scores of the ``sources``; ``depth`` is the number of papers each source brings;
-        ``background_penalty`` is that of `qbe.search.matches.penalize_background`. Raises UsageError for a
-        name that no source has.
+        ``background_penalty`` is that of `qbe.search.matches.penalize_background`.
         """
-        known = [name for source in sources for name in source.names]
-        unknown = [name for name in weights if name not in known]
-        if unknown:
-            raise UsageError(f"expected `weights` of {', '.join(known)}, found {', '.join(unknown)}")
         self._papers, self._workers, self._sources = reader.papers, workers, sources
         self._weights, self._depth = weights, depth
         self._reader, self._penalty = reader, background_penalty

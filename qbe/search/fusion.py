@@ -40,9 +40,8 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
     """
     used = [name for name in components if weights.get(name, 0.0)]
     total = sum(weights[name] for name in used)
-    fused = sum(
-        (weights[name] * z_normalize(components[name]) for name in used), np.zeros(_length(components))
-    )
+    length = len(next(iter(components.values())))
+    fused = sum((weights[name] * z_normalize(components[name]) for name in used), np.zeros(length))
     return np.asarray(fused / total if total else fused, dtype=np.float64)
 
 
@@ -136,7 +135,3 @@ def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
     [-0.5, -0.75]
     """
     return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]
-
-
-def _length(components: Mapping[str, Floats]) -> int:
-    return len(next(iter(components.values())))

@@ -82,16 +82,16 @@ def open_rerank_stage(
     stage: Grades | Projections | CrossEncoder | Matching | LanguageModel | None,
     index: Index,
     workers: Workers,
-    open_cross_encoder: Callable[..., Reranker],
     open_regrader: Callable[[], Regrader | None] = lambda: None,
+    open_reranker: RerankerOpener | None = None,
 ) -> RerankStage | None:
-    """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder, on a
-    ``device`` where one is named; ``open_regrader`` is that of `regrader_opener`.
+    """What reranks, None where nothing does; ``open_regrader`` is that of `regrader_opener`. The model of a
+    cross-encoder is loaded when it first scores; ``open_reranker`` opens it in another place.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
     not in the index, UsageError where there are no projections of its encoder's vectors.
 
-    >>> stage = open_rerank_stage(Matching("transport"), index, Workers(), open_cross_encoder)
+    >>> stage = open_rerank_stage(Matching("transport"), index, Workers())
     >>> stage.depth, stage.needs_vectors
     (100, True)
     """
@@ -99,11 +99,13 @@ def open_rerank_stage(
         return None
     penalty = 0.0
     if isinstance(stage, Grades):
-        reranker = _graded(index, workers, open_regrader)
+        from qbe.rerank.graded import GradedReranker
+
+        reranker: Reranker = GradedReranker(open_grader(index), workers, open_regrader)
     elif isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
-        reranker, penalty = _cross_encoder(stage, open_cross_encoder), stage.background_penalty
+        reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
     elif isinstance(stage, LanguageModel):
         reranker = _language_model(stage)
     else:
@@ -112,29 +114,15 @@ def open_rerank_stage(
     return RerankStage(reranker, stage.depth, stage.weight, penalty)
 
 
-def open_cross_encoder(
-    model: str | Path | None,
-    workers: Workers | None = None,
-    open_reranker: RerankerOpener | None = None,
-    device: str | None = None,
-) -> Reranker:
-    """The cross-encoder of a name or folder (None: joint grades), whose model is loaded when it first scores,
-    on a ``device`` (None: the CPU); ``open_reranker`` opens it in another place.
-    """
-    named = {} if model is None else {"name": str(model)}
-    if device is not None:
-        named["device"] = device
-    if open_reranker is not None:
-        return open_reranker(workers=workers, **named)
-    from qbe.rerank.open import defer_reranker
-
-    return defer_reranker(workers=workers, **named)
-
-
-def _cross_encoder(stage: CrossEncoder, open_named: Callable[..., Reranker]) -> Reranker:
+def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
     model = stage.model
     if model is None or isinstance(model, str | Path):
-        return open_named(model, device=stage.device)
+        from qbe.rerank.open import defer_reranker
+
+        named = {} if model is None else {"name": str(model)}
+        if stage.device is not None:
+            named["device"] = stage.device
+        return (open_reranker or defer_reranker)(workers=workers, **named)
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker
@@ -151,12 +139,6 @@ def _language_model(stage: LanguageModel) -> Reranker:
         Endpoint.of(stage.endpoint, stage.model, timeout=60), retries=RETRIES._replace(attempts=3)
     )
     return LanguageModelReranker(Grader(client, parallel=stage.parallel))
-
-
-def _graded(index: Index, workers: Workers, open_regrader: Callable[[], Regrader | None]) -> Reranker:
-    from qbe.rerank.graded import GradedReranker
-
-    return GradedReranker(open_grader(index), workers, open_regrader)
 
 
 def regraded_count(stage: Any) -> int:

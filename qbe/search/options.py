@@ -173,11 +173,6 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="continue an interrupted run of --topics to --output; it ends in the same bytes",
     )
     parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="discard such an unfinished run (a finished one at --output is replaced in any case)",
-    )
-    parser.add_argument(
         "--format",
         choices=FORMATS,
         help="default: by the name of --output (.json, .jsonl, .csv, .md, .bib, .ris), a table on a "
@@ -219,9 +214,6 @@ def _stages(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
-    )
-    group.add_argument(
-        "--tagger", help="name or folder; for facets of queries (default: the one the index was built with)"
     )
 
 
@@ -266,7 +258,7 @@ def destination_of(
 
     path = Path(output) if output else None
     in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
-    return Destination(path, command, form, in_blocks, options.resume, options.overwrite)
+    return Destination(path, command, form, in_blocks, options.resume)
 
 
 def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
@@ -304,10 +296,10 @@ def check(options: argparse.Namespace, form: str) -> None:
 
 def check_results(options: argparse.Namespace, form: str) -> None:
     """Raise UsageError for options of results that do not go together with each other or with the query's."""
-    from qbe.errors import UsageError
+    from qbe.errors import UsageError, check_count
 
-    if options.hits is not None and options.hits < 1:
-        raise UsageError(f"expected `k` of at least 1, found {options.hits}")
+    if options.hits is not None:
+        check_count("k", options.hits)
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     _check_text(options.text or "")
@@ -315,9 +307,8 @@ def check_results(options: argparse.Namespace, form: str) -> None:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
     if options.run_tag is not None and form != "trec":
         raise UsageError(f"--run-tag is a column of a TREC run, found {form}; add --format trec, or drop it")
-    if (options.resume or options.overwrite) and not (options.topics and options.output):
-        option = "--resume" if options.resume else "--overwrite"
-        raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")
+    if options.resume and not (options.topics and options.output):
+        raise UsageError("--resume is about a run of topics in a file; give --topics and --output with it")
     if options.resume and form in BIBLIOGRAPHIES:
         raise UsageError(
             f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
@@ -343,10 +334,8 @@ def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
     """Raise UsageError for options of labels where no query has a facet and none is to be explained."""
     from qbe.errors import UsageError
 
-    if (options.tagger is not None or options.facets == "predicted") and not (has_facet or options.explain):
-        raise UsageError(
-            "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
-        )
+    if options.facets == "predicted" and not (has_facet or options.explain):
+        raise UsageError("--facets predicted is of use only with a facet; add --facet, or drop it")
 
 
 def stages_of(options: argparse.Namespace, default: Stages) -> Stages:

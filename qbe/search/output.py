@@ -65,15 +65,14 @@ class BlockFile:
 
 
 @contextlib.contextmanager
-def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> Iterator[BlockFile]:
+def block_file(output: Path, inputs: Inputs, *, resume: bool) -> Iterator[BlockFile]:
     """The file at ``output``, to be written by blocks while nobody else writes it.
 
     What is finished stays when the writing is interrupted; the same call with ``resume``, and the same
-    ``inputs``, has these blocks already. ``overwrite`` alone discards them. Raises RunError where another
-    process writes the file, or unfinished blocks are in the way or are those of other inputs; OutputError for
-    what cannot be written.
+    ``inputs``, has these blocks already. Raises RunError where another process writes the file, or unfinished
+    blocks are in the way or are those of other inputs; OutputError for what cannot be written.
 
-    >>> with block_file(Path("run.txt"), {"hits": 10}, overwrite=False, resume=False) as file:
+    >>> with block_file(Path("run.txt"), {"hits": 10}, resume=False) as file:
     ...     file.add(0, "block 0, ")
     ...     file.add(1, "block 1")
     ...     file.publish(2, Seal("qbe search", "trec"))
@@ -81,27 +80,24 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
     'block 0, block 1'
     """
     output = Path(os.path.realpath(output))
-    folder = _folder(output)
+    folder = output.parent / f".{output.name}.part"
     with lock(output.parent / f".{output.name}.lock") as is_only_writer:
         if not is_only_writer:
             raise RunError(f"{output} is being written by another process; wait until it ends")
-        _resume_or_discard(folder, inputs, overwrite=overwrite, resume=resume)
+        _resume(folder, inputs, resume=resume)
         file = BlockFile(output, folder, inputs)
         with resumable_staging(folder, file.is_resumable):
             yield file
 
 
-def _folder(output: Path) -> Path:
-    return output.parent / f".{output.name}.part"
-
-
-def _resume_or_discard(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:
+def _resume(folder: Path, inputs: Inputs, *, resume: bool) -> None:
     """Decide about an unfinished run that is in the way."""
     if not folder.exists():
         return
-    unfinished = Unfinished(folder, STATE, "run", "the index, topics and options", RunError)
+    inputs_called = "the index, topics and options"
+    unfinished = Unfinished(folder, STATE, "run", inputs_called, "remove that folder", RunError)
     former_inputs = unfinished.read_state()
-    if former_inputs is None or (overwrite and not resume):
+    if former_inputs is None:
         shutil.rmtree(folder)
         return
     if not resume:
@@ -113,8 +109,7 @@ def _resume_or_discard(folder: Path, inputs: Inputs, *, overwrite: bool, resume:
 
 class Destination(NamedTuple):
     """Where text goes: a ``path``, None for standard output; ``in_blocks`` where finished blocks are kept
-    beside it, which ``resume`` and ``overwrite`` are about. A file ends with the seal of ``command`` and
-    ``form``.
+    beside it, which ``resume`` is about. A file ends with the seal of ``command`` and ``form``.
     """
 
     path: Path | None
@@ -122,7 +117,6 @@ class Destination(NamedTuple):
     form: str = "trec"
     in_blocks: bool = False
     resume: bool = False
-    overwrite: bool = False
 
 
 def write_blocks(
@@ -153,7 +147,7 @@ def write_blocks(
         write_text(path, text + seal.end().decode())
         return
     inputs = describe()
-    with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
+    with block_file(path, inputs, resume=destination.resume) as file:
         try:
             missing = [block for number, block in enumerate(blocks) if not file.has(number)]
             for block, text in zip(missing, texts(missing), strict=True):
@@ -183,15 +177,13 @@ class RunInputs(NamedTuple):
     variety: Variety = PLAIN
 
 
-def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs) -> Inputs:
+def fingerprint(index: Index, stages: Stages, run: RunInputs) -> Inputs:
     """All that a run depends on, as JSON holds it; errors are those of opening the models.
-
-    ``tagger`` is the name or folder of one that was asked for in place of the index's.
 
     >>> from qbe.search.stages import Fused
     >>> topics = Path("sample/topics.tsv")
     >>> run = RunInputs(topics, None, "method", None, "given", 10, "qbe", "trec", 80, explain=False)
-    >>> fingerprint(index, Stages(Fused()), None, run)["options"]["hits"]
+    >>> fingerprint(index, Stages(Fused()), run)["options"]["hits"]
     10
     """
     from importlib.metadata import version  # as all that follows, what runs in a file alone need
@@ -213,14 +205,14 @@ def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs
             "format": run.format,
             "width": run.width if run.format == "table" else None,
         },
-        "models": _models(index, stages, tagger, predicted=run.labels == "predicted"),
+        "models": _models(index, stages, predicted=run.labels == "predicted"),
         "version": [version("qbe"), BLOCK],
     }
     inputs: Inputs = json.loads(json.dumps(described))
     return inputs
 
 
-def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool) -> dict[str, Any]:
+def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
     from qbe.grade.model import WEIGHTS, shipped_model
 
@@ -242,8 +234,8 @@ def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool
         given = None if reranker.model is None else Path(reranker.model)
         folder = projections.find_model(dense["encoder"], given)
         models["projections"] = sha256(folder / projections.WEIGHTS)
-    if tagger is not None or predicted:
+    if predicted:
         from qbe.tag.tagger import Tagger
 
-        models["tagger"] = Tagger.open(tagger or index.manifest.settings["tagger"]).identity
+        models["tagger"] = Tagger.open(index.manifest.settings["tagger"]).identity
     return models

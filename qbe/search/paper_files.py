@@ -29,14 +29,13 @@ SHOWN = 3
 
 class NamedPapers(NamedTuple):
     """Ids of papers of the index, each once, in the order of the bibliography; how many ``entries`` it has;
-    the names of those that the index lacks, ``missing``; how many name a paper again, ``repeated``; and what
-    is wrong with the entries that could not be read, ``broken``.
+    the names of those that the index lacks, ``missing``; and what is wrong with the entries that could not be
+    read, ``broken``.
     """
 
     paper_ids: list[str]
     entries: int
     missing: tuple[str, ...] = ()
-    repeated: int = 0
     broken: tuple[str, ...] = ()
 
     def missing_in_words(self, name: str) -> str | None:
@@ -70,7 +69,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     >>> _ = Path("cited.txt").write_text("s051\nunknown\n")
     >>> with index.reading() as reader:
     ...     papers_of(reader, Path("cited.txt"))
-    NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), repeated=0, broken=())
+    NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), broken=())
     """
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
@@ -94,7 +93,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     (['s051', 's036'], 3, ('s1',))
     """
     paper_ids: dict[str, None] = {}
-    count, repeated, missing, broken = 0, 0, [], []
+    count, missing, broken = 0, [], []
     for entry in named:
         count += 1
         if isinstance(entry, RecordError):
@@ -107,13 +106,12 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
         if row is None or (not isinstance(entry, str) and contradicts(reader.papers[row], record)):
             paper_id = reader.names.of_record(record) or ""
         if paper_id:
-            repeated += paper_id in paper_ids
             paper_ids[paper_id] = None
         elif isinstance(entry, RecordError):
             broken.append(str(entry))
         else:
             missing.append(str(name or record.get("title") or f"entry {count}"))
-    return NamedPapers(list(paper_ids), count, tuple(missing), repeated, tuple(broken))
+    return NamedPapers(list(paper_ids), count, tuple(missing), tuple(broken))
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:

@@ -17,6 +17,7 @@ from qbe.run import Run
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.filters import PaperFilter
 from qbe.search.opening import RerankerOpener
+from qbe.search.output import BLOCK
 from qbe.search.queries import queries_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
@@ -24,9 +25,6 @@ from qbe.search.stages import Stages, default_stages
 from qbe.shapes import PLAIN, Variety
 from qbe.topics import read_topics
 from qbe.types import Facet, Hit, Pools
-
-BLOCK = 64
-"""Topics that are searched together."""
 
 
 class Explanation(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.pooling import PaperVectors
-from qbe.errors import FacetNotFoundError, UsageError
+from qbe.errors import FacetNotFoundError, UsageError, check_count
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
@@ -56,7 +56,7 @@ class SearchRequest:
             raise TypeError(
                 f"expected a qbe.Query, found {type(self.query).__name__}; make one with qbe.Query(paper)"
             )
-        check_k(self.k)
+        check_count("k", self.k)
         check_pool(self.pool)
         check_filter(self.filter)
         if self.labels not in LABEL_SOURCES:
@@ -69,14 +69,6 @@ class SearchRequest:
                 "expected a query of the facets of a `mix`, found another; make it with "
                 "qbe.Query.by_facets(paper, variety.weights)"
             )
-
-
-def check_k(k: object) -> None:
-    """Raise TypeError for what is no number of hits, UsageError for one below 1."""
-    if not isinstance(k, int) or isinstance(k, bool):
-        raise TypeError(f"expected an int as `k`, found {k!r} ({type(k).__name__})")
-    if k < 1:
-        raise UsageError(f"expected `k` of at least 1, found {k}")
 
 
 def check_pool(pool: Sequence[object] | None) -> None:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from qbe.errors import UsageError
@@ -14,7 +13,7 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Closing, Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.rerank.reranker import Progress, Reranker
+from qbe.rerank.reranker import Progress
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
@@ -23,7 +22,6 @@ from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
     no_grades,
-    open_cross_encoder,
     open_explore_stage,
     open_first_stage,
     open_rerank_stage,
@@ -142,10 +140,9 @@ class SearchSession(Closing):
         self._chosen = stages is not None if chosen is None else chosen
         self._execute = executor
         self._workers = Workers(index.threads)
-        self._opening, self._opening_models = threading.Lock(), threading.Lock()
+        self._opening = threading.Lock()
         self._opened: _Opened | None = None
         self._open_reranker = open_reranker
-        self._cross_encoders: dict[str, Reranker] = {}
         self._second: RerankStage | None = None
         self._open_regrader = regrader_opener(self.stages.reranker, self._workers)
         self._regraded = regraded_count(self.stages.reranker)
@@ -162,7 +159,7 @@ class SearchSession(Closing):
     def _open_second(self) -> None:
         reranker = self.stages.reranker
         self._second = open_rerank_stage(
-            reranker, self.index, self._workers, self._cross_encoder, self._open_regrader
+            reranker, self.index, self._workers, self._open_regrader, self._open_reranker
         )
 
     def close(self) -> None:
@@ -455,16 +452,6 @@ class SearchSession(Closing):
             best = task.hits[: self.stages.reranker.depth]
             if missing := [hit.paper_id for hit in best if hit.grades is None]:
                 yield f"{self.stages.reranker.model} gave no grades for {', '.join(missing)}"
-
-    def _cross_encoder(self, model: str | Path | None, device: str | None = None) -> Reranker:
-        """The cross-encoder of a name or folder, opened once."""
-        with self._opening_models:
-            name = str(model or "")
-            if name not in self._cross_encoders:
-                self._cross_encoders[name] = open_cross_encoder(
-                    model, self._workers, self._open_reranker, device
-                )
-            return self._cross_encoders[name]
 
     def _over(self, reader: IndexReader) -> _Opened:
         """What searches a commit of the index; opened again when the index has moved on."""

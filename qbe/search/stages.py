@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from qbe.errors import UsageError, check_positive, did_you_mean
+from qbe.errors import UsageError, check_count, check_positive, did_you_mean
 from qbe.models.session import DEVICES
+from qbe.query import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -46,8 +47,6 @@ GRADES_WEIGHT = 0.75
 BACKGROUND_PENALTY = 0.35
 """How much the similarity to the query's background lowers a score, of queries by method and result; chosen
 on graded pairs."""
-
-MAX_WEIGHT = 1e6
 
 
 def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -176,13 +175,6 @@ class Grades(_Stage):
         None, "count", "papers with the best grades that a cross-encoder grades again, such as 50"
     )
 
-    def to_json(self) -> dict[str, Any]:
-        """See `_Stage.to_json`; the cross-encoder's papers only where there are some, as in older records."""
-        record = _Stage.to_json(self)
-        if self.joint is None:
-            del record["joint"]
-        return record
-
 
 @dataclass(frozen=True, slots=True)
 class Projections(_Stage):
@@ -232,13 +224,6 @@ class CrossEncoder(_Stage):
         _Stage.__post_init__(self)
         if self.device is not None and not isinstance(self.model, str | os.PathLike | None):
             raise UsageError("`device` is of a named `model`, found an object or a function; drop it")
-
-    def to_json(self) -> dict[str, Any]:
-        """See `_Stage.to_json`; the device only where one is named, as in records of the time before."""
-        record = _Stage.to_json(self)
-        if self.device is None:
-            del record["device"]
-        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,20 +498,9 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
 
 
-def _check_count(name: str, value: object, _: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
-    if value < 1:
-        raise UsageError(f"expected `{name}` of at least 1, found {value}")
-
-
 def _check_share(name: str, value: object, _: object) -> None:
     if not 0 <= _checked_number(name, value) <= 1:
         raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
-
-
-def _check_positive(name: str, value: object, _: object) -> None:
-    check_positive(name, _checked_number(name, value))
 
 
 def _checked_number(name: str, value: object) -> float:
@@ -569,9 +543,9 @@ def _check_model(name: str, value: object, _: object) -> None:
 
 _CHECKS: Mapping[str, Callable[[str, Any, tuple[str, ...]], None]] = {
     "choice": _check_choice,
-    "count": _check_count,
+    "count": lambda name, value, _: check_count(name, value),
     "share": _check_share,
-    "positive": _check_positive,
+    "positive": lambda name, value, _: check_positive(name, _checked_number(name, value)),
     "weights": _check_weights,
     "folder": _check_folder,
     "text": _check_text,

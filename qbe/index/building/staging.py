@@ -69,7 +69,8 @@ def unfinished_build(output: Path) -> bool:
 
 
 def _unfinished(staging: Path) -> Unfinished:
-    return Unfinished(staging, STATE, "build", "the corpus and settings", IndexBuildError)
+    remedy = "discard it with `overwrite` alone"
+    return Unfinished(staging, STATE, "build", "the corpus and settings", remedy, IndexBuildError)
 
 
 def save_state(staging: Path, state: State) -> None:
