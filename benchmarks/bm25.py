@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import floors
 from benchmarks.common import machine, peers_option, positive, table
-from benchmarks.drawn import drawn, faceted_queries
+from benchmarks.drawn import draw_queries, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
 from qbe import _cli
 
@@ -78,7 +78,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=corpus)
             print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=collection)
-    faceted = faceted_queries(source, drawn(source, queries))
+    faceted = faceted_queries(source, draw_queries(source.layout, queries))
     texts = [query_text(EncodedAspect.of(aspect)) for query in faceted for aspect in query.aspects]
     inputs.queries.write_text(json.dumps(texts))
     return inputs

@@ -88,6 +88,19 @@ def spread(values: Sequence[float], form: str = "{:.1f}") -> str:
     return f"{middle} ({low} to {high})"
 
 
+def rate_table(times: Times, count: int, unit: str) -> str:
+    """Format what each side does a second, of ``count`` in each run, and its time against qbe's."""
+    rows = [
+        (
+            name,
+            spread([count / seconds for seconds in runs]),
+            *(ratio(times, name, side) for side in ("qbe int8", "qbe fp32")),
+        )
+        for name, runs in times.items()
+    ]
+    return table(("side", f"{unit}/s", "time / qbe int8", "time / qbe fp32"), rows)
+
+
 def median_p95(values: Sequence[float], factor: float = 1e3) -> tuple[str, str]:
     """Return median and 95th percentile as text, by default in milliseconds from seconds."""
     ordered = sorted(values)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import interleaved, machine, papers, peers_option, positive, ratio, spread, table
+from benchmarks.common import interleaved, machine, papers, peers_option, positive, rate_table
 from qbe import _cli
 from qbe.types import Paper
 
@@ -99,16 +99,7 @@ def _against_peer(
         before = floors.products(threads)
         times = interleaved(actions, rounds)
     after = floors.products(threads)
-    rows = [
-        (
-            name,
-            spread([len(chosen) / seconds for seconds in runs]),
-            ratio(times, name, "qbe int8"),
-            ratio(times, name, "qbe fp32"),
-        )
-        for name, runs in times.items()
-    ]
-    print(table(("side", "papers/s", "time / qbe int8", "time / qbe fp32"), rows))
+    print(rate_table(times, len(chosen), "papers"))
     _agreement(encoders, original, bf16, chosen)
     _floor(tokens, {name: max(rate, after[name]) for name, rate in before.items()})
 

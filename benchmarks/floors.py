@@ -54,14 +54,6 @@ def _int8_rate(threads: int) -> float:
     return 2 * SIZE**3 / _best(lambda: session.run(None, {"a": a}))
 
 
-def numpy_rate() -> float:
-    """FLOP/s of an fp32 matrix product in numpy, with the threads its BLAS takes by itself."""
-    import numpy as np
-
-    a, b = (np.random.default_rng(i).random((SIZE, SIZE), dtype=np.float32) for i in range(2))
-    return 2 * SIZE**3 / _best(lambda: a @ b)
-
-
 def read_rate() -> float:
     """Bytes/s of reading a large fp32 matrix once (a matrix-vector product in numpy)."""
     import numpy as np

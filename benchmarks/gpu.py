@@ -264,54 +264,11 @@ def pairs(bench: Benchmark) -> None:
         print(f"  largest difference from fp32 on the CPU: {difference:.5f} of the deviation", flush=True)
 
 
-def peer(bench: Benchmark) -> None:
-    """sentence-transformers in half precision on the same texts: one vector a paper, its tokens' mean."""
-    try:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, PreTrainedTokenizerFast
-    except ImportError as error:
-        print(f"  skipped: {error}", flush=True)
-        return
-    options, tokenizer = bench.options, resolve_encoder(SMALL).tokenizer
-    texts = [f"{paper.title} {paper.abstract}" for paper in bench.some(options.papers)]
-    for name, config, kind in (
-        (
-            SMALL,
-            BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536),
-            BertModel,
-        ),
-        (LARGE, MPNetConfig(), MPNetModel),
-    ):
-        with tempfile.TemporaryDirectory() as folder:
-            kind(config).save_pretrained(folder)  # type: ignore[arg-type]
-            tokenizing: Any = PreTrainedTokenizerFast
-            padding = {"pad_token": "[PAD]"}
-            tokenizing(tokenizer_file=str(tokenizer), model_max_length=512, **padding).save_pretrained(folder)
-            model = SentenceTransformer(
-                folder, device=options.device, model_kwargs={"dtype": torch.float16}, local_files_only=True
-            )
-        model.max_seq_length = 512
-        for size in (64, 256):
-            where = f"{options.device}, fp16, batches of {size}"
-            bench.measure(
-                f"sentence-transformers, size of {name}",
-                where,
-                len(texts),
-                "papers",
-                partial(model.encode, texts, batch_size=size, show_progress_bar=False),
-            )
-        del model
-        if options.device == CUDA:
-            torch.cuda.empty_cache()
-
-
 PARTS: dict[str, Callable[[Benchmark], None]] = {
     "small": small,
     "agreement": agreement,
     "pairs": pairs,
     "large": large,
-    "peer": peer,
 }
 
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import Stage, collection_options, machine, median_p95, positive, table, time_stages
+from benchmarks.common import (
+    Stage,
+    collection_options,
+    machine,
+    median_p95,
+    positive,
+    spread,
+    table,
+    time_stages,
+)
 from qbe import _cli
 from qbe.query import Query
 
@@ -27,9 +37,9 @@ if TYPE_CHECKING:
     from qbe.query import Aspect
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
-    from qbe.types import Facet
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
+OURS, PEER = "BM25", "pyserini LuceneSearcher"
 TABLE_HITS = 10
 
 
@@ -62,13 +72,12 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from benchmarks.peers import compare
     from qbe.index.opening import open_index
     from qbe.parallel import Workers
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
-    from qbe.search.stages import FIRST_STAGES
+    from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
     from qbe.topics import read_pools
 
     pools = read_pools(options.pool)
@@ -81,6 +90,8 @@ def main(argv: list[str]) -> None:
             f"{size:.0f} papers per pool; {options.hits} hits\n"
         )
         pipelines = {name: Pipeline(index, stage()) for name, stage in FIRST_STAGES.items()}
+        pipelines["fused, projections"] = Pipeline(index, Fused() >> Projections())
+        pipelines["fused, grades"] = Pipeline(index, Fused() >> Grades())
         workers = Workers(threads)
         opened = Opened(index, reader, BM25Stage(reader, workers), DenseStage(reader, workers), pipelines)
         whole = [_stages(opened, query, options.hits, None) for query in queries]
@@ -92,15 +103,8 @@ def main(argv: list[str]) -> None:
             for name, runs in times.items()
         ]
         print(table(("ms per query", "index: median", "p95", "pool: median", "p95"), rows), "\n")
-        encoded = [_encoded(index, query) for query in queries]
-        compare(reader, opened.bm25, opened.dense, encoded, options.hits, threads, options.rounds)
-        _floors(index, queries)
-
-
-def _encoded(index: Index, query: Query) -> EncodedAspect:
-    """The only aspect of a query, with the vectors of its sentences and of its whole paper."""
-    (aspect,) = query.aspects
-    return _with_vectors(index, aspect)
+        encoded = [_with_vectors(index, aspect) for query in queries for aspect in query.aspects]
+        _compare(reader, opened.bm25, encoded, options.hits, options.rounds)
 
 
 def _with_vectors(index: Index, aspect: Aspect) -> EncodedAspect:
@@ -126,7 +130,6 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
         rows = np.unique([index.papers.row(paper_id) for paper_id in pool])
     ranking = pipelines["fused"].search(query, hits, pool, matches=False)
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
-    _check_scores(opened.dense, index, encoded, rows)
     stages: dict[str, Stage] = {}
     if pool is None:
         outside = dataclasses.replace(aspect, paper=dataclasses.replace(aspect.paper, paper_id="query"))
@@ -135,10 +138,7 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
         stages["query vectors, encoded"] = functools.partial(_with_vectors, index, outside)
         stages["FAISS candidates"] = functools.partial(_candidates, index, encoded, hits)
     stages["BM25"] = functools.partial(opened.bm25.batch_search, [encoded], hits, [pool])
-    stages["exact scores"] = functools.partial(_exact_scores, index, encoded, rows, [None])
-    facets = [None, aspect.facet]
-    stages["exact scores, all and facet"] = functools.partial(_exact_scores, index, encoded, rows, facets)
-    stages["exact scores, whole papers"] = functools.partial(_whole_scores, index, encoded, rows)
+    stages["exact scores"] = functools.partial(opened.dense.scores, encoded, rows, None)
     stages["fusion"] = functools.partial(weighted_sum, scores, EQUAL_WEIGHTS)
     add = functools.partial(add_matches, opened.reader, Workers(), [[encoded]])
     stages[f"matches of {TABLE_HITS} hits"] = functools.partial(add, [ranking[:TABLE_HITS]])
@@ -156,58 +156,49 @@ def _candidates(index: Index, encoded: EncodedAspect, hits: int) -> NDArray[np.i
     return next(iter(index.candidate_source().nearest([encoded.sentences], hits)))
 
 
-def _exact_scores(
-    index: Index, encoded: EncodedAspect, rows: NDArray[np.int64], facets: Sequence[Facet | None]
-) -> list[NDArray[np.float32]]:
-    """Scores (papers,) of sentences for each facet, as `qbe.search.first_stages.DenseStage` computes them."""
-    from qbe.index.dense.scoring import COMPARISONS, best_per_paper, mean_max, restrict
+def _compare(
+    reader: IndexReader, bm25: BM25Stage, queries: Sequence[EncodedAspect], hits: int, rounds: int
+) -> None:
+    """Print the times of BM25 and of Pyserini's searcher on the same postings, timed in turn.
 
-    assert encoded.sentences is not None
-    block = index.vector_store.gather(rows)
-    similarities = COMPARISONS[index.similarity](encoded.sentences, block.vectors)
-    scores = []
-    for facet in facets:
-        counted = similarities
-        if facet is not None:
-            counted = restrict(similarities, block.starts, index.facet_mask(facet)[block.rows])
-        scores.append(mean_max(best_per_paper(counted, block.starts)))
-    return scores
+    Raises AssertionError unless both give the same papers and scores.
+    """
+    from qbe.search.first_stages import query_text
 
-
-def _whole_scores(index: Index, encoded: EncodedAspect, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Similarities (papers,) of whole papers, likewise."""
-    from qbe.index.dense.scoring import COMPARISONS
-
-    assert encoded.whole is not None
-    scores: NDArray[np.float32] = COMPARISONS[index.similarity](
-        encoded.whole[None], index.vector_store.whole(rows)
-    )[0]
-    return scores
+    searcher = _pyserini(reader)
+    stages: list[dict[str, Stage]] = []
+    for query in queries:
+        peer = functools.partial(_pyserini_hits, searcher, query_text(query), hits)
+        (ranked,) = bm25.batch_search([query], hits, [None])
+        assert [(hit.paper_id, hit.score) for hit in ranked] == peer(), query.aspect.paper.paper_id
+        stages.append({OURS: functools.partial(bm25.batch_search, [query], hits, [None]), PEER: peer})
+    times = time_stages(stages, rounds)
+    pairs = zip(_totals(times[PEER], rounds), _totals(times[OURS], rounds), strict=True)
+    medians = [median_p95(times[side])[0] for side in (OURS, PEER)]
+    row = (f"{OURS} / {PEER}", *medians, spread([peer / ours for peer, ours in pairs], "{:.2f}"))
+    print(table(("qbe / peer, whole index", "qbe, ms", "peer, ms", "peer / qbe"), [row]))
+    print("the same papers with the same scores on both sides, for every query")
 
 
-def _check_scores(dense: DenseStage, index: Index, encoded: EncodedAspect, rows: NDArray[np.int64]) -> None:
-    """Raise AssertionError unless the steps that are timed give the scores of the stage."""
-    by_stage = dense.scores(encoded, rows, None)
-    facet = encoded.aspect.facet
-    by_sentences = _exact_scores(index, encoded, rows, [None] if facet is None else [None, facet])
-    by_steps = [_whole_scores(index, encoded, rows), *by_sentences]
-    for name, scores in zip(("whole", "sentences", "facet"), by_steps, strict=False):
-        assert (by_stage[name] == scores).all(), name
+def _totals(runs: Sequence[float], rounds: int) -> list[float]:
+    """Return the seconds of each round over all queries."""
+    size = len(runs) // rounds
+    return [sum(runs[first : first + size]) for first in range(0, len(runs), size)]
 
 
-def _floors(index: Index, queries: Sequence[Query]) -> None:
-    from benchmarks import floors
+def _pyserini(reader: IndexReader) -> Any:
+    """Pyserini's searcher on the same postings; its import needs a key of a service that is not used here."""
+    os.environ.setdefault("OPENAI_API_KEY", "unused")
+    from pyserini.search.lucene import LuceneSearcher
 
-    sentences, dimension = index.sentence_vectors.shape
-    counts = [len(aspect.selected_positions()) for query in queries for aspect in query.aspects]
-    chosen = sum(counts) / len(queries)
-    size, work = sentences * dimension * 2, 2 * sentences * dimension * chosen
-    read, rate = floors.read_rate(), floors.numpy_rate()
-    print(
-        f"\nexact scan of all sentences, {chosen:.1f} query sentences: {size / 1e6:.1f} MB of fp16, "
-        f"{1e3 * size / read:.2f} ms to read once at the measured {read / 1e9:.0f} GB/s; "
-        f"{work / 1e9:.3f} GFLOP, {1e3 * work / rate:.2f} ms at the {rate / 1e9:.0f} GFLOP/s of numpy"
-    )
+    searcher = LuceneSearcher(str(reader.folder / "lucene"))
+    assert reader.manifest.lucene is not None
+    searcher.set_bm25(reader.manifest.lucene["k1"], reader.manifest.lucene["b"])
+    return searcher
+
+
+def _pyserini_hits(searcher: Any, text: str, hits: int) -> list[tuple[str, float]]:
+    return [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.multivector``: search by sentence vectors, against PyLate's PLAID and flat FAISS.
+"""``python -m benchmarks.multivector``: search by sentence vectors, against flat FAISS.
 
-All sides get the vectors of one index and the same faceted queries, drawn by seed, and rank papers by the
-mean (PyLate: the sum) of each query sentence's best match. Each is a process of its own; they answer in
-turn. "Same top 20" compares with the exhaustive ranking of the vectors as the index stores them.
+Both sides get the vectors of one index and the same faceted queries, drawn by seed, and rank papers by the
+mean of each query sentence's best match. Each is a process of its own; they answer in turn. "Same top 20"
+compares with the exhaustive ranking of the vectors as the index stores them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import floors
-from benchmarks.common import machine, peers_option, positive, table
-from benchmarks.drawn import best_rows, drawn, same_places, shared_papers
+from benchmarks.common import machine, positive, table
+from benchmarks.drawn import DrawnQueries, best_rows, draw_queries, same_places, shared_papers
 from benchmarks.multivector_roles import HITS
 from benchmarks.sides import Side, in_turn
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from benchmarks.exhaustive import DrawnQueries
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")
-NAMES = {"qbe": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences", "plaid": "PyLate, PLAID"}
+ROLES = "benchmarks.multivector_roles"
+NAMES = {"qbe": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences"}
 BLOCK = 1 << 16
 """Vectors converted at a time."""
 
@@ -36,17 +36,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=5, help="default: %(default)s")
-    parser.add_argument("--sides", nargs="+", choices=NAMES, default=[*NAMES], help="default: all")
-    peers_option(parser)
     parser.add_argument("--work", type=Path, metavar="DIR", help="for the arrays (default: $TMPDIR)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
-
-
-def start(role: str, folder: Path, peers: Path, threads: int) -> Side:
-    """A side's process; PyLate's in the peers' environment."""
-    python = str(peers) if role == "plaid" else sys.executable
-    return Side([python, "-m", "benchmarks.multivector_roles", role, str(folder), str(threads)])
 
 
 def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
@@ -102,15 +94,12 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
         with open_index(options.index, threads=threads) as index:
-            queries = drawn(index, options.queries)
+            queries = draw_queries(index.layout, options.queries)
             lay_out(index, folder, queries)
             best = best_rows(index, queries, HITS)
             print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
             print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
-        sides = {
-            role: start(role, folder, options.peers, threads)
-            for role in dict.fromkeys(("qbe", *options.sides))
-        }
+        sides = {role: Side([sys.executable, "-m", ROLES, role, str(folder), str(threads)]) for role in NAMES}
         in_turn([*sides.values()], options.rounds)
         print(table(HEADER, [row(name, side, sides["qbe"], best) for name, side in sides.items()]))
         for side in sides.values():

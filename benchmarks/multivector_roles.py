@@ -1,7 +1,7 @@
 """The sides of `benchmarks.multivector`: each a process of its own, that answers queries by sentence vectors.
 
 A role is started with a folder of arrays and a number of threads; it builds or opens its index, and then
-answers every line that it reads with a round of all queries. PyLate's runs in the peers' environment.
+answers every line that it reads with a round of all queries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Search = Callable[[np.ndarray, int], Any]
 
 def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
-    from benchmarks.drawn import drawn, faceted_queries
+    from benchmarks.drawn import draw_queries, faceted_queries
     from qbe.index.opening import open_index
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import Dense
@@ -36,7 +36,7 @@ def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     pipeline = Pipeline(index, Dense())
     papers = np.load(folder / "papers.npy").tolist()
     rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
-    queries = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))
+    queries = dict(zip(papers, faceted_queries(index, draw_queries(index.layout, len(papers))), strict=True))
 
     def search(_: np.ndarray, paper: int) -> list[int]:
         return [rows[hit.paper_id] for hit in pipeline.search(queries[paper], HITS, matches=False)]
@@ -72,28 +72,7 @@ def of_flat(folder: Path, threads: int) -> tuple[Search, int]:
     return search, index.ntotal * index.d * 4
 
 
-def of_plaid(folder: Path, threads: int) -> tuple[Search, int]:
-    """PyLate's PLAID index with its own settings, on the same vectors."""
-    import torch
-    from pylate import indexes, retrieve
-
-    torch.set_num_threads(threads)
-    vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
-    where = folder / "plaid"
-    index = indexes.PLAID(str(where), override=True, show_progress=False, device="cpu")
-    papers = [vectors[first:last] for first, last in itertools.pairwise(starts)]
-    index.add_documents([str(row) for row in range(len(papers))], papers)
-    del vectors, papers
-    retriever = retrieve.ColBERT(index=index)
-
-    def search(query: np.ndarray, paper: int) -> list[int]:
-        (hits,) = retriever.retrieve(queries_embeddings=[query], k=HITS + 1, device="cpu")
-        return [int(hit["id"]) for hit in hits if int(hit["id"]) != paper][:HITS]
-
-    return search, sum(file.stat().st_size for file in where.rglob("*") if file.is_file())
-
-
-ROLES = {"qbe": of_qbe, "flat": of_flat, "plaid": of_plaid}
+ROLES = {"qbe": of_qbe, "flat": of_flat}
 
 
 def main(role: str, place: str, threads: str) -> None:

@@ -22,7 +22,7 @@ from benchmarks.common import (
     median_p95,
     peers_option,
     positive,
-    ratio,
+    rate_table,
     spread,
     table,
     time_stages,
@@ -120,16 +120,7 @@ def _against_peer(
     before = floors.products(threads)
     times = interleaved(actions, rounds)
     after = floors.products(threads)
-    rows = [
-        (
-            name,
-            spread([len(texts) / seconds for seconds in runs]),
-            ratio(times, name, "qbe int8"),
-            ratio(times, name, "qbe fp32"),
-        )
-        for name, runs in times.items()
-    ]
-    print(table(("side", "pairs/s", "time / qbe int8", "time / qbe fp32"), rows))
+    print(rate_table(times, len(texts), "pairs"))
     _agreement(encoders, same, peer(texts, batch_size=BATCHES[0]))
     lengths = [len(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
     _floor(lengths, {name: max(rate, after[name]) for name, rate in before.items()})

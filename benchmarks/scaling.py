@@ -12,7 +12,6 @@ import functools
 import json
 import math
 import multiprocessing
-import shutil
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import floors
 from benchmarks.answering import memory, timed
 from benchmarks.common import machine, median_p95, positive, table
-from benchmarks.drawn import best_rows, drawn, faceted_queries, same_places
+from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places
 from qbe import _cli
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
     parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers of each")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument("--faiss", default="auto", help="factory string (default: %(default)s)")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where indexes are made (default: $TMPDIR)")
-    parser.add_argument("--keep", action="store_true", help="keep the indexes")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
 
@@ -51,7 +48,7 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 
     timings = Timings()
     with open_index(options.index) as source:
-        write_synthetic(source, folder, papers, 0, options.faiss, options.threads, timings)
+        write_synthetic(source, folder, papers, 0, options.threads, timings)
     peaks = {name: peak / 1e9 for name, peak in timings.peaks.items()}
     return {"seconds": dict(timings.seconds), "peaks": peaks, "peak": peaks["faiss"]}
 
@@ -63,7 +60,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from qbe.search.stages import Dense
 
     with open_index(folder, threads=options.threads) as index, Pipeline(index, Dense()) as pipeline:
-        faceted = faceted_queries(index, drawn(index, options.queries))
+        faceted = faceted_queries(index, draw_queries(index.layout, options.queries))
         search_dense = functools.partial(pipeline.search, matches=False)
         runs = {
             "facet": (faceted, TOP),
@@ -96,7 +93,7 @@ def exactness(options: argparse.Namespace, folder: Path, best: list[list[str]]) 
     with open_index(folder) as index:
         rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
         ranked = [[rows[paper_id] for paper_id in paper_ids] for paper_ids in best]
-        return same_places(ranked, best_rows(index, drawn(index, options.queries), TOP))
+        return same_places(ranked, best_rows(index, draw_queries(index.layout, options.queries), TOP))
 
 
 def in_new_process(function: Any, *arguments: Any) -> Any:
@@ -168,18 +165,12 @@ def main(argv: list[str]) -> None:
     print(machine(options.threads, PACKAGES))
     rate = floors.read_rate()
     print(f"reads {rate / 1e9:.0f} GB/s\n")
-    work = Path(tempfile.mkdtemp(prefix="qbe-scaling-", dir=options.work))
     rows, points = [], []
-    try:
-        for papers in options.sizes:
-            cells, sentences, seconds = row(options, work / str(papers), papers, rate)
-            rows.append(cells)
-            points.append((sentences, seconds))
-            if not options.keep:
-                shutil.rmtree(work / str(papers))
-    finally:
-        if not options.keep:
-            shutil.rmtree(work, ignore_errors=True)
+    for papers in options.sizes:
+        with tempfile.TemporaryDirectory(prefix="qbe-scaling-", dir=options.work) as work:
+            cells, sentences, seconds = row(options, Path(work, "index"), papers, rate)
+        rows.append(cells)
+        points.append((sentences, seconds))
     print(table(HEADER, rows))
     if len(points) > 1:
         print(f"milliseconds of a faceted query grow with sentences to the power of {exponent(points):.2f}")

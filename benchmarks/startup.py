@@ -1,9 +1,8 @@
 """``python -m benchmarks.startup``: wall time of cold processes, against ``pyserini.search.lucene``.
 
 Each run is a new process; the files that it reads are in the system's page cache after a first round that
-is not counted. Both sides use the same Java, the same Lucene folder and the same query text. A second
-table compares the help of ``qbe search`` with a bare interpreter, in alternating runs. qbe's processes run
-the console script of this Python's environment, or ``python -m qbe`` where it is not installed.
+is not counted. Both sides use the same Java, the same Lucene folder and the same query text. qbe's processes
+run the console script of this Python's environment, or ``python -m qbe`` where it is not installed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -25,7 +23,6 @@ from qbe.parallel import available_threads
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
 PEER_IMPORT, PEER_SEARCH = "import pyserini.search.lucene", "LuceneSearcher, one query"
-BARE, HELP = "python, nothing else", "qbe search --help"
 
 _REPORT = f"""
 import sys
@@ -75,9 +72,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
     parser.add_argument("--rounds", type=positive, default=7, help="runs of each side (default: %(default)s)")
-    parser.add_argument(
-        "--help-rounds", type=positive, default=20, help="runs of the help (default: %(default)s)"
-    )
     return parser
 
 
@@ -102,19 +96,6 @@ def main(argv: list[str]) -> None:
     ]
     print(f"{options.rounds} rounds\n")
     print(table(("process", "seconds", "peer", "peer / process", "heavy modules loaded"), rows))
-    print(f"\n{options.help_rounds} rounds\n")
-    print(_help(actions, options.help_rounds))
-
-
-def _help(actions: Mapping[str, Callable[[], object]], rounds: int) -> str:
-    """A table of the help beside a bare interpreter, run in turn: medians, and the ratio of the medians."""
-    times = interleaved({name: actions[name] for name in (BARE, HELP)}, rounds)
-    medians = {name: statistics.median(runs) for name, runs in times.items()}
-    rows = [
-        (name, spread([1e3 * seconds for seconds in runs]), f"{medians[name] / medians[BARE]:.2f}")
-        for name, runs in times.items()
-    ]
-    return table(("process", "milliseconds", "median / bare interpreter's"), rows)
 
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
@@ -133,9 +114,9 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     query += ["--hits", str(HITS), "--format", "trec"]
     settings = [str(index / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
     return {
-        BARE: _code("pass"),
+        "python, nothing else": _code("pass"),
         "python and Java, nothing else": _code(_JAVA),
-        HELP: _qbe("--help", peer=PEER_IMPORT),
+        "qbe search --help": _qbe("--help", peer=PEER_IMPORT),
         **{
             f"qbe search --paper, {stage}": _qbe(
                 *query, "--first-stage", stage, "--rerank", "none", peer=PEER_SEARCH

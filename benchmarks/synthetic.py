@@ -1,4 +1,4 @@
-"""``python -m benchmarks.synthetic``: an index of as many papers as wanted, made out of a real one.
+"""An index of as many papers as wanted, made out of a real one, or its papers alone.
 
 A synthetic paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
 another. To each vector the difference of two real neighbours is added (sentences of different papers; two
@@ -8,7 +8,6 @@ copies as well as unrelated papers. The same seed makes the same index. It has n
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import resource
@@ -20,8 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import positive
-from qbe import _cli
 from qbe.types import Paper, Sentence
 
 if TYPE_CHECKING:
@@ -66,16 +63,6 @@ class Drawn(NamedTuple):
     papers: np.ndarray
     starts: np.ndarray
     sentences: np.ndarray
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.synthetic", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the index to create")
-    parser.add_argument("--papers", type=positive, default=10_000, help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    return parser
 
 
 def draw(starts: np.ndarray, count: int, random: np.random.Generator) -> Drawn:
@@ -151,7 +138,6 @@ def write_synthetic(
     folder: Path,
     papers: int,
     seed: int,
-    faiss: str,
     threads: int,
     timings: Timings,
 ) -> None:
@@ -184,7 +170,7 @@ def write_synthetic(
         del real, whole
     with timings.stage("faiss"):
         vectors = read_vectors(folder, stored)[0]
-        params = resolve(faiss, *vectors.shape)
+        params = resolve("auto", *vectors.shape)
         write_faiss_segment(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
         files = describe_files(folder)
@@ -200,18 +186,3 @@ def write_synthetic(
             digest=digest(files, None),
         )
         write_manifest(folder, manifest)
-
-
-def main(argv: list[str]) -> None:
-    from qbe.index.opening import open_index
-
-    options = parser().parse_args(argv)
-    timings = Timings()
-    with open_index(options.index) as source:
-        threads = _cli.threads(options.threads)
-        write_synthetic(source, options.output, options.papers, options.seed, "auto", threads, timings)
-    print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in timings.seconds.items()))
-
-
-if __name__ == "__main__":
-    _cli.run("benchmarks.synthetic", main)

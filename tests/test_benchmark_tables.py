@@ -11,7 +11,7 @@ from qbe.errors import OutputError, UsageError
 
 def test_each_table_of_the_document_has_a_command_that_exists():
     tables = run.documented(run.DOCUMENT.read_text())
-    assert {"bm25", "whole-pairs", "cluster-killed"} <= set(tables)
+    assert {"bm25", "multivector", "cluster-killed"} <= set(tables)
     for *preparations, command in tables.values():
         assert all(map(run.product, preparations))
         assert command.startswith("make ") or importlib.util.find_spec(command.split()[2])

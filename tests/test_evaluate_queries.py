@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.runs import run, write_qrels
+from support.runs import folds_text, run, write_qrels
 
 from qbe.errors import UsageError
 from qbe.evaluate.__main__ import main
@@ -35,15 +35,14 @@ RANKINGS = {
 
 def write(folder):
     """Qrels, folds and runs ``run+rerank`` and ``run`` of the queries, with the corpus."""
-    folds = {}
+    halves = {}
     for facet in ("method", "result"):
         ids = [f"1_{facet}", f"2_{facet}"]
-        folds[facet] = {"fold1_dev": ids[1:], "fold2_dev": ids[:1]}
-        folds[facet] |= {"fold1_test": ids[:1], "fold2_test": ids[1:]}
+        halves[facet] = (ids[:1], ids[1:])
         for column, name in enumerate(("run+rerank", "run")):
             run({q: RANKINGS[q][column] for q in ids}).write(folder / f"{name}.{facet}.trec")
     write_qrels(folder / "all.qrels", dict.fromkeys(RANKINGS, GRADES))
-    (folder / "folds.json").write_text(json.dumps(folds))
+    (folder / "folds.json").write_text(folds_text(halves))
     papers = [{"paper_id": i, "title": f"Title  of\n{i}", "abstract": ["A."]} for i in ("1", "2", *GRADES)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers))
 

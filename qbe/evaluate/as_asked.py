@@ -15,6 +15,7 @@ from qbe.errors import FileFormatError
 from qbe.evaluate.crossed import FacetGrades
 from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import scores_of
+from qbe.evaluate.exploration import mean_of
 from qbe.evaluate.results import Evaluation
 from qbe.shapes import (
     COMPETITORS,
@@ -116,10 +117,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         if unjudged:
             warnings.append(f"{unjudged} of the first {CUTOFFS[-1]} hits by {scope} are not judged")
     figures: dict[str, dict[str, float | None]] = {
-        measure: {
-            scope: fmean(values) if (values := [by_query[q] for q in ids if q in by_query]) else None
-            for scope, ids in queries.items()
-        }
+        measure: {scope: mean_of(by_query, ids) for scope, ids in queries.items()}
         for measure, by_query in per_query.items()
     }
     return Evaluation(queries, per_query, figures, tuple(warnings))

@@ -115,7 +115,7 @@ def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
     return 0.5 if high == low else float(high > low)
 
 
-def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) -> Evaluation:
+def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate a run by its crossed pairs, for each of FACET_PAIRS that has any.
 
     A scope, such as ``method-background``, is a pair of facets; its queries are the query papers that have
@@ -136,7 +136,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) 
     numbers: dict[str, int] = {}
     asked: dict[str, None] = {}  # the queries of the run that count
     for first, second in FACET_PAIRS:
-        pairs = crossed_pairs(grades, first, second, gap)
+        pairs = crossed_pairs(grades, first, second)
         if not pairs:
             continue
         _check_ranked(pairs, scores, first, second)

@@ -126,7 +126,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
         **per_query_values(parse_measures(_BINARY), binary, scores),
     }
     figures = {
-        measure: {scope: _mean(by_query, queries) for scope, queries in scopes.items()}
+        measure: {scope: mean_of(by_query, queries) for scope, queries in scopes.items()}
         for measure, by_query in values.items()
     }
     warnings += (*missing, *incomplete(relevant, scores))
@@ -281,6 +281,7 @@ def _gain_ndcg(pool: Mapping[str, ContrastGain], scores: Mapping[str, float]) ->
     return ndcg([pool[name].gain for name in trec_order(scores)], [row.gain for row in pool.values()])
 
 
-def _mean(by_query: Mapping[str, float], queries: Sequence[str]) -> float | None:
+def mean_of(by_query: Mapping[str, float], queries: Sequence[str]) -> float | None:
+    """The mean over those of the queries that have a value; None where none has."""
     values = [by_query[query] for query in queries if query in by_query]
     return fmean(values) if values else None

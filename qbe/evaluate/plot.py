@@ -7,7 +7,7 @@ matplotlib is imported when one is drawn.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,8 +71,8 @@ def check_plot(path: StrPath) -> None:
         )
 
 
-def save_figure(path: StrPath, draw: Callable[[], Figure]) -> None:
-    """Write the figure that a function draws to a file, atomically; equal figures give equal bytes.
+def write_plot(path: StrPath, report: Report) -> None:
+    """Write the plot of `figure_of` to a file, atomically; equal reports give equal bytes.
 
     Raises what `check_plot` raises, and OutputError when the file cannot be written.
     """
@@ -83,14 +83,9 @@ def save_figure(path: StrPath, draw: Callable[[], Figure]) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # independent of the user's settings
         matplotlib.rcParams.update(_STYLE)
-        figure = draw()
+        figure = figure_of(report)
         with atomic_file(Path(path)) as stream:
             figure.savefig(stream, format=kind, dpi=150, metadata=_METADATA[kind])
-
-
-def write_plot(path: StrPath, report: Report) -> None:
-    """Write the plot of `figure_of` to a file; errors are those of `save_figure`."""
-    save_figure(path, lambda: figure_of(report))
 
 
 def points_of(report: Report, measure: str) -> dict[str, list[Point]]:

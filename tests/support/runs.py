@@ -1,6 +1,7 @@
 """Runs written by hand."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qbe import trec
@@ -23,3 +24,12 @@ def write_qrels(path: Path | str, qrels: Mapping[str, Mapping[str, int]]) -> Non
     trec.write_qrels(
         path, (trec.Judgment(query, *graded) for query, grades in qrels.items() for graded in grades.items())
     )
+
+
+def folds_text(halves: Mapping[str, tuple[Sequence[str], Sequence[str]]], **changes: object) -> str:
+    """A folds file of the queries of each facet in two halves, with other entries for some facets."""
+    content = {
+        facet: {"fold1_dev": second, "fold2_dev": first, "fold1_test": first, "fold2_test": second}
+        for facet, (first, second) in halves.items()
+    }
+    return json.dumps({**content, **changes})
