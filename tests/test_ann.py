@@ -185,7 +185,7 @@ def queries(index: Index) -> list[Query]:
 def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, capsys):
     corpus, folder = str(sample / "corpus.jsonl"), tmp_path / "index"
     command = ["--corpus", corpus, "--output", str(folder), "--only=dense", "--encoder", str(tiny_encoder)]
-    main([*command, "--faiss", "IVF16,PQ4x4fs", "--stored", "int8"])
+    main([*command, "--faiss", "IVF16,PQ4x4fs", "--store", "int8"])
     capsys.readouterr()
     with Index(folder) as index:
         assert index.manifest.dense["stored"] == "int8"
