@@ -240,6 +240,12 @@ def tiny_index(shared, sample, tiny_encoder) -> Path:
     return shared("indexes", make) / "sample"
 
 
+@pytest.fixture
+def copy(tmp_path, tiny_index) -> Path:
+    """A copy of the index of the sample, to be damaged."""
+    return Path(shutil.copytree(tiny_index, tmp_path / "index"))
+
+
 @pytest.fixture(scope="session")
 def index(tiny_index):
     """That index, opened, for tests that do not change it."""
@@ -251,7 +257,7 @@ def index(tiny_index):
 
 @pytest.fixture(scope="session")
 def kill():
-    """Starts builds that are killed at a moment, or halted."""
+    """Runs builds that are killed at a moment."""
     from support.builds import killer
 
     with killer() as started:

@@ -40,7 +40,10 @@ from qbe.query import Query
     [
         ([], {}),
         (["positions", "int8"], {"positions": True, "stored": "int8"}),
-        (["float16", "docvectors", "positions"], {"positions": True, "docvectors": True, "stored": "float16"}),
+        (
+            ["float16", "docvectors", "positions"],
+            {"positions": True, "docvectors": True, "stored": "float16"},
+        ),
     ],
 )
 def test_what_is_stored_is_one_option(given, settings):

@@ -8,11 +8,11 @@ import pytest
 from support.live import corpus
 from support.messages import messages_of
 
-from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import CorpusError, IndexBuildError, UsageError
 from qbe.index.building.changes import delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import Paper, Sentence
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +114,6 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
         assert (reader.stored_vectors(papers[3]).sentences == index.vectors(papers[3]).sentences).all()
     with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'all'"):
         index.label_facets(raw, "all")
-
-
-def test_sides_that_are_not_there(index):
-    with pytest.raises(IndexFormatError, match="expected an index with postings, found one built without"):
-        _ = index.lucene
-    index.require_vectors()
-    assert index.facet_mask(Facet.METHOD).any()
 
 
 def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):

@@ -31,12 +31,6 @@ SUPPORT = ROOT / "tests" / "support"
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
 
 
-@pytest.fixture
-def copy(tmp_path, tiny_index) -> Path:
-    """A copy of the sample's index, to be damaged."""
-    return Path(shutil.copytree(tiny_index, tmp_path / "copy"))
-
-
 def test_a_truncated_or_missing_file_is_told(copy):
     names = [name for name in Index(copy).manifest.files if "lucene/" not in name or "segments" in name]
     assert len(names) == 9  # but for Lucene's others, which it checks itself

@@ -137,7 +137,7 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
         assert list(opened.papers.read_from(0)) == kept
         assert [opened.paper(paper.paper_id) for paper in kept] == kept
         for paper_id in gone:
-            assert opened.papers.find(paper_id) is None
+            assert paper_id not in opened
         with pytest.raises(PaperNotFoundError, match="one of the 121 papers of the index, found 's047'"):
             opened.paper("s047")
         lexical = [first_stage(index, "bm25").search(Query(kept[5]), 200) for index in (opened, other)]

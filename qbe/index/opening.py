@@ -128,7 +128,6 @@ def build_index(
             'qbe.Reading(on_error="skip")'
         )
     threads = thread_count(threads)
-    execution = Execution(threads) if progress is None else Execution(threads, progress)
     build(
         Path(folder),
         corpus,
@@ -136,6 +135,6 @@ def build_index(
         reading=reading or Reading(),
         overwrite=overwrite,
         resume=resume,
-        execution=execution,
+        execution=Execution(threads, progress or Progress()),
     )
     return Index(folder, threads=threads)

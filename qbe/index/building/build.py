@@ -18,7 +18,16 @@ from qbe.index.building.rejected import check_replaceable, publish_rejected, rec
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shards import BuildModels, Identity
 from qbe.index.building.source import Corpus, Origin, Source, open_corpus
-from qbe.index.building.staging import STATE, Place, State, build_place, check_target, read_state, save_state
+from qbe.index.building.staging import (
+    STATE,
+    Place,
+    State,
+    build_place,
+    check_target,
+    read_state,
+    save_state,
+    segment_place,
+)
 from qbe.index.dense.ann import FaissParams, SharedDense, resolve, resolve_or_exact, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.stored import WHOLE, read_vectors
@@ -94,25 +103,21 @@ def build_segment(
     folder: Path,
     settings: BuildSettings,
     execution: Execution,
+    index: Path,
     tagger: Identity | None = None,
-    index: Path | None = None,
     shared: SharedDense | None = None,
 ) -> Manifest | None:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     Returns None, and leaves no segment, where the source has no paper. Where a segment has too few sentences
-    for the settings' FAISS index, its own is exact. ``tagger`` is the identity of the tagger that labelled
-    the other segments, if any; ``index`` the folder of the whole. Records that are left out are listed beside
-    the segment, for `qbe.index.building.rejected.add_rejected`, and where the
-    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, which overrides
-    the settings for vectors. Raises what `build` and ``source`` do; then nothing is left behind.
+    for the settings' FAISS index, its own is exact. ``index`` is the folder of the whole, ``tagger`` the
+    identity of the tagger that labelled the other segments, if any. Records that are left out are listed
+    beside the segment, for `qbe.index.building.rejected.add_rejected`, and where the corpus cannot be used,
+    beside the whole. ``shared`` is what all segments have in common, which overrides the settings for
+    vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
-    staging = folder.parent / f".{folder.name}.building"
-    try:
-        place = Place(folder, staging, index or folder)
+    with segment_place(folder, index) as place:
         return _run(place, source, settings, execution, resolve_or_exact, tagger, shared)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
