@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import json
 import os
 import re
 import shutil
@@ -163,6 +164,15 @@ def tiny_encoder(shared, tiny_model) -> Path:
         assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
 
     return shared("tiny", make)
+
+
+@pytest.fixture
+def other_encoder(tmp_path, tiny_encoder) -> Path:
+    """An encoder that says it has other weights."""
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
+    card = json.loads((folder / "encoder.json").read_text())
+    (folder / "encoder.json").write_text(json.dumps(card | {"name": "other", "weights_sha256": "f" * 64}))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -193,10 +193,10 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
         assert not any(tmp_path.iterdir())
 
 
-def test_an_unknown_form_and_vectors_of_another_form_are_told(tmp_path, tiny_index):
-    copy = shutil.copytree(tiny_index, tmp_path / "copy")
+def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, tiny_index):
     for change, told in (
-        ({"stored": "int4"}, "vectors stored as int4"),
+        ({"similarity": "hamming"}, "the similarity hamming"),
+        ({"similarity": "l2", "stored": "int4"}, "vectors stored as int4"),
         ({"stored": "float16", "ann": {"kind": "lsh"}}, "FAISS index of kind lsh"),
     ):
         change_manifest(copy, lambda record, change=change: record["dense"].update(change))

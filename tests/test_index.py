@@ -126,15 +126,6 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
             index.paper("s999")
 
 
-def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
-    hits = []
-    for folder in (tiny_index, tiny_index.name):
-        with Index(folder) as index:
-            hits.append(first_stage(index, "bm25").search(Query(index.paper("s001"))))  # starts Java
-        monkeypatch.chdir(tiny_index.parent)
-    assert hits[0] == hits[1]
-
-
 def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
     manifest = build_job(tmp_path / "again", replace(settings, threads=3))
     first = Index(tiny_index).manifest

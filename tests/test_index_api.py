@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.builds import interrupt
 from support.live import corpus
 from support.messages import messages_of
 
@@ -117,17 +118,14 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
 
 
 def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     for given in (papers[:6], iter(papers[:6])):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+            patch.setattr("qbe.index.building.shards.join_shards", interrupt)
             build_index(tmp_path / "index", given, settings, overwrite=True)
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_index(tmp_path / "index", iter(papers[:6]), settings, resume=True)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+        patch.setattr("qbe.index.building.shards.join_shards", interrupt)
         build_index(tmp_path / "index", papers[:6], settings, overwrite=True)
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_index(tmp_path / "index", papers[:7], settings, resume=True)

@@ -1,6 +1,5 @@
 """Papers appended, replaced and deleted: the index is what a build of the same papers would be."""
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -30,7 +29,6 @@ from qbe.index.building.settings import Execution
 from qbe.index.building.writer import Written
 from qbe.index.opening import Index
 from qbe.index.snapshot import COMMIT
-from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
 
@@ -234,14 +232,11 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, settings, tiny_tag
         )
 
 
-def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, tiny_encoder):
-    other = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
-    card = json.loads((other / CARD).read_text())
-    (other / CARD).write_text(json.dumps(card | {"name": "other", "weights_sha256": "f" * 64}))
+def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, other_encoder):
     new = corpus(tmp_path, "new", papers[16:20])
     before = files(dense)
     with pytest.raises(EncoderMismatchError, match=r"the encoder tiny-bert .* found other \(f{12}\)"):
-        append_papers(dense, [new], encoder=str(other))
+        append_papers(dense, [new], encoder=str(other_encoder))
     with pytest.raises(
         PaperNotFoundError, match=r"found 2 of 3 that it lacks, such as 's099'; nothing was del"
     ):

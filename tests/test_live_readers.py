@@ -260,14 +260,8 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
     (tmp_path / "expected.json").write_text(json.dumps(expected))
     chance, stop = random.Random(3), tmp_path / "stop"
     with serving(index, tmp_path / "log") as server:
-        command = [
-            sys.executable,
-            SUPPORT / "reading_clients.py",
-            index,
-            str(server.port),
-            tmp_path / "expected.json",
-            stop,
-        ]
+        script = SUPPORT / "reading_clients.py"
+        command = [sys.executable, script, index, str(server.port), tmp_path / "expected.json", stop]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
         clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         for number in range(int(os.environ.get("QBE_WRITES", "5"))):

@@ -68,6 +68,11 @@ def build_part_job(output: Path, job: Job, part: BuildShard, *, resume: bool = F
     return build_part(output, job.corpus, job.settings, part, resume=resume)
 
 
+def interrupt(*_: Any, **__: Any) -> None:
+    """What stands for a stage in which a person interrupts a build."""
+    raise KeyboardInterrupt
+
+
 class Killer:
     """Builds that are killed at a moment of `support.killed_build`, each in a process of its own."""
 

@@ -41,7 +41,7 @@ from qbe.index.manifest import (
     digest,
     write_manifest,
 )
-from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
+from qbe.index.papers import RECORDS, SegmentPapers, write_papers
 from qbe.index.snapshot import Commit
 from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences
@@ -53,7 +53,7 @@ Resolve = Callable[[str, int, int], FaissParams]
 
 def build(
     output: Path,
-    corpus: Corpus | Source,
+    corpus: Corpus,
     settings: BuildSettings | None = None,
     *,
     reading: Reading = AS_IT_COMES,
@@ -81,7 +81,7 @@ def build(
     >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
     2
     """
-    source = corpus if isinstance(corpus, Source) else open_corpus(corpus, reading)
+    source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
@@ -224,13 +224,15 @@ def read_papers(
     lucene: bool,
     select: Callable[[Iterable[Paper]], Iterable[Paper]] = iter,
 ) -> State:
-    """The stage that reads the corpus, split into sentences, into an empty folder (see `write_corpus`):
-    those of its papers that ``select`` passes through. Returns the state of a build after it.
+    """The stage that reads the corpus, split into sentences, into an empty folder: those of its papers that
+    ``select`` passes through, and where there is to be a Lucene index, its input. Returns the state of a
+    build after it.
     """
     clear(place.staging)
     with recorded(place) as left_out:
         read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
-        counts = write_corpus(place.staging, select(models.prepare(read)), lucene=lucene)
+        papers = select(models.prepare(read))
+        counts = write_papers(place.staging, write_input(place.staging, papers) if lucene else papers)
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": inputs["reading"]} if "reading" in inputs else {}
@@ -239,19 +241,6 @@ def read_papers(
         "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger_identity(predicted),
     }
-
-
-def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:
-    """The papers' records and layout and, where there is to be a Lucene index, its input, in one pass over
-    the papers. All later stages read these.
-
-    >>> clear(Path("first"))
-    >>> write_corpus(Path("first"), index, lucene=True)
-    PaperCounts(papers=128, labelled=128, sentences=594)
-    >>> sorted(path.name for path in Path("first").iterdir())
-    ['facets.npy', 'lucene-input', 'papers.ids', 'papers.jsonl', 'papers.offsets.npy', 'sentences.npy']
-    """
-    return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
 def encode(
@@ -278,7 +267,7 @@ def encode(
 def build_lucene(
     folder: Path, papers: int, execution: Execution, positions: bool, docvectors: bool
 ) -> dict[str, Any]:
-    """The stage of Lucene, over the input that `write_corpus` left, which stays."""
+    """The stage of Lucene, over the input that `write_input` left, which stays."""
     execution.progress.stage("indexing with Lucene")
     return write_lucene_index(folder, papers, execution.threads, positions, docvectors)
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from qbe.errors import IndexBuildError
-from qbe.index.building.build import build_faiss, build_lucene, clear, publish, write_corpus
+from qbe.index.building.build import build_faiss, build_lucene, clear, publish
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.staging import State, segment_place
 from qbe.index.building.writer import Written, commit, writing
 from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
-from qbe.index.lucene import INPUT
+from qbe.index.lucene import INPUT, write_input
 from qbe.index.manifest import Manifest
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, write_papers
 from qbe.index.rows import Rows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
 from qbe.index.views import PaperStore, combined_manifest, tagger_identity
@@ -86,8 +86,8 @@ def copy_papers(
         execution.progress.stage("copying")
         store, chosen = PaperStore(segments, predictions=False), set(papers.tolist())
         living = zip(store.live.tolist(), store.read_from(0), strict=True)
-        copied = (_with_text(paper) for row, paper in living if row in chosen)
-        counts = write_corpus(staging, copied, lucene=manifest.lucene is not None)
+        copied: Iterable[Paper] = (_with_text(paper) for row, paper in living if row in chosen)
+        counts = write_papers(staging, copied if manifest.lucene is None else write_input(staging, copied))
         predicted = counts.papers - counts.labelled if dense is not None else 0
         state: State = {
             "inputs": {"settings": manifest.settings},

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from qbe.errors import UsageError
 from qbe.index.dense.ann import AUTO, EXACT, STORED
@@ -20,15 +20,8 @@ ShareRead = Callable[[], float | None]
 """Gives the share of a corpus that has been read; None where it is not known."""
 
 
-class Progress:
-    """An observer of a build's progress that shows nothing, as a library does; the command line has one that
-    shows bars.
-
-    >>> with Progress().steps("encoding", "papers", total=2) as advance:
-    ...     advance(1)
-    >>> list(Progress().papers(["a paper"], lambda: None))
-    ['a paper']
-    """
+class Progress(Protocol):
+    """An observer of a build's progress; the command line shows bars, a library stays silent."""
 
     def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
         """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
@@ -47,6 +40,16 @@ class Progress:
 
     def stage(self, name: str) -> None:
         """A stage without steps begins."""
+
+
+class Silent(Progress):
+    """A `Progress` that shows nothing.
+
+    >>> with Silent().steps("encoding", "papers", total=2) as advance:
+    ...     advance(1)
+    >>> list(Silent().papers(["a paper"], lambda: None))
+    ['a paper']
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +137,4 @@ class Execution:
     """
 
     threads: int = 1
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress = field(default_factory=Silent)
