@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import IndexFormatError
 from qbe.index.papers import PaperLayout
-from qbe.index.rows import StackedRows, sentence_rows, shares, starts_of
+from qbe.index.rows import StackedRows, sentence_rows, starts_of
 from qbe.index.snapshot import COMMIT, read_commit
 from qbe.index.text_search import break_ties
 from qbe.index.views import joined
@@ -39,19 +39,6 @@ def test_rows_are_read_across_arrays_as_if_they_were_one(sizes, data):
 def test_a_slice_within_one_array_is_not_copied():
     arrays = [np.zeros((4, 2)), np.ones((3, 2))]
     assert np.shares_memory(StackedRows(arrays)[4:6], arrays[1])
-
-
-@settings(max_examples=40)
-@given(SIZES, st.data())
-def test_every_row_has_one_owner(sizes, data):
-    starts = starts_of(sizes)
-    assert starts.tolist() == [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    rows = np.array(data.draw(st.lists(st.integers(0, sum(sizes) - 1))), np.int64)
-    rows_by_segment = np.full(len(rows), -1)
-    for part, places, inside in shares(rows, starts):
-        assert ((inside >= 0) & (inside < sizes[part])).all()
-        rows_by_segment[places] = starts[part] + inside
-    assert (rows_by_segment == rows).all()
 
 
 def layouts(sizes: list[int], tagged: bool) -> PaperLayout:

@@ -40,6 +40,7 @@ class Progress(Protocol):
 
     def stage(self, name: str) -> None:
         """A stage without steps begins."""
+        return
 
 
 class Silent(Progress):
