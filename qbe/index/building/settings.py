@@ -38,7 +38,7 @@ class Progress(Protocol):
         """
         return contextlib.nullcontext(lambda _: None)
 
-    def stage(self, name: str) -> None:
+    def stage(self, name: str) -> None:  # noqa: ARG002
         """A stage without steps begins."""
         return
 
