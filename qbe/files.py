@@ -130,6 +130,17 @@ def write_text(path: StrPath, text: str) -> None:
         stream.write(text.encode())
 
 
+def link_or_copy(path: Path, link: Path) -> None:
+    """Give a file that is never changed a second name, or copy it, as to another file system.
+
+    Raises OSError where neither can be done.
+    """
+    try:
+        os.link(path, link)
+    except OSError:
+        shutil.copyfile(path, link)
+
+
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two paths in one step (Linux ``renameat2``); False where the system cannot."""
     if not sys.platform.startswith("linux"):

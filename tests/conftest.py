@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import json
 import os
 import re
 import shutil
@@ -165,6 +166,15 @@ def tiny_encoder(shared, tiny_model) -> Path:
     return shared("tiny", make)
 
 
+@pytest.fixture
+def other_encoder(tmp_path, tiny_encoder) -> Path:
+    """An encoder that says it has other weights."""
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
+    card = json.loads((folder / "encoder.json").read_text())
+    (folder / "encoder.json").write_text(json.dumps(card | {"name": "other", "weights_sha256": "f" * 64}))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_tagger(shared, tiny_encoder) -> Path:
     """A tagger of random weights that reads the tiny encoder."""
@@ -240,6 +250,12 @@ def tiny_index(shared, sample, tiny_encoder) -> Path:
     return shared("indexes", make) / "sample"
 
 
+@pytest.fixture
+def copy(tmp_path, tiny_index) -> Path:
+    """A copy of the index of the sample, to be damaged."""
+    return Path(shutil.copytree(tiny_index, tmp_path / "index"))
+
+
 @pytest.fixture(scope="session")
 def index(tiny_index):
     """That index, opened, for tests that do not change it."""
@@ -251,7 +267,7 @@ def index(tiny_index):
 
 @pytest.fixture(scope="session")
 def kill():
-    """Starts builds that are killed at a moment, or halted."""
+    """Runs builds that are killed at a moment."""
     from support.builds import killer
 
     with killer() as started:

@@ -6,21 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import faiss
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.builds import Job, build_job
 from support.damage import change_manifest
-from support.factories import FACTORIES, GRAPH, ROUNDED
-from support.killed_build import SHARD_PAPERS
+from support.factories import FACTORIES, GRAPH, ROUNDED, vectors_apart
 from support.processors import INT8_IS_EXACT
 from support.searching import first_stage, paper_of
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.__main__ import main
-from qbe.index.building import shards
 from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.faiss_segment import FAISS, FaissSegment, FaissSegments, nearer
@@ -35,10 +30,7 @@ SIMILARITIES = ("cosine", "l2")
 
 @pytest.fixture(scope="module")
 def stored(tiny_index):
-    """Sentence vectors (sentences, 16) of the sample, moved apart: the tiny model's are nearly parallel."""
-    vectors = Index(tiny_index).sentence_vectors.astype(np.float32)
-    apart = vectors - vectors.mean(axis=0)
-    return (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
+    return vectors_apart(tiny_index)
 
 
 def planned(factory: str, stored) -> FaissParams:
@@ -163,16 +155,6 @@ def test_last_ties_are_left_out_unless_nothing_else_was_found():
     assert (nearer(distances, positions, 4) == positions).all()
 
 
-@hypothesis.settings(max_examples=40)
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=9), st.integers(1, 8))
-def test_what_is_kept_does_not_depend_on_the_order_of_ties(values, count):
-    count = min(count, len(values) - 1)
-    distances = np.sort(np.array(values, np.float32))[::-1][None]
-    kept = nearer(distances, np.arange(len(values))[None], count)[0]
-    known = {place for place in range(count) if distances[0, place] > distances[0, count]}
-    assert set(kept[kept >= 0].tolist()) == (known or set(range(count)))
-
-
 @pytest.fixture(scope="module")
 def settings(sample, tiny_encoder) -> Job:
     return Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(tiny_encoder))
@@ -185,7 +167,7 @@ def queries(index: Index) -> list[Query]:
 def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, capsys):
     corpus, folder = str(sample / "corpus.jsonl"), tmp_path / "index"
     command = ["--corpus", corpus, "--output", str(folder), "--only=dense", "--encoder", str(tiny_encoder)]
-    main([*command, "--faiss", "IVF16,PQ4x4fs", "--stored", "int8"])
+    main([*command, "--faiss", "IVF16,PQ4x4fs", "--store", "int8"])
     capsys.readouterr()
     with Index(folder) as index:
         assert index.manifest.dense["stored"] == "int8"
@@ -204,25 +186,6 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, ca
         assert few < many / 4
 
 
-def test_a_resumed_build_ends_in_the_same_bytes(tmp_path, settings, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
-    settings = replace(settings, faiss=ROUNDED, stored="int8")
-    whole = build_job(tmp_path / "whole", settings)
-    with monkeypatch.context() as patch:
-        patch.setattr(faiss, "write_index", _fails_once_written)
-        with pytest.raises(KeyboardInterrupt):
-            build_job(tmp_path / "index", settings)
-    assert (tmp_path / ".index.building" / FAISS).exists()
-    again = build_job(tmp_path / "index", settings, resume=True)
-    assert again.files == whole.files
-    assert again.digest == whole.digest
-
-
-def _fails_once_written(index, path: str) -> None:
-    Path(path).write_text("half of it")
-    raise KeyboardInterrupt
-
-
 def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
     for factory, message in (("IVF8,PQ5", "as auto or a"), ("IVF999,SQ8", "at most 594")):
         with pytest.raises(UsageError, match=f"expected `faiss` .*{message}"):
@@ -230,10 +193,10 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
         assert not any(tmp_path.iterdir())
 
 
-def test_an_unknown_form_and_vectors_of_another_form_are_told(tmp_path, tiny_index):
-    copy = shutil.copytree(tiny_index, tmp_path / "copy")
+def test_an_unknown_form_and_vectors_of_another_form_are_told(copy, tmp_path, tiny_index):
     for change, told in (
-        ({"stored": "int4"}, "vectors stored as int4"),
+        ({"similarity": "hamming"}, "the similarity hamming"),
+        ({"similarity": "l2", "stored": "int4"}, "vectors stored as int4"),
         ({"stored": "float16", "ann": {"kind": "lsh"}}, "FAISS index of kind lsh"),
     ):
         change_manifest(copy, lambda record, change=change: record["dense"].update(change))

@@ -1,7 +1,6 @@
 """BM25 is Lucene's, as Pyserini searches it, and Lucene's is the formula."""
 
 import json
-import os
 from collections.abc import Sequence
 from math import log
 from pathlib import Path
@@ -46,21 +45,14 @@ def words(query: Query, form: str) -> str:
 class Collection:
     """An index of ours, one that Anserini makes of the same texts, and queries, each with its form."""
 
-    def __init__(self, folder: Path, source: Path, forms: Sequence[str], every: int = 1) -> None:
-        """``every`` tells of how many papers one is taken, beside those of the queries."""
-        topics = read_topics(source / "topics.tsv")
-        asked = {topic.paper_id for topic in topics}
-        papers = [
-            paper
-            for number, paper in enumerate(read_jsonl(source / "corpus.jsonl"))
-            if number % every == 0 or paper.paper_id in asked
-        ]
+    def __init__(self, folder: Path, source: Path) -> None:
+        topics, papers = read_topics(source / "topics.tsv"), list(read_jsonl(source / "corpus.jsonl"))
         build(folder / "index", papers, BuildSettings(dense=False))
         self.index = Index(folder / "index")
         self.searched = (folder / "index" / "lucene", folder / "anserini")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in topics]
         queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
-        self.queries = [(form, query) for query in queries for form in forms]
+        self.queries = [(form, query) for query in queries for form in BM25_QUERIES]
         (folder / "documents").mkdir()
         with (folder / "documents" / "documents.jsonl").open("w") as stream:
             for paper in papers:
@@ -77,47 +69,25 @@ def index_by_anserini(documents: Path, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def collections(tmp_path_factory, sample) -> dict[str, Collection]:
-    """The sample, and CSFCube where it can be had, by name; their folders are made here."""
-    folder = tmp_path_factory.mktemp("bm25")
-    sources = {"sample": sample}
-    if os.environ.get("QBE_DATA"):
-        from qbe.datasets.csfcube import convert
-
-        sources["csfcube"] = folder / "source"
-        convert(Path(os.environ["QBE_DATA"]) / "csfcube", sources["csfcube"])
-    made = {}
-    for name, source in sources.items():
-        (folder / name).mkdir()
-        forms, every = (BM25_QUERIES, 1) if name == "sample" else (BM25_QUERIES[:1], 4)
-        made[name] = Collection(folder / name, source, forms, every)
-    return made
+def collection(tmp_path_factory, sample) -> Collection:
+    return Collection(tmp_path_factory.mktemp("bm25"), sample)
 
 
-def check(collection: Collection, k: int) -> None:
-    """Our rankings are those of the class that Pyserini's ``LuceneSearcher`` calls, by either index."""
+def test_ranking_and_scores_are_those_of_anserinis_searcher(collection):
+    """Of the class that Pyserini's ``LuceneSearcher`` calls, by either index."""
     searchers = [java_class("io.anserini.search.SimpleSearcher")(str(path)) for path in collection.searched]
     for form, query in collection.queries:
-        found = [(hit.paper_id, hit.score) for hit in bm25(collection.index, query, k, form=form)]
+        found = [(hit.paper_id, hit.score) for hit in bm25(collection.index, query, 1000, form=form)]
         assert found
         for searcher in searchers:
-            assert found == [(hit.docid, hit.score) for hit in searcher.search(words(query, form), k)]
+            assert found == [(hit.docid, hit.score) for hit in searcher.search(words(query, form), 1000)]
     for searcher in searchers:
         searcher.close()
     assert len(collection.queries) >= 48
 
 
-def test_ranking_and_scores_are_those_of_anserinis_searcher(collections):
-    check(collections["sample"], 1000)
-
-
-@pytest.mark.usefixtures("qbe_data")
-def test_on_csfcube_too(collections):
-    check(collections["csfcube"], 50)
-
-
-def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):
-    index = collections["sample"].index
+def test_scores_in_a_pool_are_those_of_the_whole_index(collection, sample):
+    index = collection.index
     pools = read_pools(sample / "pools.tsv")
     for topic in read_topics(sample / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
@@ -217,8 +187,8 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
 
 
-def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collections):
-    index = collections["sample"].index
+def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collection):
+    index = collection.index
     (path,) = index.folder.glob("lucene/rows.npy")
     with index.reading() as reader:
         expected = reader.lucene.rows.tolist()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.index.dense.scoring import TOLERANCE, best_per_paper, may_be_best, mean_max, single_match
+from qbe.index.dense.scoring import TOLERANCE, best_per_paper, may_be_best, mean_max
 
 
 def nearest(similarities: np.ndarray, paper_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -25,17 +25,16 @@ def problems(draw):
     return similarities, starts, draw(st.integers(1, 14)), draw(st.integers(1, int(counts.sum())))
 
 
-@pytest.mark.parametrize("match", [mean_max, single_match])
 @settings(max_examples=40)
 @given(problem=problems())
-def test_the_best_are_never_left_out(match, problem):
+def test_the_best_are_never_left_out(problem):
     """Where all that can be among the best are known, the best papers of all are among them."""
     similarities, starts, k, count = problem
     total = len(starts)
     paper_of = np.repeat(np.arange(total), np.diff(np.append(starts, similarities.shape[1])))
-    scores = match(best_per_paper(similarities, starts))
+    scores = mean_max(best_per_paper(similarities, starts))
     near, papers = nearest(similarities, paper_of, count)
-    best = may_be_best(near, papers, total, k, match)
+    best = may_be_best(near, papers, total, k)
     assert best.rows.tolist() == sorted(set(best.rows.tolist()))
     assert {*best.rows.tolist()} <= {*papers.flatten().tolist()}
     enough = np.sort(scores)[-k] if k <= total else -np.inf
@@ -49,15 +48,15 @@ def test_the_best_are_never_left_out(match, problem):
 def test_what_cannot_be_among_the_best_is_left_out():
     similarities = np.array([[0.9, 0.6, 0.5, 0.1]], np.float32)
     papers = np.array([[3, 0, 3, 2]])
-    assert may_be_best(similarities, papers, 5, 1, mean_max).rows.tolist() == [3]
-    assert may_be_best(similarities, papers, 5, 2, mean_max) == (pytest.approx([0, 3]), True)
-    assert may_be_best(similarities, papers, 5, 3, mean_max) == (pytest.approx([0, 2, 3]), False)
+    assert may_be_best(similarities, papers, 5, 1).rows.tolist() == [3]
+    assert may_be_best(similarities, papers, 5, 2) == (pytest.approx([0, 3]), True)
+    assert may_be_best(similarities, papers, 5, 3) == (pytest.approx([0, 2, 3]), False)
 
 
 def test_papers_within_the_tolerance_are_kept():
     """Similarities of which each may be off by as much: 0.5 might be 0.5 + TOLERANCE, 0.501 less by it."""
     near = np.array([[0.501, 0.501 - 1.9 * TOLERANCE, 0.501 - 2.1 * TOLERANCE, 0.1]], np.float32)
-    best = may_be_best(near, np.array([[0, 1, 2, 3]]), 4, 1, mean_max)
+    best = may_be_best(near, np.array([[0, 1, 2, 3]]), 4, 1)
     assert (best.rows.tolist(), best.are_all) == ([0, 1], True)
 
 
@@ -65,6 +64,6 @@ def test_what_was_not_found_lies_between_minus_one_and_the_last():
     """Paper 1 is found for one query sentence alone: at most (0.8 + 0.2) / 2, at least (0.8 - 1) / 2."""
     similarities = np.array([[0.8, 0.7], [0.6, 0.2]], np.float32)
     papers = np.array([[1, 0], [0, 0]])
-    assert may_be_best(similarities, papers, 3, 1, mean_max).rows.tolist() == [0]  # (0.7 + 0.6) / 2
+    assert may_be_best(similarities, papers, 3, 1).rows.tolist() == [0]  # (0.7 + 0.6) / 2
     closer = np.array([[0.8, 0.3], [0.6, 0.4]], np.float32)
-    assert may_be_best(closer, papers, 3, 1, mean_max) == (pytest.approx([0, 1]), True)  # 0.45, at most 0.6
+    assert may_be_best(closer, papers, 3, 1) == (pytest.approx([0, 1]), True)  # 0.45, at most 0.6

@@ -93,9 +93,3 @@ def test_a_damaged_one_is_not_used(tiny_index, cache, expected, tmp_path):
     damaged.parent.mkdir()
     damaged.write_bytes(content)
     assert searched(tiny_index, tmp_path) == (expected, False)
-
-
-def test_where_it_cannot_be_made_nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
-    assert not make_class_archive(tmp_path / "no-index")
-    assert not (tmp_path / "cache").exists()

@@ -13,6 +13,7 @@ from support.messages import messages_of
 from support.searching import first_stage
 
 from qbe import _cli, _jvm
+from qbe.corpus.reading import Reading
 from qbe.encode.encoder import Encoder
 from qbe.errors import (
     CorpusError,
@@ -24,42 +25,37 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import OPTIONS, PROGRAM, main
+from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
-from qbe.index.options import action, build_settings, parser, reading
+from qbe.index.options import build_settings, parser, reading
 from qbe.index.papers import FACET_CODES
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
 
 
 @pytest.mark.parametrize(
-    ("former", "now"),
+    ("given", "settings"),
     [
-        (["--bm25-only"], ["--only", "bm25"]),
-        (["--dense-only", "--precision", "fp32"], ["--only", "dense", "--encoder", ":fp32"]),
-        (["--format", "table", "--columns", "id=key"], ["--format", "table:id=key"]),
-        (["--on-error", "skip", "--max-rejected", "0.2"], ["--on-error", "skip:0.2"]),
+        ([], {}),
+        (["positions", "int8"], {"positions": True, "stored": "int8"}),
+        (
+            ["float16", "docvectors", "positions"],
+            {"positions": True, "docvectors": True, "stored": "float16"},
+        ),
     ],
 )
-def test_former_spellings_of_options_mean_the_same(former, now):
-    both = [parser().parse_args(["--corpus", "a", "--output", "b", *each]) for each in (former, now)]
-    assert reading(both[0]) == reading(both[1])
-    assert build_settings(both[0]) == build_settings(both[1])
+def test_what_is_stored_is_one_option(given, settings):
+    options = ["--corpus", "a", "--output", "b", *(["--store", *given] if given else [])]
+    assert build_settings(parser().parse_args(options)) == BuildSettings(**settings)
 
 
-AGAIN = [
-    ["--encoder", "a:int8", "--precision", "fp32"],
-    ["--format", "table:id=key", "--columns", "id=no"],
-    ["--on-error", "skip:0.1", "--max-rejected", "0.2"],
-    ["--max-rejected", "0.2"],
-    ["--format", "table", "--columns", "id"],
-]
-
-
-def test_former_spellings_beside_the_present_ones_are_refused(told):
-    given = [parser().parse_args(["--corpus", "a", "--output", "b", *each]) for each in AGAIN]
-    told("index: said again", messages_of([partial(action, each) for each in given]))
+def test_options_with_parts_behind_a_colon():
+    options = ["--encoder", ":fp32", "--format", "table:id=key", "--on-error", "skip:0.2"]
+    given = parser().parse_args(["--corpus", "a", "--output", "b", *options])
+    assert build_settings(given) == BuildSettings(precision="fp32")
+    assert reading(given) == Reading("table", {"id": "key"}, on_error="skip", max_rejected=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -128,15 +124,6 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
             assert (index.whole_vectors[row] == vectors.whole).all()
         with pytest.raises(PaperNotFoundError, match=r"one of the 128 papers .* found 's999'"):
             index.paper("s999")
-
-
-def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
-    hits = []
-    for folder in (tiny_index, tiny_index.name):
-        with Index(folder) as index:
-            hits.append(first_stage(index, "bm25").search(Query(index.paper("s001"))))  # starts Java
-        monkeypatch.chdir(tiny_index.parent)
-    assert hits[0] == hits[1]
 
 
 def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
@@ -280,7 +267,9 @@ APART = [
     "--corpus x --on-error skip:some",
     "--corpus x --on-error stop:0.1",
     "--corpus x --on-error skip:5",
-    "--corpus x --only dense --store positions",
+    "--corpus x --only dense --store int8 positions",
+    "--corpus x --only bm25 --store int8",
+    "--corpus x --store int8 float16",
     *(f"--merge x {more}" for more in ("--facets given", "--only bm25", "--encoder x:fp32")),
     "--append",
     "--append --corpus x --overwrite",

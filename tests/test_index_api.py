@@ -5,14 +5,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.builds import interrupt
 from support.live import corpus
 from support.messages import messages_of
 
-from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import CorpusError, IndexBuildError, UsageError
 from qbe.index.building.changes import delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import Paper, Sentence
 
 
 @pytest.fixture(scope="module")
@@ -116,25 +117,15 @@ def test_labels_and_vectors_come_out_of_one_pass(index, papers):
         index.label_facets(raw, "all")
 
 
-def test_sides_that_are_not_there(index):
-    with pytest.raises(IndexFormatError, match="expected an index with postings, found one built without"):
-        _ = index.lucene
-    index.require_vectors()
-    assert index.facet_mask(Facet.METHOD).any()
-
-
 def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     for given in (papers[:6], iter(papers[:6])):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+            patch.setattr("qbe.index.building.shards.join_shards", interrupt)
             build_index(tmp_path / "index", given, settings, overwrite=True)
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_index(tmp_path / "index", iter(papers[:6]), settings, resume=True)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+        patch.setattr("qbe.index.building.shards.join_shards", interrupt)
         build_index(tmp_path / "index", papers[:6], settings, overwrite=True)
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_index(tmp_path / "index", papers[:7], settings, resume=True)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zlib
@@ -20,7 +19,6 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.building.sharding import IndexShards, build_shards
 from qbe.index.index import Index
 from qbe.index.papers import read_metadata
-from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
@@ -29,12 +27,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 SUPPORT = ROOT / "tests" / "support"
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
-
-
-@pytest.fixture
-def copy(tmp_path, tiny_index) -> Path:
-    """A copy of the sample's index, to be damaged."""
-    return Path(shutil.copytree(tiny_index, tmp_path / "copy"))
 
 
 def test_a_truncated_or_missing_file_is_told(copy):
@@ -99,22 +91,13 @@ def test_another_format_version_is_told(copy, version):
         Index(copy)
 
 
-@pytest.fixture
-def other(tmp_path, tiny_encoder) -> Path:
-    """An encoder that says it has other weights."""
-    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
-    card = json.loads((folder / CARD).read_text())
-    (folder / CARD).write_text(json.dumps(card | {"name": "other", "weights_sha256": "f" * 64}))
-    return folder
-
-
-def test_another_encoder_is_refused_at_once(tiny_index, other):
+def test_another_encoder_is_refused_at_once(tiny_index, other_encoder):
     with pytest.raises(EncoderMismatchError, match=r"the encoder tiny-bert .* found other \(f{12}\)"):
-        Index(tiny_index, encoder=str(other))
+        Index(tiny_index, encoder=str(other_encoder))
 
 
-def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
-    change_manifest(copy, lambda record: record["settings"].update(encoder=str(other)))
+def test_an_encoder_that_was_exchanged_since_is_refused(copy, other_encoder):
+    change_manifest(copy, lambda record: record["settings"].update(encoder=str(other_encoder)))
     index = Index(copy)
     assert first_stage(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it
     with pytest.raises(EncoderMismatchError):

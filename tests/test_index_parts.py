@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job, build_part_job, comparable
+from support.builds import Job, build_job, build_part_job, comparable, interrupt
+from support.live import corpus, files
 from support.messages import messages_of
 from support.searching import first_stage
 
-from qbe.corpus.record import dump_record, paper_to_record
 from qbe.corpus.rejected import RejectedRecords
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import build, shards
 from qbe.index.building.parts import BuildShard, Parts, merge_parts
@@ -40,10 +39,9 @@ def small_shards():
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, papers, tiny_encoder, tiny_tagger) -> Job:
     """The sample with the labels of every other shard taken away, so that part 1/2 has all that it keeps."""
-    corpus = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
     mixed = [without_labels(paper) if row // SHARD_PAPERS % 2 else paper for row, paper in enumerate(papers)]
-    corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in mixed))
-    return Job(corpus=(str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    source = corpus(tmp_path_factory.mktemp("corpus"), "corpus", mixed)
+    return Job(corpus=(source,), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +74,9 @@ def changed(part: Path, folder: Path, **values) -> Path:
     return copy
 
 
-def contents(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file but the manifest."""
+    return {name: content for name, content in files(folder).items() if name != "manifest.json"}
 
 
 @pytest.mark.parametrize("count", [1, 7])
@@ -162,11 +160,8 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):
-    def interrupted(*given, **named):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(where, stage, interrupted)
+        patch.setattr(where, stage, interrupt)
         with pytest.raises(KeyboardInterrupt):
             merge_parts(tmp_path / "index", Parts(halves), settings.settings)
     assert not (tmp_path / "index").exists()

@@ -1,6 +1,5 @@
 """Facets of an index: given ones kept, missing ones predicted in the pass that makes the vectors."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builds import Job, build_job
+from support.builds import Job, build_job, interrupt
+from support.live import corpus
 from support.tiny_tagger import write_tagger
 
-from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index.index import Index
@@ -36,9 +35,8 @@ def mixed(papers) -> list[Paper]:
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> Job:
-    corpus = tmp_path_factory.mktemp("corpus") / "mixed.jsonl"
-    corpus.write_text("".join(json.dumps(paper_to_record(paper)) + "\n" for paper in mixed))
-    return Job(corpus=(str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    source = corpus(tmp_path_factory.mktemp("corpus"), "mixed", mixed)
+    return Job(corpus=(source,), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +130,8 @@ def test_masks_and_counts_agree_with_papers_ties_included(papers):
 
 
 def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
-    corpus = (str(sample / "corpus.jsonl"),)
-    labelled = build_job(tmp_path / "all", replace(settings, corpus=corpus, tagger="no such tagger"))
+    source = (str(sample / "corpus.jsonl"),)
+    labelled = build_job(tmp_path / "all", replace(settings, corpus=source, tagger="no such tagger"))
     postings = replace(settings, bm25=True, dense=False, facets="predicted", tagger="no such tagger")
     bm25 = build_job(tmp_path / "bm25", postings)
     for manifest, count in ((labelled, 128), (bm25, 26)):
@@ -162,11 +160,8 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     write_tagger(tagger, tiny_encoder)
     job = replace(settings, tagger=str(tagger))
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+        patch.setattr("qbe.index.building.shards.join_shards", interrupt)
         build_job(output, job)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)

@@ -8,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.builds import Job, build_job
-from support.damage import change_manifest
 from support.rerankers import over_index, score
 from support.searching import first_stage, paper_of
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import Encoder
-from qbe.errors import EncoderMismatchError, IndexFormatError
-from qbe.index.dense.scoring import nearness
+from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION, unseal
 from qbe.models.encoder_files import CARD, resolve_encoder
@@ -109,16 +106,6 @@ def test_dense_search_is_by_distance(index, encoded, queries):
             assert np.mean(pairs) == pytest.approx(hits[0].score, rel=1e-6)
 
 
-def test_the_nearest_sentences_are_the_least_distant(index, encoded, papers):
-    vectors = np.concatenate([encoded[paper.paper_id][0] for paper in papers])
-    query_vectors = vectors[::97]
-    distances = np.sqrt(((query_vectors[:, None] - vectors[None]) ** 2).sum(axis=2))
-    nearest = index.candidate_source().sentences.nearest(query_vectors.astype(np.float32), 20)
-    np.testing.assert_allclose(
-        np.take_along_axis(distances, nearest, axis=1), np.sort(distances, axis=1)[:, :20], atol=1e-3
-    )
-
-
 def test_whole_papers_are_compared_by_distance(index, encoded, queries):
     """SPECTER's own way of ranking: the distance of [CLS] to [CLS]."""
     whole = first_stage(index, "fused", weights={"whole": 1.0}, background_penalty=0)
@@ -148,17 +135,6 @@ def test_matchings_go_by_distance(index, encoded, queries, name):
             assert all(value < least[paper_id] for value, paper_id in zip(scores, pool, strict=True))
 
 
-def test_distances_are_exact(index, queries):
-    """Neither the order of numbers nor other vectors show, and equal vectors have distance 0."""
-    vectors = index.sentence_vectors[:500]
-    (aspect,) = queries[0].aspects
-    query_vectors = EncodedAspect.of(aspect, index.vectors(aspect.paper)).sentences
-    similarities = nearness(query_vectors, vectors)
-    assert (nearness(query_vectors[:, ::-1], vectors[::-1, ::-1]) == similarities[:, ::-1]).all()
-    assert (nearness(vectors[:3].astype(np.float32), vectors[:3]).diagonal() == 0).all()
-    assert (nearness(query_vectors, vectors[7:8])[:, 0] == similarities[:, 7]).all()
-
-
 def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_encoder, l2_encoder):
     read = "read as layout title-sep-abstract, sentences mean, whole cls, similarity l2, max_tokens 64"
     with pytest.raises(EncoderMismatchError, match=f"{read}, found it read as the default encoder; give the"):
@@ -168,9 +144,8 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_an_index_of_an_earlier_format_can_be_read(tmp_path, tiny_index, version):
+def test_an_index_of_an_earlier_format_can_be_read(copy, tiny_index, version):
     """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files."""
-    copy = shutil.copytree(tiny_index, tmp_path / "copy")
     record = unseal((copy / "manifest.json").read_bytes()) | {"format_version": version}
     record["dense"]["ann"] = {"kind": "flat", "depth": 2000}
     for name in record["files"]:
@@ -181,10 +156,3 @@ def test_an_index_of_an_earlier_format_can_be_read(tmp_path, tiny_index, version
         for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
             hits = first_stage(old, "dense").search(query, 50)
             assert hits == first_stage(new, "dense").search(query, 50)
-
-
-def test_an_unknown_similarity_is_told(tmp_path, tiny_index):
-    copy = shutil.copytree(tiny_index, tmp_path / "copy")
-    change_manifest(copy, lambda record: record["dense"].update(similarity="hamming"))
-    with pytest.raises(IndexFormatError, match=r"expected a manifest, found .*the similarity hamming"):
-        Index(copy)

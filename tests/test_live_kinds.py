@@ -7,15 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.builds import Job, build_job, build_part_job, comparable
-from support.factories import EXACT, FACTORIES, GRAPH
+from support.builds import Job, build_job
+from support.factories import EXACT, FACTORIES, GRAPH, vectors_apart
 from support.live import corpus
 from support.searching import first_stage
 
-from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.parts import BuildShard, Parts, merge_parts
 from qbe.index.dense import ann
 from qbe.index.dense.ann import FaissParams, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
@@ -32,11 +30,10 @@ LARGE, SMALL = ("int8", "IVF*,PQ4x4fs"), ("float16", EXACT)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_is_large():
-    """``auto`` takes bytes and lists from 200 sentences on, of the sample's 594; shards are small, too."""
-    before = ann.AUTO_SENTENCES, shards.SHARD_PAPERS
-    ann.AUTO_SENTENCES, shards.SHARD_PAPERS = 200, 24
+    """``auto`` takes bytes and lists from 200 sentences on, of the sample's 594."""
+    before, ann.AUTO_SENTENCES = ann.AUTO_SENTENCES, 200
     yield
-    ann.AUTO_SENTENCES, shards.SHARD_PAPERS = before
+    ann.AUTO_SENTENCES = before
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +166,7 @@ def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
 
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_dead_sentences_take_no_places(halves, tmp_path, factory):
-    near = Index(halves).sentence_vectors.astype(np.float32)
-    apart = near - near.mean(axis=0)  # the tiny model's are nearly parallel
-    stored = (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
+    stored = vectors_apart(halves)
     made = resolve(factory, *stored.shape)
     write_faiss_segment(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
@@ -195,12 +190,3 @@ def test_dead_sentences_take_no_places(halves, tmp_path, factory):
     reach = opened(one).nearest(query_vectors, len(stored))
     for ours, theirs in zip(narrow, reach, strict=True):
         assert set(ours[ours >= 0].tolist()) == {row for row in theirs.tolist() if row >= 0 and live[row]}
-
-
-def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path):
-    folders = [tmp_path / "part1", tmp_path / "part2"]
-    for number, folder in enumerate(folders, start=1):
-        build_part_job(folder, settings, BuildShard(number, 2))
-    manifest = merge_parts(tmp_path / "index", Parts(folders[::-1]), settings.settings)
-    assert kinds(tmp_path / "index") == [LARGE]
-    assert comparable(manifest) == comparable(read_manifest(whole))

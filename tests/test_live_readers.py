@@ -4,14 +4,12 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support import reading_clients
 from support.builds import Job, build_job
@@ -20,7 +18,6 @@ from support.live import corpus, files
 from support.searching import first_stage
 from support.serving import serving
 
-from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError, OutputError
 from qbe.files import shared_lock, try_exclusive_lock
 from qbe.index import snapshot
@@ -41,7 +38,7 @@ from qbe.types import Facet
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
+SUPPORT = ROOT / "tests" / "support"
 
 
 @pytest.fixture(scope="module")
@@ -244,21 +241,6 @@ def test_a_full_disk_leaves_the_index_as_it_was(index, papers):
         assert files(index) == before
 
 
-def test_a_writer_killed_within_a_write_leaves_what_was_committed(tmp_path, sample, tiny_encoder):
-    """The index opens with exactly the committed papers, on both sides; see benchmarks/kills.py."""
-    shutil.copy(sample / "corpus.jsonl", tmp_path / CORPUS)
-    begin(tmp_path, str(tiny_encoder))
-    command = [sys.executable, SCRIPT, tmp_path, "0", "60"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    generation = check(tmp_path)
-    assert interrupted(tmp_path, generation)
-    with Index(tmp_path / "index") as index:
-        assert index.generation == generation
-        assert np.isfinite(np.asarray(index.sentence_vectors)).all()
-
-
 def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, tiny_encoder):
     """The papers are built anew in another order, others appended, and all made one segment, over and over.
 
@@ -278,7 +260,7 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
     (tmp_path / "expected.json").write_text(json.dumps(expected))
     chance, stop = random.Random(3), tmp_path / "stop"
     with serving(index, tmp_path / "log") as server:
-        script = SCRIPT.with_name("reading_clients.py")
+        script = SUPPORT / "reading_clients.py"
         command = [sys.executable, script, index, str(server.port), tmp_path / "expected.json", stop]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
         clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -332,7 +314,7 @@ def test_a_write_killed_at_its_commit_leaves_the_old_index_or_the_new_one(tmp_pa
     """Before each of its steps on the disk: builds, replacements, appending, deleting, compacting."""
     corpus(tmp_path, "first", papers[:12])
     corpus(tmp_path, "second", papers[12:20])
-    script, kills = SCRIPT.with_name("killed_commits.py"), os.environ.get("QBE_KILLS", "6")
+    script, kills = SUPPORT / "killed_commits.py", os.environ.get("QBE_KILLS", "6")
     command = [sys.executable, script, tmp_path, str(tiny_encoder), kills, "5"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

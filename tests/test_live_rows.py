@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from qbe.errors import IndexFormatError
 from qbe.index.papers import PaperLayout
-from qbe.index.rows import StackedRows, sentence_rows, shares, starts_of
-from qbe.index.snapshot import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
+from qbe.index.rows import StackedRows, sentence_rows, starts_of
+from qbe.index.snapshot import COMMIT, read_commit
 from qbe.index.text_search import break_ties
 from qbe.index.views import joined
 
@@ -39,19 +39,6 @@ def test_rows_are_read_across_arrays_as_if_they_were_one(sizes, data):
 def test_a_slice_within_one_array_is_not_copied():
     arrays = [np.zeros((4, 2)), np.ones((3, 2))]
     assert np.shares_memory(StackedRows(arrays)[4:6], arrays[1])
-
-
-@settings(max_examples=40)
-@given(SIZES, st.data())
-def test_every_row_has_one_owner(sizes, data):
-    starts = starts_of(sizes)
-    assert starts.tolist() == [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    rows = np.array(data.draw(st.lists(st.integers(0, sum(sizes) - 1))), np.int64)
-    rows_by_segment = np.full(len(rows), -1)
-    for part, places, inside in shares(rows, starts):
-        assert ((inside >= 0) & (inside < sizes[part])).all()
-        rows_by_segment[places] = starts[part] + inside
-    assert (rows_by_segment == rows).all()
 
 
 def layouts(sizes: list[int], tagged: bool) -> PaperLayout:
@@ -87,29 +74,6 @@ def test_ties_are_told_apart_by_millionths():
     expected = np.array([3, 2.999999, 2.999998, 2.9, 1.0001], np.float32)
     assert np.allclose(break_ties(scores), expected, rtol=0, atol=2.4e-7)
     assert break_ties(np.zeros(0)).tolist() == []
-
-
-NAMES = st.one_of(st.just("."), st.integers(1, 10**7).map("segments/{:06d}".format))
-DELETIONS = st.builds(
-    Deletions,
-    file=st.integers(1, 10**7).map("deleted/root.{:06d}.npy".format),
-    sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
-    corpus=st.just({"papers": 3, "labelled": 3, "predicted": 0, "sentences": 9}),
-)
-SEGMENTS = st.lists(
-    st.builds(Segment, NAMES, st.text("0123456789abcdef"), st.one_of(st.none(), DELETIONS)),
-    min_size=1,
-    unique_by=lambda segment: segment.name,
-)
-
-
-@settings(max_examples=20)
-@given(st.integers(1, 10**9), SEGMENTS)
-def test_a_commit_is_read_as_it_was_written(tmp_path_factory, generation, segments):
-    folder = tmp_path_factory.mktemp("commit")
-    assert read_commit(folder) is None
-    write_commit(folder, Commit(generation, segments))
-    assert read_commit(folder) == Commit(generation, segments)
 
 
 GOOD = (

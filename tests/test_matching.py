@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, similarities, single_match
+from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, similarities
 from qbe.index.dense.vectors import MappedVectors, SentenceBlock
 
 
@@ -66,4 +66,3 @@ def test_against_slow_loops(collection):
         best_per_paper(restrict(similarities, candidates.starts, keep), candidates.starts).T.tolist() == kept
     )
     np.testing.assert_allclose(mean_max(per_paper), [sum(row) / len(row) for row in best], rtol=1e-6)
-    assert single_match(per_paper).tolist() == [max(row) for row in best]

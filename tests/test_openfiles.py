@@ -22,11 +22,6 @@ from qbe.index.openfiles import OpenFiles
 from qbe.query import Query
 
 
-@pytest.fixture
-def folder(tiny_index, tmp_path) -> Path:
-    return Path(shutil.copytree(tiny_index, tmp_path / "index"))
-
-
 def hits(index: Index) -> list:
     query = Query(index.paper("s005"))
     return [first_stage(index, stage).search(query, 20) for stage in ("bm25", "dense", "fused")]
@@ -47,43 +42,43 @@ def test_an_index_whose_folder_is_removed_goes_on(tmp_path, papers, tiny_encoder
         assert hits(index) == expected
 
 
-def test_a_folder_that_is_exchanged_while_it_is_opened_is_opened_again(tmp_path, folder, papers, monkeypatch):
+def test_a_folder_that_is_exchanged_while_it_is_opened_is_opened_again(tmp_path, copy, papers, monkeypatch):
     """The manifest is of the old index, and the first file that is opened of the new one."""
     opened = OpenFiles.__init__
     writes = []
 
     def slow(self, path, expected=None) -> None:
-        if not writes and path == folder:
+        if not writes and path == copy:
             writes.append(path)
-            build(folder, papers[:20], BuildSettings(dense=False), overwrite=True)
+            build(copy, papers[:20], BuildSettings(dense=False), overwrite=True)
         opened(self, path, expected)
 
     monkeypatch.setattr(OpenFiles, "__init__", slow)
-    with Index(folder) as index:
+    with Index(copy) as index:
         assert list(index) == papers[:20]
     assert writes
 
 
-def test_without_descriptors_by_name_a_replaced_file_is_told(folder, monkeypatch):
+def test_without_descriptors_by_name_a_replaced_file_is_told(copy, monkeypatch):
     monkeypatch.setattr(openfiles, "DESCRIPTORS", Path("/nowhere"))
-    with Index(folder) as index:
+    with Index(copy) as index:
         assert len(hits(index)[0]) == 20
-    with Index(folder) as index:
-        shutil.copytree(folder / "lucene", folder.parent / "lucene")
-        shutil.rmtree(folder / "lucene")
-        (folder.parent / "lucene").rename(folder / "lucene")
+    with Index(copy) as index:
+        shutil.copytree(copy / "lucene", copy.parent / "lucene")
+        shutil.rmtree(copy / "lucene")
+        (copy.parent / "lucene").rename(copy / "lucene")
         with pytest.raises(IndexFormatError, match="expected the file that was opened, found another"):
             hits(index)
 
 
-def test_descriptors_are_closed(folder):
+def test_descriptors_are_closed(copy):
     def count() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    with Index(folder) as index:
+    with Index(copy) as index:
         hits(index)
     before = count()
-    with Index(folder) as index:
+    with Index(copy) as index:
         papers = index.papers
         assert 20 < count() - before < 40
         for _ in range(3):
@@ -95,7 +90,7 @@ def test_descriptors_are_closed(folder):
     assert count() <= before
 
 
-def test_more_files_than_the_limit_raise_it_or_are_told(folder):
+def test_more_files_than_the_limit_raise_it_or_are_told(copy):
     script = (
         "import resource, sys\n"
         "from pathlib import Path\n"
@@ -106,7 +101,7 @@ def test_more_files_than_the_limit_raise_it_or_are_told(folder):
         "files = OpenFiles(folder, read_manifest(folder).files)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
     )
-    run = [sys.executable, "-c", script, str(folder)]
+    run = [sys.executable, "-c", script, str(copy)]
     done = subprocess.run([*run, "100"], capture_output=True, text=True, check=True)
     assert done.stdout == "100\n"
     done = subprocess.run([*run, "22"], capture_output=True, text=True, check=False)
@@ -187,27 +182,27 @@ def test_the_memory_of_files_is_bounded(tmp_path, large, cache, monkeypatch):
     assert b" 4 " in (cache / openfiles.MEMORY).read_bytes()
 
 
-def test_changed_vectors_and_a_changed_manifest_are_told(folder, large):
-    with (folder / "whole.npy").open("r+b") as stream:
+def test_changed_vectors_and_a_changed_manifest_are_told(copy, large):
+    with (copy / "whole.npy").open("r+b") as stream:
         stream.seek(-2, os.SEEK_END)
         stream.write(b"\1\1")
-    with Index(folder) as index, pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
+    with Index(copy) as index, pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
         hits(index)
-    path = folder / "manifest.json"
+    path = copy / "manifest.json"
     path.write_text(path.read_text().replace('"k1": 0.9', '"k1": 0.8'))
     with pytest.raises(IndexFormatError, match=r"manifest\.json: expected a manifest, found .*checksum"):
-        Index(folder)
+        Index(copy)
 
 
 @pytest.mark.parametrize(
     "name", ["papers.jsonl", "papers.ids", "papers.offsets.npy", "sentences.npy", "facets.npy"]
 )
-def test_damage_that_is_not_verified_is_told_where_it_shows(folder, name):
+def test_damage_that_is_not_verified_is_told_where_it_shows(copy, name):
     """Of an index without digests."""
-    (folder / name).write_bytes(bytes((folder / name).stat().st_size))
-    change_manifest(folder, lambda record: [entry.pop("sha256") for entry in record["files"].values()])
+    (copy / name).write_bytes(bytes((copy / name).stat().st_size))
+    change_manifest(copy, lambda record: [entry.pop("sha256") for entry in record["files"].values()])
     with pytest.raises(IndexFormatError, match=rf"{name}: expected .*; the index is damaged"):  # noqa: SIM117
-        with Index(folder) as index:
+        with Index(copy) as index:
             hits(index)
             list(index)
 

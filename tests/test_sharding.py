@@ -190,19 +190,6 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, told)
     told("shards", messages)
 
 
-def test_a_target_that_exists_is_replaced_only_when_asked(tmp_path, whole, split):
-    folder = Path(shutil.copytree(split, tmp_path / "index"))
-    with pytest.raises(IndexBuildError, match="is an index already"):
-        build_shards(folder, IndexShards(whole), 2)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(IndexBuildError, match=r"an index, at .*mine, found other files"):
-        build_shards(tmp_path / "mine", IndexShards(whole), 2, overwrite=True)
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
-    build_shards(folder, IndexShards(whole), 2, overwrite=True)
-    assert len(read_commit(folder).segments) == 2
-
-
 def test_resuming_what_has_ended_is_done_unless_the_source_changed(tmp_path, whole, split, parts, job):
     index = Path(shutil.copytree(whole, tmp_path / "index"))
     folders = tuple(Path(shutil.copytree(part, tmp_path / f"part-{part.name}")) for part in parts)

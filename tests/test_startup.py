@@ -151,6 +151,7 @@ def test_choices_are_those_of_the_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
     from qbe.evaluate.report import PROTOCOLS
     from qbe.index.dense.ann import AUTO_SENTENCES, EXACT, STORED
+    from qbe.index.options import OF_POSTINGS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
@@ -168,8 +169,8 @@ def test_choices_are_those_of_the_modules():
     assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
     assert f"({REGULARIZATION:g})" in helps
     assert EXACT in actions("index")["faiss"].help
-    assert choices("index")["stored"] == (AUTO, *STORED)
-    assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "stored"))
+    assert choices("index")["store"] == (*OF_POSTINGS, *STORED)
+    assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "store"))
     assert choices("index")["device"] == (*choices("train", "reranker")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     offered = choices("export", "encoder")

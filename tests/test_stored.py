@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
+from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.ann import resolve_stored
 from qbe.index.dense.scoring import nearness, similarities
 from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
@@ -112,11 +113,7 @@ def test_scales_that_do_not_fit_are_told(tmp_path):
 
 
 def test_auto_goes_by_size():
-    assert [resolve_stored("auto", count) for count in (1, 200_000, 200_001)] == [
-        "float16",
-        "float16",
-        "int8",
-    ]
+    assert [resolve_stored("auto", count) for count in (200_000, 200_001)] == ["float16", "int8"]
     assert resolve_stored("float16", 10**7) == "float16"
     with pytest.raises(UsageError, match="expected `stored` of auto, float16, int8, found 'int4'"):
-        resolve_stored("int4", 5)
+        BuildSettings(stored="int4")

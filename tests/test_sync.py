@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job
+from support.builds import Job, build_job, interrupt
 from support.live import corpus, files, rankings
 
 from qbe.corpus import read_corpus
@@ -151,9 +151,6 @@ def test_files_are_read_as_when_the_index_was_built(tmp_path):
 
 
 def test_an_interrupted_sync_is_run_again(index, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
     with monkeypatch.context() as patched:
         patched.setattr(stages, "build_lucene", interrupt)

@@ -1,10 +1,8 @@
 """Files of an index that may not be read: the message says so, and not that the index is damaged."""
 
 import ctypes
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,11 +20,6 @@ def obey_permissions() -> None:
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
-@pytest.fixture
-def folder(tiny_index, tmp_path) -> Path:
-    return Path(shutil.copytree(tiny_index, tmp_path / "index"))
-
-
 SEARCHES = """
 import os, sys
 from qbe import _cli
@@ -42,11 +35,11 @@ for name in sys.argv[1:]:
 """
 
 
-def test_what_may_not_be_read_is_named(folder):
+def test_what_may_not_be_read_is_named(copy):
     names = ["manifest.json", "papers.jsonl", "vectors.npy", "faiss.index", "lucene/segments_1"]
     command = [sys.executable, "-c", SEARCHES, *names]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder.parent, preexec_fn=obey_permissions
+        command, capture_output=True, text=True, check=False, cwd=copy.parent, preexec_fn=obey_permissions
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name, line in zip(names, done.stderr.splitlines(), strict=True):

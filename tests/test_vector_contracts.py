@@ -11,9 +11,8 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import EXACT
-from qbe.index.dense.scoring import COMPARISONS, best_per_paper, mean_max, single_match
+from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.reader import IndexReader
-from qbe.index.snapshot import COMMIT
 
 LISTS = "IVF4,PQ4x4fs"
 KINDS = {
@@ -73,25 +72,24 @@ def test_candidates_of_a_query_do_not_depend_on_the_others(reader, monkeypatch):
     assert list(source.nearest([], 5)) == []
 
 
-@pytest.mark.parametrize("match", [mean_max, single_match])
 @pytest.mark.parametrize("k", [1, 5, 40])
-def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
+def test_the_best_are_among_the_candidates_for_their_mean(reader, k):
     """Whatever is left out, the best are those that they are among all candidates."""
     source = reader.candidate_source()
     many = queries(reader)
     for query, every, few in zip(
-        many, source.nearest(many, k), source.nearest(many, k, None, match), strict=True
+        many, source.nearest(many, k), source.nearest(many, k, by_mean=True), strict=True
     ):
         assert {*few.tolist()} <= {*every.tolist()}
         ranked = []
         for rows in (every, few):
             compared = reader.vector_store.compare(query, rows)
-            scores = match(best_per_paper(compared.similarities, compared.starts))
+            scores = mean_max(best_per_paper(compared.similarities, compared.starts))
             ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
         assert ranked[0] == ranked[1]
     if k == 1 and source.sentences.nearest_scored(many[0], 1) is not None:
         some = many[:1] if INT8_IS_EXACT else many
-        assert any(len(few) < len(reader) for few in source.nearest(some, k, None, match))
+        assert any(len(few) < len(reader) for few in source.nearest(some, k, by_mean=True))
 
 
 def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):
@@ -119,16 +117,6 @@ def test_gathered_sentences_are_those_of_the_papers_in_order(reader):
     assert (store.whole(rows).astype(np.float32) == reader.whole_vectors[rows].astype(np.float32)).all()
 
 
-def test_vectors_are_compared_as_they_are(reader):
-    """A paper's sentences are nearest to themselves, scored by the stored vectors, to the bit."""
-    store = reader.vector_store
-    block = store.gather(np.array([living(reader)["s020"]]))
-    compare = COMPARISONS[store.similarity]
-    query = block.vectors.astype(np.float32)
-    alone = [compare(query, block.vectors[place : place + 1])[:, 0] for place in range(len(query))]
-    assert (compare(query, block.vectors) == np.stack(alone, axis=1)).all()
-
-
 def test_nothing_is_gathered_of_no_papers(reader):
     none = np.zeros(0, np.int64)
     assert [len(part) for part in reader.vector_store.gather(none)] == [0, 0, 0]
@@ -146,12 +134,3 @@ def test_fewer_lists_give_fewer_candidates_and_need_lists(reader):
     assert narrow is reader.candidate_source(1)
     few, all_ = (next(source.nearest(queries(reader), 10)) for source in (narrow, reader.candidate_source()))
     assert {*few.tolist()} <= {*all_.tolist()}
-
-
-def test_dead_rows_are_skipped_when_papers_are_iterated(reader, papers):
-    ids = [paper.paper_id for paper in reader]
-    assert len(ids) == len(set(ids)) == len(reader)
-    deleted = ["s003", "s100"] if (reader.folder / COMMIT).exists() else []
-    assert sorted(ids) == sorted(paper.paper_id for paper in papers if paper.paper_id not in deleted)
-    assert all(paper_id in reader for paper_id in ids)
-    assert not any(paper_id in reader for paper_id in [*deleted, "absent"])

@@ -1,5 +1,5 @@
 """All files of an index compared with what was written, and its papers saved where others are damaged; files
-that are not an index's.
+that are not an index's; the lock of its writers.
 """
 
 from __future__ import annotations
@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import atomic_file
+from qbe.files import atomic_file, lock
 from qbe.index.manifest import MANIFEST, PART, PULLED, SUPERSEDED, read_manifest
 from qbe.index.openfiles import OpenFiles, digest_of
 from qbe.index.papers import RECORDS
@@ -117,6 +117,17 @@ def _damage(path: Path, entry: Mapping[str, Any]) -> str:
 def reason_of(error: Exception) -> str:
     """What was found, of a message."""
     return str(error).partition("found ")[2].partition("; ")[0] or str(error)
+
+
+@contextlib.contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """No other process writes to an index, or builds one there, while the block runs; ``folder`` has no link
+    in it. Raises IndexBuildError where one does, and what `qbe.files.lock` does.
+    """
+    with lock(folder.with_name(f".{folder.name}.lock")) as alone:
+        if not alone:
+            raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
+        yield
 
 
 _NAMES = {MANIFEST, PART, PULLED, SUPERSEDED, COMMIT}

@@ -10,7 +10,7 @@ from qbe.corpus.reading import Reading
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.settings import BuildSettings, Execution, Progress
+from qbe.index.building.settings import BuildSettings, Execution, Progress, Silent
 from qbe.index.building.source import Corpus
 from qbe.index.building.writer import Written
 from qbe.index.index import Index as ReadableIndex
@@ -128,7 +128,6 @@ def build_index(
             'qbe.Reading(on_error="skip")'
         )
     threads = thread_count(threads)
-    execution = Execution(threads) if progress is None else Execution(threads, progress)
     build(
         Path(folder),
         corpus,
@@ -136,6 +135,6 @@ def build_index(
         reading=reading or Reading(),
         overwrite=overwrite,
         resume=resume,
-        execution=execution,
+        execution=Execution(threads, progress or Silent()),
     )
     return Index(folder, threads=threads)

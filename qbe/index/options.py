@@ -10,35 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qbe.corpus.reading import Reading
-    from qbe.errors import UsageError
     from qbe.index.building.settings import BuildSettings
 
-_DENSE = ("stored", "faiss")
 _EXECUTION = ("threads", "overwrite", "resume")
-_READING = (
-    "corpus",
-    "format",
-    "category",
-    "on_error",
-    "keep_without_abstract",
-    "dedupe",
-    "limit",
-    "columns",
-    "max_rejected",
-)
+_READING = ("corpus", "format", "category", "on_error", "keep_without_abstract", "dedupe", "limit")
 _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
-    "merge": (
-        "encoder",
-        "tagger",
-        "only",
-        "store",
-        "shards",
-        *_DENSE,
-        *_EXECUTION,
-    ),
+    "part": (*_READING, "encoder", "device", "facets", "tagger", *_EXECUTION),
+    "merge": ("encoder", "tagger", "only", "store", "shards", "faiss", *_EXECUTION),
     "append": _CHANGE,
     "update": _CHANGE,
     "sync": (*(name for name in _CHANGE if name != "limit"), "overwrite"),
@@ -49,9 +29,11 @@ GOES_WITH = {
 
 REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
 
-OF_VECTORS = ("encoder", "precision", "facets", "tagger", "device", "part", *_DENSE)
+OF_VECTORS = ("encoder", "facets", "tagger", "device", "part", "faiss")
 """Options that apply to vectors only."""
 
+OF_POSTINGS = ("positions", "docvectors")
+"""What ``--store`` keeps in Lucene; its other choices are forms of vectors."""
 
 COMMON = (
     *("--corpus", "--output", "--format", "--on-error", "--dedupe", "--only", "--encoder", "--threads"),
@@ -61,9 +43,15 @@ COMMON = (
 
 ALIASES = {
     "--ann": "--faiss",
+    "--bm25-only": "--only bm25",
+    "--columns": "--format table:FIELD=COLUMN,...",
+    "--dense-only": "--only dense",
+    "--max-rejected": "--on-error skip:SHARE",
+    "--precision": "--encoder NAME:PRECISION",
     "--split": "--merge DIR --shards N",
-    "--store-positions": "--store positions",
     "--store-docvectors": "--store docvectors",
+    "--store-positions": "--store positions",
+    "--stored": "--store",
 }
 """Former names of options that are no longer taken."""
 
@@ -118,12 +106,20 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tagger", metavar="NAME_OR_FOLDER", help="what predicts facets (default: facet-tagger)"
     )
-    _vectors(parser.add_argument_group("vectors and their neighbours"))
     parser.add_argument(
         "--store",
         nargs="+",
-        choices=("positions", "docvectors"),
-        help="keep term positions or term vectors in Lucene, for other programs",
+        choices=("positions", "docvectors", "float16", "int8"),
+        help="positions, docvectors: keep term positions, term vectors in Lucene, for other programs; "
+        "float16, int8: how vectors are stored, int8 in half the space, with a scale a vector (default: "
+        "float16 up to 200,000 sentences, int8 above)",
+    )
+    parser.add_argument(
+        "--faiss",
+        metavar="auto|FACTORY",
+        help="how FAISS finds candidates, which stored vectors then score exactly: a string of FAISS's index "
+        "factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a graph) or SQfp16 (all "
+        "sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists of short codes above)",
     )
     parser.add_argument(
         "--shards",
@@ -132,7 +128,6 @@ def parser() -> argparse.ArgumentParser:
         help="with --merge: an index of N segments of like size, which several machines can hold "
         "and which finds what one index of all papers finds",
     )
-    _former(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument(
         "--overwrite",
@@ -141,15 +136,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
     return parser
-
-
-def _former(parser: argparse.ArgumentParser) -> None:
-    """Spellings of version 0.8 that scripts go on using; help does not show them."""
-    for name in ("bm25", "dense"):
-        parser.add_argument(f"--{name}-only", dest="only", action="store_const", const=name, help=_cli.HIDDEN)
-    parser.add_argument("--columns", help=_cli.HIDDEN)
-    parser.add_argument("--max-rejected", type=float, help=_cli.HIDDEN)
-    parser.add_argument("--precision", choices=("int8", "fp32"), help=_cli.HIDDEN)
 
 
 def _reading(group: argparse._ArgumentGroup) -> None:
@@ -231,23 +217,6 @@ def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
     )
 
 
-def _vectors(group: argparse._ArgumentGroup) -> None:
-    """Options of how vectors are stored and candidates found; None where one was not given."""
-    group.add_argument(
-        "--stored",
-        choices=("auto", "float16", "int8"),
-        help="how vectors are stored; int8 takes half the space, with a scale a vector (default: auto, "
-        "float16 up to 200,000 sentences, int8 above)",
-    )
-    group.add_argument(
-        "--faiss",
-        metavar="auto|FACTORY",
-        help="how FAISS finds candidates, which stored vectors then score exactly: a string of FAISS's index "
-        "factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a graph) or SQfp16 (all "
-        "sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists of short codes above)",
-    )
-
-
 def action(options: argparse.Namespace) -> str | None:
     """Which of GOES_WITH the options name, None for a build; raises UsageError for options that clash."""
     from qbe.errors import UsageError
@@ -255,8 +224,13 @@ def action(options: argparse.Namespace) -> str | None:
     present = [name for name, value in vars(options).items() if value is not None and value is not False]
     if options.only == "bm25" and (useless := [name for name in OF_VECTORS if name in present]):
         raise UsageError(f"{_written(useless[0])} is of no use with --only bm25; drop one of them")
-    if options.only == "dense" and options.store:
-        raise UsageError("--store is of no use with --only dense; drop one of them")
+    store = options.store or ()
+    if {"float16", "int8"} <= {*store}:
+        raise UsageError("expected --store float16 or int8, found both; drop one of them")
+    for side, useless_choices in (("dense", OF_POSTINGS), ("bm25", ("float16", "int8"))):
+        for choice in store:
+            if options.only == side and choice in useless_choices:
+                raise UsageError(f"--store {choice} is of no use with --only {side}; drop one of them")
     chosen = next((name for name in GOES_WITH if name in present), None)
     if chosen is not None:
         for name in present:
@@ -302,31 +276,11 @@ def part_numbers(text: str) -> tuple[int, int]:
 
 
 def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
-    """The encoder's name, None for the default, and its precision, ``auto`` for the device's; raises
-    UsageError for a precision given twice.
-    """
+    """The encoder's name, None for the default, and its precision, ``auto`` for the device's."""
     name, _, precision = (options.encoder or "").rpartition(":")
     if precision not in ("int8", "fp16", "fp32"):
-        return options.encoder, options.precision or "auto"
-    if options.precision:
-        raise _said_twice("precision", f"--encoder {options.encoder}")
+        return options.encoder, "auto"
     return name or None, precision
-
-
-def _said_twice(former: str, present: str) -> UsageError:
-    from qbe.errors import UsageError
-
-    return UsageError(f"{_written(former)} says again what {present} says; drop one of them")
-
-
-def _joined(options: argparse.Namespace, name: str, former: str) -> str:
-    """An option's value, with what a former option gives behind a colon; raises UsageError for both."""
-    value, behind = getattr(options, name) or "", getattr(options, former)
-    if behind is None:
-        return value
-    if ":" in value:
-        raise _said_twice(former, f"{_written(name)} {value}")
-    return f"{value}:{behind}"
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -334,7 +288,7 @@ def reading(options: argparse.Namespace) -> Reading:
     from qbe.corpus.reading import Reading
     from qbe.errors import UsageError
 
-    file_format = _joined(options, "format", "columns")
+    file_format = options.format or ""
     name, with_columns, text = file_format.partition(":")
     columns = {}
     for pair in text.split(",") if with_columns else ():
@@ -342,7 +296,7 @@ def reading(options: argparse.Namespace) -> Reading:
         if not (field.strip() and equals and column.strip()):
             raise UsageError(f"expected --format such as table:id=key,title=name, found {file_format!r}")
         columns[field.strip()] = column.strip()
-    on_error, with_share, share = _joined(options, "on_error", "max_rejected").partition(":")
+    on_error, with_share, share = (options.on_error or "").partition(":")
     try:
         max_rejected = {"max_rejected": float(share)} if with_share else {}
         if not all(0 <= value <= 1 for value in max_rejected.values()):
@@ -369,6 +323,7 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     name, precision = encoder(options)
+    store = options.store or ()
     return BuildSettings(
         bm25=options.only != "dense",
         dense=options.only != "bm25",
@@ -376,10 +331,10 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
         precision=precision,
         facets=options.facets or "given",
         tagger=options.tagger or DEFAULT_TAGGER,
-        positions="positions" in (options.store or ()),
-        docvectors="docvectors" in (options.store or ()),
+        positions="positions" in store,
+        docvectors="docvectors" in store,
         faiss=options.faiss or "auto",
-        stored=options.stored or "auto",
+        stored=next((form for form in store if form not in OF_POSTINGS), "auto"),
         device=options.device or "cpu",
     )
 

@@ -173,7 +173,7 @@ class DenseStage:
         without_pool = [
             query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
         ]
-        nearest = self._source().nearest(without_pool, k, allowed, mean_max) if without_pool else iter(())
+        nearest = self._source().nearest(without_pool, k, allowed, by_mean=True) if without_pool else iter(())
         rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -189,7 +189,7 @@ class DenseStage:
     ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
         vectors = [query.sentence_vectors for query in queries]
-        nearest = list(self._source().nearest(vectors, k, allowed, mean_max))
+        nearest = list(self._source().nearest(vectors, k, allowed, by_mean=True))
 
         def best(number: int) -> Candidates:
             scores = self._scores(queries[number], nearest[number])

@@ -68,14 +68,19 @@ def build_part_job(output: Path, job: Job, part: BuildShard, *, resume: bool = F
     return build_part(output, job.corpus, job.settings, part, resume=resume)
 
 
+def interrupt(*_: Any, **__: Any) -> None:
+    """What stands for a stage in which a person interrupts a build."""
+    raise KeyboardInterrupt
+
+
 class Killer:
-    """Builds that end or halt at a moment of `support.killed_build`, each in a process of its own."""
+    """Builds that are killed at a moment of `support.killed_build`, each in a process of its own."""
 
     def __init__(self, process: subprocess.Popen) -> None:
         self._process = process
 
-    def start(self, moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> int:
-        """The number of the process of a build, which has begun."""
+    def __call__(self, moment: str, output: Path, settings: Job, *options: str) -> None:
+        """A build that is killed at a moment."""
         arguments = ["--corpus", *settings.corpus, "--output", str(output), "--threads", "2", *options]
         arguments += ["--encoder", settings.encoder] if settings.dense else ["--only=bm25"]
         if settings.facets == "predicted":
@@ -83,22 +88,10 @@ class Killer:
         if not settings.bm25:
             arguments.append("--only=dense")
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([name, moment, *arguments]) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def status(self) -> int:
-        """The status of the build that was started last, once it has ended."""
-        return self._answer()
-
-    def __call__(self, moment: str, output: Path, settings: Job, *options: str) -> None:
-        """A build that is killed at a moment."""
-        self.start(moment, output, settings, *options)
-        assert self.status() == signal.SIGKILL
-
-    def _answer(self) -> int:
         assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
+        self._process.stdin.write(json.dumps([moment, *arguments]) + "\n")
+        self._process.stdin.flush()
+        assert int(self._process.stdout.readline()) == signal.SIGKILL
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""``qbe index``, in processes that end or halt themselves at a chosen moment.
+"""``qbe index``, in processes that kill themselves at a chosen moment.
 
-Each line of standard input is a list in JSON of SIGNAL, MOMENT and the command's ARGUMENTs: SIGNAL is KILL or
-STOP, MOMENT one of MOMENTS. Each is a process of its own, forked from this one, which has loaded all. To
-standard output go its number and, once it has ended, its status.
+Each line of standard input is a list in JSON of MOMENT, one of MOMENTS, and the command's ARGUMENTs. Each is
+a process of its own, forked from this one, which has loaded all. To standard output goes its status, once it
+has ended.
 """
 
 import json
@@ -44,12 +44,11 @@ LUCENE = "lucene begun"
 """A moment inside Java, where no event tells: the index folder has its first file."""
 
 
-def main(name: str, moment: str, arguments: list[str]) -> None:
-    number = getattr(signal, f"SIG{name}")
+def main(moment: str, arguments: list[str]) -> None:
     if moment == LUCENE:
         output = Path(arguments[arguments.index("--output") + 1])
         folder = output.with_name(f".{output.name}.building") / "lucene"
-        threading.Thread(target=_watch, args=(folder, number), daemon=True).start()
+        threading.Thread(target=_watch, args=(folder,), daemon=True).start()
     else:
         event, ending, count = MOMENTS[moment]
         seen = 0
@@ -59,7 +58,7 @@ def main(name: str, moment: str, arguments: list[str]) -> None:
             if found == event and any(str(value).endswith(ending) for value in values):
                 seen += 1
                 if seen == count:
-                    os.kill(os.getpid(), number)
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(hook)
 
@@ -67,24 +66,23 @@ def main(name: str, moment: str, arguments: list[str]) -> None:
     index_main(arguments)
 
 
-def _watch(folder: Path, number: int) -> None:
+def _watch(folder: Path) -> None:
     while not folder.exists() or not any(folder.iterdir()):
         time.sleep(0.0005)
-    os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def serve() -> None:
     for line in sys.stdin:
-        name, moment, *arguments = json.loads(line)
+        moment, *arguments = json.loads(line)
         child = os.fork()
         if not child:
             os.dup2(2, 1)
             try:
-                main(name, moment, arguments)
+                main(moment, arguments)
             finally:
                 sys.stderr.flush()
                 os._exit(0)
-        print(child, flush=True)
         print(os.waitpid(child, 0)[1], flush=True)
 
 

@@ -18,7 +18,16 @@ from qbe.index.building.rejected import check_replaceable, publish_rejected, rec
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shards import BuildModels, Identity
 from qbe.index.building.source import Corpus, Origin, Source, open_corpus
-from qbe.index.building.staging import STATE, Place, State, build_place, check_target, read_state, save_state
+from qbe.index.building.staging import (
+    STATE,
+    Place,
+    State,
+    build_place,
+    check_target,
+    read_state,
+    save_state,
+    segment_place,
+)
 from qbe.index.dense.ann import FaissParams, SharedDense, resolve, resolve_or_exact, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.stored import WHOLE, read_vectors
@@ -32,7 +41,7 @@ from qbe.index.manifest import (
     digest,
     write_manifest,
 )
-from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
+from qbe.index.papers import RECORDS, SegmentPapers, write_papers
 from qbe.index.snapshot import Commit
 from qbe.tag.tagger import TaggingEncoder
 from qbe.text.split import split_sentences
@@ -44,7 +53,7 @@ Resolve = Callable[[str, int, int], FaissParams]
 
 def build(
     output: Path,
-    corpus: Corpus | Source,
+    corpus: Corpus,
     settings: BuildSettings | None = None,
     *,
     reading: Reading = AS_IT_COMES,
@@ -72,7 +81,7 @@ def build(
     >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
     2
     """
-    source = corpus if isinstance(corpus, Source) else open_corpus(corpus, reading)
+    source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
@@ -94,25 +103,21 @@ def build_segment(
     folder: Path,
     settings: BuildSettings,
     execution: Execution,
+    index: Path,
     tagger: Identity | None = None,
-    index: Path | None = None,
     shared: SharedDense | None = None,
 ) -> Manifest | None:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     Returns None, and leaves no segment, where the source has no paper. Where a segment has too few sentences
-    for the settings' FAISS index, its own is exact. ``tagger`` is the identity of the tagger that labelled
-    the other segments, if any; ``index`` the folder of the whole. Records that are left out are listed beside
-    the segment, for `qbe.index.building.rejected.add_rejected`, and where the
-    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, which overrides
-    the settings for vectors. Raises what `build` and ``source`` do; then nothing is left behind.
+    for the settings' FAISS index, its own is exact. ``index`` is the folder of the whole, ``tagger`` the
+    identity of the tagger that labelled the other segments, if any. Records that are left out are listed
+    beside the segment, for `qbe.index.building.rejected.add_rejected`, and where the corpus cannot be used,
+    beside the whole. ``shared`` is what all segments have in common, which overrides the settings for
+    vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
-    staging = folder.parent / f".{folder.name}.building"
-    try:
-        place = Place(folder, staging, index or folder)
+    with segment_place(folder, index) as place:
         return _run(place, source, settings, execution, resolve_or_exact, tagger, shared)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
@@ -219,13 +224,15 @@ def read_papers(
     lucene: bool,
     select: Callable[[Iterable[Paper]], Iterable[Paper]] = iter,
 ) -> State:
-    """The stage that reads the corpus, split into sentences, into an empty folder (see `write_corpus`):
-    those of its papers that ``select`` passes through. Returns the state of a build after it.
+    """The stage that reads the corpus, split into sentences, into an empty folder: those of its papers that
+    ``select`` passes through, and where there is to be a Lucene index, its input. Returns the state of a
+    build after it.
     """
     clear(place.staging)
     with recorded(place) as left_out:
         read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
-        counts = write_corpus(place.staging, select(models.prepare(read)), lucene=lucene)
+        papers = select(models.prepare(read))
+        counts = write_papers(place.staging, write_input(place.staging, papers) if lucene else papers)
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": inputs["reading"]} if "reading" in inputs else {}
@@ -234,19 +241,6 @@ def read_papers(
         "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger_identity(predicted),
     }
-
-
-def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:
-    """The papers' records and layout and, where there is to be a Lucene index, its input, in one pass over
-    the papers. All later stages read these.
-
-    >>> clear(Path("first"))
-    >>> write_corpus(Path("first"), index, lucene=True)
-    PaperCounts(papers=128, labelled=128, sentences=594)
-    >>> sorted(path.name for path in Path("first").iterdir())
-    ['facets.npy', 'lucene-input', 'papers.ids', 'papers.jsonl', 'papers.offsets.npy', 'sentences.npy']
-    """
-    return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
 def encode(
@@ -273,7 +267,7 @@ def encode(
 def build_lucene(
     folder: Path, papers: int, execution: Execution, positions: bool, docvectors: bool
 ) -> dict[str, Any]:
-    """The stage of Lucene, over the input that `write_corpus` left, which stays."""
+    """The stage of Lucene, over the input that `write_input` left, which stays."""
     execution.progress.stage("indexing with Lucene")
     return write_lucene_index(folder, papers, execution.threads, positions, docvectors)
 

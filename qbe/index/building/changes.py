@@ -132,7 +132,7 @@ def _change(
     additions = Additions(source, papers, how, confirm, settings.dense and settings.facets == "predicted")
     name = segment_name(snapshot.generation + 1)
     segment = build_segment(
-        additions.source, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
+        additions.source, folder / name, settings, execution or Execution(), folder, tagger_identity(manifest)
     )
     dead = np.array([*additions.replaced, *additions.gone], np.int64)
     segments, generation = [each.segment for each in snapshot.segments], snapshot.generation

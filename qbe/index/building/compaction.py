@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from qbe.errors import IndexBuildError
-from qbe.index.building.build import (
-    build_faiss,
-    build_lucene,
-    clear,
-    publish,
-    write_corpus,
-)
+from qbe.index.building.build import build_faiss, build_lucene, clear, publish
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.staging import Place, State
+from qbe.index.building.staging import State, segment_place
 from qbe.index.building.writer import Written, commit, writing
 from qbe.index.dense.ann import INT8, SharedDense, resolve_or_exact, resolve_stored
 from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
-from qbe.index.lucene import INPUT
+from qbe.index.lucene import INPUT, write_input
 from qbe.index.manifest import Manifest
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, write_papers
 from qbe.index.rows import Rows, sentence_rows, shares, starts_of
 from qbe.index.snapshot import OpenSegment, Segment, Snapshot, segment_name
 from qbe.index.views import PaperStore, combined_manifest, tagger_identity
@@ -51,14 +45,9 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
         if snapshot.plain:
             return None
         name = segment_name(snapshot.generation + 1)
-        target = snapshot.folder / name
-        staging = target.parent / f".{target.name}.building"
-        try:
-            manifest = combined_manifest(snapshot)
-            dense, live = _dense(snapshot.segments, manifest), PaperStore(snapshot.segments).live
-            compacted = copy_papers(Place(target, staging, snapshot.folder), snapshot, live, dense, execution)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        dense = _dense(snapshot.segments, combined_manifest(snapshot))
+        live = PaperStore(snapshot.segments).live
+        compacted = copy_papers(snapshot.folder / name, snapshot, live, dense, execution)
         generation = commit(snapshot, [Segment(name, compacted.digest)])
         return Written(0, 0, 0, compacted.corpus["papers"], 1, generation)
 
@@ -81,43 +70,41 @@ _BLOCK = 65_536
 
 
 def copy_papers(
-    place: Place,
-    snapshot: Snapshot,
-    papers: Rows,
-    dense: SharedDense | None,
-    execution: Execution,
+    folder: Path, snapshot: Snapshot, papers: Rows, dense: SharedDense | None, execution: Execution
 ) -> Manifest:
-    """Copy the papers of some rows (n,), ascending, of a snapshot into a segment.
+    """Copy the papers of some rows (n,), ascending, of a snapshot into a segment at ``folder``.
 
     Lucene and FAISS are rebuilt. ``dense`` is None where there are no vectors. Raises IndexFormatError
-    where a file is damaged, OutputError, and what the stages need.
+    where a file is damaged, OutputError, and what the stages need; then nothing is left behind.
     """
-    manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
+    manifest, segments = combined_manifest(snapshot), snapshot.segments
     for segment in segments:  # damage that was copied would have valid digests
         segment.files.verify()
-    clear(staging)
-    execution.progress.stage("copying")
-    store, chosen = PaperStore(segments, predictions=False), set(papers.tolist())
-    living = zip(store.live.tolist(), store.read_from(0), strict=True)
-    copied = (_with_text(paper) for row, paper in living if row in chosen)
-    counts = write_corpus(staging, copied, lucene=manifest.lucene is not None)
-    predicted = counts.papers - counts.labelled if dense is not None else 0
-    state: State = {
-        "inputs": {"settings": manifest.settings},
-        "counts": {**counts._asdict(), "predicted": predicted},
-        "tagger": tagger_identity(manifest) if predicted else None,
-    }
-    if dense is not None:
-        _copy_vectors(staging, segments, papers, predicted > 0, dense.stored)
-    if manifest.lucene is not None:
-        kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
-        state["lucene"] = build_lucene(staging, counts.papers, execution, *kept)
-        shutil.rmtree(staging / INPUT)
-    if dense is not None:
-        assert manifest.dense is not None
-        params = build_faiss(staging, dense, manifest.similarity, execution)
-        state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
-    return publish(staging, place.output, state)
+    with segment_place(folder, snapshot.folder) as place:
+        staging = place.staging
+        clear(staging)
+        execution.progress.stage("copying")
+        store, chosen = PaperStore(segments, predictions=False), set(papers.tolist())
+        living = zip(store.live.tolist(), store.read_from(0), strict=True)
+        copied: Iterable[Paper] = (_with_text(paper) for row, paper in living if row in chosen)
+        counts = write_papers(staging, copied if manifest.lucene is None else write_input(staging, copied))
+        predicted = counts.papers - counts.labelled if dense is not None else 0
+        state: State = {
+            "inputs": {"settings": manifest.settings},
+            "counts": {**counts._asdict(), "predicted": predicted},
+            "tagger": tagger_identity(manifest) if predicted else None,
+        }
+        if dense is not None:
+            _copy_vectors(staging, segments, papers, predicted > 0, dense.stored)
+        if manifest.lucene is not None:
+            kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
+            state["lucene"] = build_lucene(staging, counts.papers, execution, *kept)
+            shutil.rmtree(staging / INPUT)
+        if dense is not None:
+            assert manifest.dense is not None
+            params = build_faiss(staging, dense, manifest.similarity, execution)
+            state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
+        return publish(staging, place.output, state)
 
 
 def _with_text(paper: Paper) -> Paper:

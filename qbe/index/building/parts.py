@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +16,7 @@ from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
-from qbe.files import publish_directory, sha256, write_text
+from qbe.files import link_or_copy, publish_directory, sha256, write_text
 from qbe.index.building import shards
 from qbe.index.building.build import build, build_inputs, encode, is_same, read_papers
 from qbe.index.building.rejected import check_replaceable, publish_rejected
@@ -283,11 +281,7 @@ class Parts:
             )
         (folder / shards.SHARDS).mkdir()
         for first, shard in zip(itertools.count(0, shards.SHARD_PAPERS), self.shards()):
-            target = shards.shard_file(folder, first)
-            try:
-                os.link(shard, target)
-            except OSError:  # on another file system
-                shutil.copyfile(shard, target)
+            link_or_copy(shard, shards.shard_file(folder, first))
 
     def verify(self) -> None:
         """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""

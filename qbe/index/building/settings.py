@@ -13,9 +13,8 @@ from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.models.encoder_files import PRECISIONS, usual_precision
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES, chosen_device
+from qbe.tag.tagger import LABEL_SOURCES
 from qbe.types import Paper
-
-FACETS = ("given", "predicted")
 
 ShareRead = Callable[[], float | None]
 """Gives the share of a corpus that has been read; None where it is not known."""
@@ -24,31 +23,8 @@ ShareRead = Callable[[], float | None]
 class Progress(Protocol):
     """An observer of a build's progress; the command line shows bars, a library stays silent."""
 
-    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:
-        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
-
-    def steps(
-        self, name: str, unit: str, total: int
-    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
-        just finished.
-        """
-
-    def stage(self, name: str) -> None:
-        """A stage without steps begins."""
-
-
-class Silent:
-    """A `Progress` that shows nothing.
-
-    >>> with Silent().steps("encoding", "papers", total=2) as advance:
-    ...     advance(1)
-    >>> list(Silent().papers(["a paper"], lambda: None))
-    ['a paper']
-    """
-
     def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
-        """Pass the corpus through."""
+        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
         return iter(papers)
 
     def steps(
@@ -57,11 +33,24 @@ class Silent:
         unit: str,  # noqa: ARG002
         total: int,  # noqa: ARG002
     ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        """A function that does nothing."""
+        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
+        just finished.
+        """
         return contextlib.nullcontext(lambda _: None)
 
-    def stage(self, name: str) -> None:
-        """Nothing is shown."""
+    def stage(self, name: str) -> None:  # noqa: ARG002
+        """A stage without steps begins."""
+        return
+
+
+class Silent(Progress):
+    """A `Progress` that shows nothing.
+
+    >>> with Silent().steps("encoding", "papers", total=2) as advance:
+    ...     advance(1)
+    >>> list(Silent().papers(["a paper"], lambda: None))
+    ['a paper']
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +97,7 @@ class BuildSettings:
             ("precision", (AUTO, *PRECISIONS)),
             ("stored", (AUTO, *STORED)),
             ("device", DEVICES),
-            ("facets", FACETS),
+            ("facets", LABEL_SOURCES),
         ):
             if getattr(self, name) not in possible:
                 raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from qbe.index.building.parts import BuildShard, Parts
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Origin
-from qbe.index.building.staging import STATE, Place, build_place, check_target, read_state, save_state
+from qbe.index.building.staging import STATE, build_place, check_target, read_state, save_state
 from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
 from qbe.index.dense.faiss_build import check_factory, train, writing
 from qbe.index.dense.stored import Vectors, quantized, read_vectors
@@ -43,29 +43,6 @@ class WholeDense(NamedTuple):
     stored: str
     similarity: str
     params: FaissParams
-
-
-class ShardSource(Protocol):
-    """The papers of shards; a shard has every n-th 512 papers of the corpus, as a part does.
-
-    A source can be pickled, so that other processes can build shards of it.
-    """
-
-    @property
-    def origin(self) -> Origin:
-        """Where the papers come from; its facts determine the shards."""
-
-    @property
-    def stated(self) -> tuple[Mapping[str, Any], int]:
-        """The settings that the manifest of each shard states, and the number of sentences of all."""
-
-    def dense(self) -> WholeDense | None:
-        """The vectors of all shards; None where there are none."""
-
-    def build(
-        self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
-    ) -> Manifest:
-        """Build a shard in a folder, where nothing is, as a segment of the index ``whole``."""
 
 
 LEARNED = "learned.faiss"
@@ -211,8 +188,7 @@ def _whole(output: Path) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class IndexShards:
-    """The papers of the index in ``folder``, which has one segment and no deleted papers (a
-    `qbe.index.building.sharding.ShardSource`).
+    """The papers of the index in ``folder``, which has one segment and no deleted papers.
 
     >>> IndexShards(index.folder).dense().params.factory
     'SQfp16'
@@ -223,22 +199,20 @@ class IndexShards:
     @property
     def origin(self) -> Origin:
         """The digest of the index, and when it was built."""
-        with contextlib.closing(self._snapshot()) as snapshot:
-            manifest = combined_manifest(snapshot)
+        manifest = self._manifest()
         changed = (self.folder / MANIFEST).stat().st_mtime_ns
         return Origin(tuple(manifest.settings["corpus"]), [[manifest.digest]], changed)
 
     @property
     def stated(self) -> tuple[Mapping[str, Any], int]:
         """The settings of the index, and its number of sentences."""
-        with contextlib.closing(self._snapshot()) as snapshot:
-            manifest = combined_manifest(snapshot)
+        manifest = self._manifest()
         return manifest.settings, manifest.corpus["sentences"]
 
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
         with contextlib.closing(self._snapshot()) as snapshot:
-            manifest, files = combined_manifest(snapshot), snapshot.segments[0].files
+            manifest, files = snapshot.segments[0].manifest, snapshot.segments[0].files
             if manifest.dense is None:
                 return None
             files.verify()
@@ -247,24 +221,27 @@ class IndexShards:
         return WholeDense(vectors, stored, manifest.similarity, FaissParams.read(manifest.dense))
 
     def build(
-        self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
+        self,
+        shard: BuildShard,
+        folder: Path,
+        whole: Path,  # noqa: ARG002
+        shared: SharedDense | None,
+        execution: Execution,
     ) -> Manifest:
         """Copy every n-th 512 papers, or fewer where the index is small."""
-        staging = folder.parent / f".{folder.name}.building"
-        try:
-            with contextlib.closing(self._snapshot()) as snapshot:
-                papers = snapshot.segments[0].papers
-                if papers < shard.count:
-                    raise UsageError(
-                        f"expected `shards` of at most {papers}, the papers, found {shard.count}"
-                    )
-                rows, together = np.arange(papers), shards.SHARD_PAPERS
-                if papers <= together * (shard.count - 1):
-                    together = papers // shard.count
-                chosen = rows[rows // together % shard.count == shard.number - 1]
-                return copy_papers(Place(folder, staging, whole), snapshot, chosen, shared, execution)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        with contextlib.closing(self._snapshot()) as snapshot:
+            papers = snapshot.segments[0].papers
+            if papers < shard.count:
+                raise UsageError(f"expected `shards` of at most {papers}, the papers, found {shard.count}")
+            rows, together = np.arange(papers), shards.SHARD_PAPERS
+            if papers <= together * (shard.count - 1):
+                together = papers // shard.count
+            chosen = rows[rows // together % shard.count == shard.number - 1]
+            return copy_papers(folder, snapshot, chosen, shared, execution)
+
+    def _manifest(self) -> Manifest:
+        with contextlib.closing(self._snapshot()) as snapshot:
+            return snapshot.segments[0].manifest
 
     def _snapshot(self) -> Snapshot:
         snapshot = open_snapshot(self.folder)
@@ -279,9 +256,7 @@ class IndexShards:
 
 @dataclass(frozen=True, slots=True)
 class PartShards:
-    """The papers of all parts of a corpus (a `qbe.index.building.sharding.ShardSource`); ``settings`` are
-    those of the build.
-    """
+    """The papers of all parts of a corpus; ``settings`` are those of the build."""
 
     folders: tuple[Path, ...]
     settings: BuildSettings
@@ -319,9 +294,18 @@ class PartShards:
                 f"expected papers for each of {shard.count} `shards`, found none for number {shard.number}: "
                 f"each gets every n-th {shards.SHARD_PAPERS} papers; choose fewer"
             )
-        manifest = build_segment(parts.source, folder, self.settings, execution, index=whole, shared=shared)
+        manifest = build_segment(parts.source, folder, self.settings, execution, whole, shared=shared)
         assert manifest is not None  # a shard without a paper is refused
         return manifest
+
+
+ShardSource = IndexShards | PartShards
+"""The papers of shards; a shard has every n-th 512 papers of the corpus, as a part does.
+
+The facts of a source's ``origin`` determine the shards; ``stated`` are the settings that the manifest of each
+shard states, and the number of sentences of all. A source can be pickled, so that other processes can build
+shards of it.
+"""
 
 
 class ShardVectors:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
-from qbe.errors import IndexBuildError, UsageError
+from qbe.errors import IndexBuildError
 from qbe.files import atomic_file
 from qbe.index.building.settings import BuildSettings
-from qbe.index.dense.stored import SENTENCES, WHOLE, Half, npy_header, vector_file
+from qbe.index.dense.stored import SENTENCES, WHOLE, Half, npy_header, vector_file, write_array
 from qbe.index.papers import (
     FACETS_FILE,
     PROBABILITIES_FILE,
@@ -31,7 +31,7 @@ from qbe.index.papers import (
     without_labels,
 )
 from qbe.models.encoder_files import resolve_encoder
-from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
 SHARDS = "shards"
@@ -110,16 +110,12 @@ def join_shards(folder: Path, papers: int, encoder: TaggingEncoder, stored: str)
             ):
                 stream = stack.enter_context((folder / name).open("wb"))
                 stream.write(npy_header(shape, np.dtype(kind)))
-                writers.append(_plainly(stream))
+                writers.append(partial(write_array, stream))
         for first in range(0, papers, SHARD_PAPERS):
             with shard_file(folder, first).open("rb") as shard:
                 for write in writers:
                     write(np.load(shard))
     shutil.rmtree(folder / SHARDS)
-
-
-def _plainly(stream: IO[bytes]) -> Callable[[NDArray[Any]], Any]:
-    return lambda part: stream.write(part.tobytes())
 
 
 def shard_file(folder: Path, first: int) -> Path:
@@ -142,10 +138,8 @@ class BuildModels:
     ) -> None:
         """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
 
-        Raises UsageError for unknown ``facets``, and what `qbe.encode.encoder.Encoder` does.
+        Raises what `qbe.encode.encoder.Encoder` does.
         """
-        if settings.facets not in LABEL_SOURCES:
-            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {settings.facets!r}")
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
         if settings.dense:

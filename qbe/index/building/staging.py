@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import Unfinished, lock, resumable_staging, sync_tree, write_text
-from qbe.index.checking import check_own_files, reason_of
+from qbe.files import Unfinished, resumable_staging, sync_tree, write_text
+from qbe.index.checking import check_own_files, reason_of, write_lock
 from qbe.index.manifest import Manifest, read_manifest
 from qbe.index.snapshot import Commit, read_commit
 
@@ -43,11 +43,24 @@ def build_place(output: Path) -> Iterator[Place]:
     """
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     staging = output.parent / f".{output.name}.building"
-    with lock(output.parent / f".{output.name}.lock") as alone:
-        if not alone:
-            raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
-        with resumable_staging(staging, (staging / STATE).exists):
-            yield Place(output, staging, output)
+    with write_lock(output), resumable_staging(staging, (staging / STATE).exists):
+        yield Place(output, staging, output)
+
+
+@contextmanager
+def segment_place(folder: Path, whole: Path) -> Iterator[Place]:
+    """The places of a build of a segment at ``folder`` of the index ``whole``; whatever happens, nothing of
+    the work stays in the hidden folder.
+
+    >>> with segment_place(Path("indexes/mine/segments/000002"), Path("indexes/mine")) as place:
+    ...     place.staging.name
+    '.000002.building'
+    """
+    staging = folder.with_name(f".{folder.name}.building")
+    try:
+        yield Place(folder, staging, whole)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 log = logging.getLogger(__name__)

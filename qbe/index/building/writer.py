@@ -14,9 +14,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from qbe.errors import IndexBuildError, file_error
-from qbe.files import atomic_file, lock, sync, try_exclusive_lock
+from qbe.errors import file_error
+from qbe.files import atomic_file, sync, try_exclusive_lock
 from qbe.index.building.staging import STATE
+from qbe.index.checking import write_lock
 from qbe.index.manifest import MANIFEST, SUPERSEDED, unseal
 from qbe.index.rows import Rows
 from qbe.index.snapshot import (
@@ -92,9 +93,7 @@ def writing(folder: str | Path) -> Iterator[Snapshot]:
     """
     folder = Path(os.path.realpath(folder))  # the lock file is named after its last part
     open_snapshot(folder).close()  # a folder that is no index gets no lock file
-    with lock(folder.parent / f".{folder.name}.lock") as alone:
-        if not alone:
-            raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
+    with write_lock(folder):
         clean(folder)
         try:
             with contextlib.closing(open_snapshot(folder)) as snapshot:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.scoring import Match, may_be_best
+from qbe.index.dense.scoring import may_be_best
 from qbe.index.dense.vectors import Floats
 from qbe.index.rows import PerSelection, Rows, Selection, distinct
 
@@ -80,23 +80,23 @@ class FaissCandidates:
         queries: Sequence[Floats],
         k: int,
         allowed: Selection | None = None,
-        match: Match | None = None,
+        by_mean: bool = False,
     ) -> Iterator[Rows]:
         """See `qbe.index.dense.vectors.CandidateSource.nearest`.
 
         For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
-        one call of FAISS for as many queries as MOST_POSITIONS allows; with a ``match`` fewer, where their
+        one call of FAISS for as many queries as MOST_POSITIONS allows; ``by_mean`` fewer, where their
         similarities show that these name all that can be among the best. Of selected papers all are
         candidates where they are few; else more lists are read, and more and more sentences looked up until
         there are candidates enough.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
-            if match is None:
-                yield from self._papers(queries, count, self.sentences.nearest)
-            else:
+            if by_mean:
                 for group in self._groups(queries, count):
-                    yield from self._may_be_best(group, k, count, match)
+                    yield from self._may_be_best(group, k, count)
+            else:
+                yield from self._papers(queries, count, self.sentences.nearest)
             return
         selected = self._selected(allowed)
         if selected.size <= FEW_SENTENCES or len(allowed) <= 2 * k:
@@ -106,7 +106,7 @@ class FaissCandidates:
         for query, rows in zip(queries, self._papers(queries, count, search), strict=True):
             yield rows if len(rows) >= k else self._more(query, k, count, allowed)
 
-    def _may_be_best(self, queries: Sequence[Floats], k: int, count: int, match: Match) -> Sequence[Rows]:
+    def _may_be_best(self, queries: Sequence[Floats], k: int, count: int) -> Sequence[Rows]:
         """For each query the candidates that can be among its best ``k``: those of few sentences, where these
         show that no other paper can, else those of ``count``.
         """
@@ -126,7 +126,7 @@ class FaissCandidates:
             for place, near, of in zip(
                 waiting, np.split(similarities, ends), np.split(papers, ends), strict=True
             ):
-                best = may_be_best(near, of, len(self._starts) - 1, k, match)
+                best = may_be_best(near, of, len(self._starts) - 1, k)
                 candidates[place] = best.rows
                 if not best.are_all:
                     unsettled.append(place)

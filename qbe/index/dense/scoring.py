@@ -64,21 +64,6 @@ def mean_max(best: Floats) -> Floats:
     return mean
 
 
-def single_match(best: Floats) -> Floats:
-    """The best match of any query sentence (queries, papers) -> (papers,): ASPIRE's single match (Mysore et
-    al., 2022, section 3.2).
-
-    >>> single_match(np.array([[0.5, 1.0], [0.25, 0.0]], np.float32)).tolist()
-    [0.5, 1.0]
-    """
-    maximum: Floats = best.max(axis=0)
-    return maximum
-
-
-Match = Callable[[Floats], Floats]
-"""How papers are scored: (queries, papers), the best similarity of each query sentence within each paper, to
-(papers,). A score never falls where a similarity grows (`mean_max`, `single_match`)."""
-
 TOLERANCE = 1e-3
 """By how much FAISS's similarities of unit vectors may differ from exact ones: numbers that were stored in
 bytes are rounded to half precision (2 ** -11 of their size), sums to single precision."""
@@ -93,8 +78,9 @@ class MayBeBest(NamedTuple):
     are_all: bool
 
 
-def may_be_best(similarities: Floats, papers: Rows, total: int, k: int, match: Match) -> MayBeBest:
-    """The papers that can be among the best ``k``, out of those that have one of the nearest sentences.
+def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBeBest:
+    """The papers that can be among the best ``k`` by `mean_max`, out of those that have one of the nearest
+    sentences.
 
     ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
     TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
@@ -102,12 +88,11 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int, match: M
     between -1 and that of the last one. A paper whose score can be no better than ``k`` others' scores are
     at least is left out (the threshold algorithm of Fagin et al., 2001, with one round).
 
-    >>> from qbe.index.dense.scoring import mean_max
     >>> similarities = np.array([[0.9, 0.5, 0.3], [0.8, 0.7, 0.3]], np.float32)
     >>> papers = np.array([[4, 1, 4], [4, 1, 0]])
-    >>> may_be_best(similarities, papers, 6, 1, mean_max)
+    >>> may_be_best(similarities, papers, 6, 1)
     MayBeBest(rows=array([4]), are_all=True)
-    >>> may_be_best(similarities, papers, 6, 3, mean_max)
+    >>> may_be_best(similarities, papers, 6, 3)
     MayBeBest(rows=array([0, 1, 4]), are_all=False)
     """
     best = np.full((len(papers), total), -np.inf, np.float32)
@@ -117,9 +102,9 @@ def may_be_best(similarities: Floats, papers: Rows, total: int, k: int, match: M
     best, farthest = best[:, rows], similarities[:, -1:]
     if len(rows) < k:
         return MayBeBest(rows, are_all=False)
-    least, most = match(np.maximum(best, -1)), match(np.maximum(best, farthest))
+    least, most = mean_max(np.maximum(best, -1)), mean_max(np.maximum(best, farthest))
     enough = np.partition(least, len(rows) - k)[len(rows) - k] - 2 * TOLERANCE
-    return MayBeBest(rows[most >= enough], bool(match(farthest)[0] < enough))
+    return MayBeBest(rows[most >= enough], bool(mean_max(farthest)[0] < enough))
 
 
 Doubles = NDArray[np.float64]

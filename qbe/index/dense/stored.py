@@ -126,7 +126,7 @@ def vector_file(
         stream = stack.enter_context((folder / name).open("wb"))
         if stored == FLOAT16:
             stream.write(npy_header(shape, np.dtype(np.float16)))
-            yield lambda block: _write(stream, block.astype(np.float16))
+            yield lambda block: write_array(stream, block.astype(np.float16))
             return
         scales = stack.enter_context((folder / scales_file(name)).open("wb"))
         stream.write(npy_header(shape, np.dtype(np.int8)))
@@ -134,13 +134,14 @@ def vector_file(
 
         def write(block: Half | Quantized) -> None:
             codes = block if isinstance(block, Quantized) else quantized(block, similarity)
-            _write(stream, codes.codes)
-            _write(scales, codes.scales)
+            write_array(stream, codes.codes)
+            write_array(scales, codes.scales)
 
         yield write
 
 
-def _write(stream: Any, array: NDArray[Any]) -> None:
+def write_array(stream: Any, array: NDArray[Any]) -> None:
+    """Write the numbers of an array, in C order, without a header."""
     stream.write(array.tobytes())
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.scoring import COMPARISONS, Match
+from qbe.index.dense.scoring import COMPARISONS
 from qbe.index.dense.stored import Vectors
 from qbe.index.rows import Rows, Selection, block_starts, sentence_rows
 
@@ -56,7 +56,7 @@ class CandidateSource(Protocol):
         queries: Sequence[Floats],
         k: int,
         allowed: Selection | None = None,
-        match: Match | None = None,
+        by_mean: bool = False,
     ) -> Iterator[Rows]:
         """For each query its candidates: rows of papers, int64, ascending, each once.
 
@@ -64,8 +64,9 @@ class CandidateSource(Protocol):
         papers asked for; a source looks up enough sentences that this many papers are likely among the
         candidates. There may be more, and fewer where sentences of the same papers are nearest. Deleted
         papers are never retrieved. ``allowed`` restricts retrieval to some papers (None: all): then there are
-        at least ``k`` candidates, or all of these. With a ``match``, by which papers are then scored, a
-        source may leave out candidates that cannot be among the best ``k`` of them. Raises IndexFormatError
+        at least ``k`` candidates, or all of these. Where papers are then scored ``by_mean`` (by
+        `qbe.index.dense.scoring.mean_max`), a source may leave out candidates that cannot be among the best
+        ``k``. Raises IndexFormatError
         where the source is damaged.
         """
 

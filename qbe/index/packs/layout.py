@@ -14,7 +14,7 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -112,9 +112,7 @@ def encode_description(pack: Pack) -> bytes:
     >>> decode_description(encode_description(pack), "a.tar.zst") == pack
     True
     """
-    fields = {name: getattr(pack, name) for name in Pack.__slots__ if name != "files"}
-    files = [{name: getattr(file, name) for name in PackedFile.__slots__} for file in pack.files]
-    return (json.dumps({"format": FORMAT, **fields, "files": files}, indent=1) + "\n").encode()
+    return (json.dumps({"format": FORMAT, **asdict(pack)}, indent=1) + "\n").encode()
 
 
 def decode_description(text: bytes, name: str) -> Pack:

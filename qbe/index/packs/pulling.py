@@ -8,14 +8,13 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError, InputError, OutputError, PackError, file_error
-from qbe.files import cache_folder, is_remote, lock, make_once, publish_directory, write_text
-from qbe.index.checking import check_own_files
+from qbe.files import cache_folder, is_remote, link_or_copy, make_once, publish_directory, write_text
+from qbe.index.checking import check_own_files, write_lock
 from qbe.index.manifest import MANIFEST
 from qbe.index.openfiles import has_digest
 from qbe.index.packs.layout import (
@@ -130,12 +129,9 @@ def pull(
                 "the registry or the pack is another version: ask their author"
             )
         staging = target.with_name(f".{target.name}.pulling")
-        with lock(target.with_name(f".{target.name}.lock")) as alone:
-            if not alone:
-                raise IndexBuildError(f"{target} is being written by another process; wait until it ends")
-            with _staging(staging, keeps=is_remote(address)):
-                work = _Pull(source, pack, staging, progress or _silent)
-                return work.into(target, text, overwrite=overwrite)
+        with write_lock(target), _staging(staging, keeps=is_remote(address)):
+            work = _Pull(source, pack, staging, progress or (lambda *_: None))
+            return work.into(target, text, overwrite=overwrite)
 
 
 @contextlib.contextmanager
@@ -179,7 +175,7 @@ class _Pull:
         begin, total, done = self._source.place, sum(file.frame_bytes for file in wanted), 0
         for file in self._pack.files:
             if file in wanted:
-                self._fetch(file, begin, partial(self._advanced, done, total))
+                self._fetch(file, begin, done, total)
                 done += file.frame_bytes
             begin += file.frame_bytes
         self._check(target)
@@ -199,7 +195,7 @@ class _Pull:
             path.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             if _is_that(target / file.name, file):
-                _link(target / file.name, path)
+                link_or_copy(target / file.name, path)
             else:
                 wanted.append(file)
         names = {file.name for file in self._pack.files}
@@ -220,8 +216,10 @@ class _Pull:
                 f"{free / 1e6:,.0f}; free some space or choose another disk"
             )
 
-    def _fetch(self, file: PackedFile, begin: int, progress: Callable[[int], object]) -> None:
-        """Read the frame of a file, which begins at a place of the pack, and write the file."""
+    def _fetch(self, file: PackedFile, begin: int, done: int, total: int) -> None:
+        """Read the frame of a file, which begins at a place of the pack, and write the file; ``done`` of the
+        ``total`` bytes to read were of other files.
+        """
         path, digest = self._staging / _frame(file), hashlib.sha256()
         with path.open("ab+") as frame:
             frame.seek(0)
@@ -235,7 +233,7 @@ class _Pull:
                 digest.update(block)
                 have += frame.write(block)
                 self._read += len(block)
-                progress(have)
+                self._progress(done + have, total)
             if digest.hexdigest() != file.frame_sha256:
                 path.unlink()
                 raise damaged(self._source.address, file.name)
@@ -245,9 +243,6 @@ class _Pull:
                 unpack(frame, file, stream, self._source.address)
         content.replace(self._index / file.name)
         path.unlink()
-
-    def _advanced(self, done: int, total: int, more: int) -> None:
-        self._progress(done + more, total)
 
     def _check(self, target: Path) -> None:
         """Raise MalformedPackError unless the files are those of an index, and it is the one described."""
@@ -314,14 +309,6 @@ def _is_that(path: Path, file: PackedFile) -> bool:
         return has_digest(stream.fileno(), file.sha256)
 
 
-def _link(path: Path, link: Path) -> None:
-    """Give a file, which is never changed, a second name, or copy it where there can be none."""
-    try:
-        os.link(path, link)
-    except OSError:
-        shutil.copyfile(path, link)
-
-
 def _first_pull(address: str, target: Path) -> None:
     """Pull an index into the cache, and say so."""
     said = -_SAY_EVERY_S
@@ -334,7 +321,3 @@ def _first_pull(address: str, target: Path) -> None:
 
     log.info("pulling %s, once, into %s ...", address, target)
     pull(address, target, progress=say)
-
-
-def _silent(done: int, total: int) -> None:
-    """Say nothing of the progress."""

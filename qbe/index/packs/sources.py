@@ -14,7 +14,7 @@ from qbe import web
 from qbe.corpus.streams import open_address
 from qbe.errors import MissingDependencyError, PackError
 from qbe.files import HUB, is_remote
-from qbe.index.packs.layout import read_exactly
+from qbe.index.packs.layout import Reads, read_exactly
 
 WEB = ("http://", "https://")
 HUB_FILE = "index.tar.zst"
@@ -34,11 +34,8 @@ _HUB = re.compile(
 log = logging.getLogger(__name__)
 
 
-class _Bytes(Protocol):
+class _Bytes(Reads, Protocol):
     """What comes from one place on."""
-
-    def read(self, count: int, /) -> bytes:
-        """At most so many bytes, none at the end."""
 
     def close(self) -> object:
         """End the connection."""
