@@ -97,6 +97,10 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
     """
     if precision not in (possible := (*RERANKER_PRECISIONS, HALF)):
         raise UsageError(f"expected a precision of {', '.join(possible)}, found {precision!r}")
+    if joint_folder(name) is not None:
+        raise ModelError(
+            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.rerank.open"
+        )
     folder = exported(CROSS_ENCODER, find_reranker(name))
     return RerankerFiles(folder, read_reranker_card(folder), precision)
 
