@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import pytest
 from support.serving import Server as Served
-from support.serving import serving
+from support.serving import serving, wait_until
 
 from qbe.index.opening import open_index
 from qbe.network import server
@@ -240,13 +240,6 @@ def counted(server: Served) -> int:
     """How many searches all workers have answered, those that have ended among them."""
     text = server.ask("GET", "/metrics").body.decode()
     return int(float(re.search(r'route="/api/search",status="200"} (\S+)', text)[1]))
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(light_index, tmp_path):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.browser import CHROMIUM, FLAGS, SECONDS, expect, sync_api
-from support.serving import Server, serving
+from support.serving import Server, serving, wait_until
 
 from qbe.index.building.changes import append_papers
 from qbe.shapes import SHAPES
@@ -742,10 +742,7 @@ def test_a_search_is_watched_and_what_is_new_for_it_is_shown(visit, server, inde
         """Add a paper, and open the page again once the first watch has something of this kind."""
         texts = ABSTRACT.split(". ")
         append_papers(index, [Paper(paper_id, title, tuple(Sentence(f"{text}.") for text in texts))])
-        deadline = time.monotonic() + SECONDS
-        while not server.ask("GET", "/api/watches").json()["watches"][0][what]:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: server.ask("GET", "/api/watches").json()["watches"][0][what])
         page.goto("about:blank")
         page.goto(visit.address)
 

@@ -417,7 +417,7 @@ def test_a_new_commit_is_followed(tiny_index, tmp_path):
         with open_index(folder) as writer:
             writer.delete(first)
             writer.compact()
-        assert service.refresh()
-        assert not service.refresh()
+        assert index.refresh()
+        assert not index.refresh()
         assert first != ids(service.search(request))
         assert service.about()["papers"] == 127

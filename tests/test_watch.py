@@ -2,13 +2,12 @@
 
 import json
 import re
-import time
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
-from support.serving import serving
+from support.serving import serving, wait_until
 
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
 from qbe.index.building.build import build
@@ -447,13 +446,12 @@ def test_a_server_keeps_searches_and_finds_what_comes(index, some, tmp_path):
             == 404
         )
         append_papers(index, some[OLD : OLD + 2])
-        deadline = time.monotonic() + 60
-        while not (
-            shown := server.ask("GET", "/api/watches?since=2026-01-01").json()["watches"][0]["papers"]
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert {each["paper_id"] for each in shown} == {each.paper_id for each in some[OLD : OLD + 2]}
+
+        def shown() -> list[dict]:
+            return server.ask("GET", "/api/watches?since=2026-01-01").json()["watches"][0]["papers"]
+
+        wait_until(shown)
+        assert {each["paper_id"] for each in shown()} == {each.paper_id for each in some[OLD : OLD + 2]}
         assert server.ask("GET", "/api/watches?since=yesterday").status == 422
         assert server.ask("GET", "/api/watches?since=2999-01-01").json()["watches"][0]["papers"] == []
         feed = server.ask("GET", f"/api/watches/feed?name={quote('fish')}")

@@ -19,7 +19,9 @@ CARD = ENCODER.metadata_file
 HALF = "fp16"
 EXPORTED = ("int8", "fp32")
 PRECISIONS = (*EXPORTED, HALF)
-"""An encoder that has fp32 or int8 has fp16, too: `qbe.models.batches` makes it of that."""
+"""An encoder that has fp32 or int8 has fp16, too: `qbe.models.batches` makes it of that. A pair cross-encoder
+has all three.
+"""
 
 _FORMAT_KEY = "convention"
 """What the encoder format is called in JSON files: in ``encoder.json`` and in an index's manifest."""

@@ -130,7 +130,7 @@ async def _follow(app: FastAPI) -> None:
         await asyncio.sleep(REFRESH_SECONDS)
         app.state.metrics.look()
         try:
-            if await asyncio.to_thread(service.refresh):
+            if await asyncio.to_thread(service.index.refresh):
                 log.info("a newer commit of the index: %d papers", len(service.index))
                 await asyncio.to_thread(_find_new, app)
             app.state.unreadable = ""

@@ -70,7 +70,7 @@ def stages_of(index: Index, rerank: str | None) -> Stages | None:
 
 
 class SearchService(Closing):
-    """Answers requests over an index, whose newest commit it follows when `refresh` is called.
+    """Answers requests over an index, whose newest commit it follows when that is refreshed.
 
     Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
     the index open.
@@ -131,10 +131,6 @@ class SearchService(Closing):
                 self.search(SearchBody(paper_ids=[paper_id], k=1))
         except QbeError as error:
             log.error("%s: %s", type(error).__name__, error)
-
-    def refresh(self) -> bool:
-        """Move to the newest commit of the index; returns whether there was a newer one."""
-        return self.index.refresh()
 
     @property
     def waiting(self) -> dict[str, int]:
