@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.browser import CHROMIUM, FLAGS, SECONDS, expect, sync_api
+from support.browser import SECONDS, expect, opened
 from support.serving import Server, serving, wait_until
 
 from qbe.index.building.changes import append_papers
@@ -69,14 +69,8 @@ def server(index) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def context() -> Iterator[Any]:
-    """A browser that opens all pages, in one process."""
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        size = {"width": 1280, "height": 800}
-        context = browser.new_context(viewport=size, locale="en", reduced_motion="reduce")
-        context.set_default_timeout(SECONDS * 1000)
+    with opened() as context:
         yield context
-        browser.close()
 
 
 class Visit:
