@@ -126,8 +126,11 @@ def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes
         processes = _of(index)
         assert len(set(processes)) == 2 * SHARDS
         for replicas in index._calls.replicas:
-            places = [ray.get(actor.__ray_call__.remote(_node)) for actor in replicas]
-            assert len(set(places)) == 2
+            asked = [
+                actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+                for actor in replicas
+            ]
+            assert len(set(ray.get(asked))) == 2
     wait_until(lambda: not any(map(_is_alive, processes)))
 
 
@@ -341,12 +344,6 @@ def _is_alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def _node(_: object) -> str:
-    import ray
-
-    return ray.get_runtime_context().get_node_id()
 
 
 def _of(index) -> list[int]:
