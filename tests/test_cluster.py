@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.builds import Job, build_job, dated_job
+from support.serving import wait_until
 
 from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import ShardCalls
@@ -124,12 +126,12 @@ def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes
         processes = _of(index)
         assert len(set(processes)) == 2 * SHARDS
         for replicas in index._calls.replicas:
-            places = [ray.get(actor.node.remote()) for actor in replicas]
-            assert len(set(places)) == 2
-    deadline = time.monotonic() + 30
-    while any(map(_is_alive, processes)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(map(_is_alive, processes))
+            asked = [
+                actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
+                for actor in replicas
+            ]
+            assert len(set(ray.get(asked))) == 2
+    wait_until(lambda: not any(map(_is_alive, processes)))
 
 
 def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
@@ -278,7 +280,7 @@ def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_wh
     driver.kill()
     driver.wait()
     assert first.exists()
-    _wait_until_gone(str(tmp_path))
+    wait_until(lambda: not any(str(tmp_path) in line and "pytest" not in line for line in _command_lines()))
     parts, read = ClusterBuild(parts=3), Reading()
     with pytest.raises(IndexBuildError, match="expected no unfinished build"), connected("local", 1) as ray:
         build_on_cluster(ray, output, longer.corpus, longer.settings, parts, reading=read)
@@ -348,17 +350,11 @@ def _of(index) -> list[int]:
     """The processes that hold the shards of an index."""
     import ray
 
-    return [ray.get(actor.process.remote()) for replicas in index._calls.replicas for actor in replicas]
+    actors = (actor for replicas in index._calls.replicas for actor in replicas)
+    return [ray.get(actor.__ray_call__.remote(lambda _: os.getpid())) for actor in actors]
 
 
-def _wait_until_gone(words: str) -> None:
-    """Until no process has these words in its command line."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        lines = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                lines.append((folder / "cmdline").read_text())
-        if not any(words in line and "pytest" not in line for line in lines):
-            return
-        time.sleep(0.1)
+def _command_lines() -> Iterator[str]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            yield (folder / "cmdline").read_text()

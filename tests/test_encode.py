@@ -1,21 +1,18 @@
 """Papers as windows of tokens, and windows as sentence vectors, against plain references."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tiny import HIDDEN, MAX_TOKENS, layer_states, token_states
+from support.tiny import HIDDEN, MAX_TOKENS, layer_states
 from tokenizers import Tokenizer
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import SpecialTokens, Window, windows
 from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
-from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -70,13 +67,12 @@ def some(papers) -> list[Paper]:
     return [*PAPERS, *papers[:12]]
 
 
-def reference(paper: Paper, tokenizer: Tokenizer, states, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+def reference(paper: Paper, tokenizer: Tokenizer, states) -> tuple[np.ndarray, np.ndarray]:
     """Unit vectors of the sentences and of the whole paper, from a function of ids to token states."""
     title = tokenizer.encode(paper.title, add_special_tokens=False).ids
     sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in paper.sentences]
-    special = SpecialTokens(*(tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[UNK]")))
     vectors, everything = [], []
-    for window in windows(title, sentences, special, max_tokens):
+    for window in windows(title, sentences, SPECIAL, MAX_TOKENS):
         output = states(window.ids)
         vectors += [output[begin:end].mean(axis=0) for begin, end in window.spans]
         everything.append(output)
@@ -96,7 +92,7 @@ def assert_close(vectors: np.ndarray, expected: np.ndarray, precision: str) -> N
 def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
     for item in some:
-        sentences, whole = reference(item, tokenizer, lambda ids: token_states(tiny_model, ids), MAX_TOKENS)
+        sentences, whole = reference(item, tokenizer, lambda ids: layer_states(tiny_model, ids)[-1])
         vectors = encoder.encode_paper(item)
         assert (
             vectors.sentences.shape == (len(item.sentences), encoder.dimension) == (len(item.sentences), 16)
@@ -169,36 +165,6 @@ def test_only_the_states_of_the_hook_are_computed(tiny_encoder):
     for layer in (-1, 3):
         with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}"):
             encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
-
-
-@pytest.fixture(scope="module")
-def original():
-    """The base encoder's original weights in PyTorch: a function of token ids to states."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    entry = ENCODERS[BASE_ENCODER]
-    folder = Path(importlib.util.find_spec(entry.package).origin).parent / entry.folder
-    model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, local_files_only=True).eval()
-
-    def states(ids: list[int]) -> np.ndarray:
-        with torch.inference_mode():
-            return model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
-
-    return states
-
-
-def test_the_base_encoder_agrees_with_transformers(original, papers):
-    encoder = Encoder.open(BASE_ENCODER, "fp32")
-    assert (encoder.dimension, encoder.files.metadata.max_tokens) == (384, 512)
-    tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    long = paper("One paper after another", *(s.text for item in papers[10:18] for s in item.sentences))
-    for item in (papers[0], long):
-        sentences, whole = reference(item, tokenizer, original, 512)
-        vectors = encoder.encode_paper(item)
-        assert_close(vectors.sentences, sentences, "fp32")
-        assert_close(vectors.whole, whole, "fp32")
 
 
 def test_what_is_cut_is_told(encoder, caplog):

@@ -1,7 +1,5 @@
 """Encoder formats, compared with the libraries that the encoders were published for."""
 
-import contextlib
-import io
 import json
 import shutil
 from dataclasses import replace
@@ -14,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import truncate
-from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter
+from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here, write_adapter
 from support.tiny import write_model
 
 from qbe.encode.encoder import Encoder
@@ -73,21 +71,6 @@ def test_the_first_pass_is_the_paper_cut(sentences, titles, max_tokens):
     assert spans == [sentence[:room] for sentence in sentences]
     assert all(len(window.ids) <= max_tokens for window in rest)
     assert all(window.ids[: len(title) + 2] == [2, *title, 3] for window in rest)
-
-
-@contextlib.contextmanager
-def in_process(cache: Path):
-    """Exports go to ``cache``, made by the command's own main in this process, which has loaded PyTorch."""
-
-    def run(arguments, **_):
-        with contextlib.redirect_stdout(io.StringIO()):
-            command.main(arguments[3:])
-        return SimpleNamespace(returncode=0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources.processes, "run", run)
-        patch.setenv("QBE_CACHE", str(cache))
-        yield patch
 
 
 def test_adapter_against_the_adapters_library(tmp_path):
@@ -185,12 +168,12 @@ def mpnet(tmp_path_factory, papers) -> Path:
     return folder
 
 
-def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
+def test_a_sentence_transformer_against_its_library(mpnet, papers, cache, monkeypatch):
     """What its folder declares is used; its own layout is one text a pass."""
     from sentence_transformers import SentenceTransformer
 
-    with in_process(tmp_path):
-        files = resolve_encoder(str(mpnet), "fp32")
+    monkeypatch.setattr(sources.processes, "run", exported_here)
+    files = resolve_encoder(str(mpnet), "fp32")
     assert files.metadata.encoder_format == EncoderFormat(max_tokens=40)
     alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
     encoder = Encoder(replace(files, metadata=replace(files.metadata, encoder_format=alone)))

@@ -17,7 +17,6 @@ import shutil
 import signal
 import socket
 import statistics
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -27,7 +26,7 @@ from typing import NamedTuple
 
 import pytest
 from support.serving import Server as Served
-from support.serving import serving
+from support.serving import serving, wait_until
 
 from qbe.index.opening import open_index
 from qbe.network import server
@@ -48,28 +47,26 @@ SLOW = server.MOST_CONNECTIONS + 150
 class Target(NamedTuple):
     """A server, and a request of an honest client."""
 
-    process: subprocess.Popen[bytes]
-    port: int
+    server: Served
     path: str
     body: bytes
 
+    @property
+    def port(self) -> int:
+        return self.server.port
+
     def open_files(self) -> int:
-        return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
+        return sum(1 for _ in Path(f"/proc/{self.server.process.pid}/fd").iterdir())
 
     def megabytes(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.server.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
     def seconds(self) -> float:
         """How long one request takes, over a connection of its own."""
-        begin = time.perf_counter()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        with contextlib.closing(connection):
-            connection.request("POST", self.path, self.body, headers)
-            answer = connection.getresponse()
-            text = answer.read()
-        assert answer.status == 200, text[:300]
+        begin, accept = time.perf_counter(), {"Accept": "application/json, text/event-stream"}
+        answer = self.server.ask("POST", self.path, self.body, accept, timeout=30)
+        assert answer.status == 200, answer.body[:300]
         return time.perf_counter() - begin
 
 
@@ -83,7 +80,7 @@ def started(index: Path, name: str, log: Path) -> Iterator[Target]:
     kind = {"serve": [], "mcp": ["--transport", "http"]}[name]
     path, body = {"serve": ("/api/search", SEARCH), "mcp": ("/mcp", MESSAGE)}[name]
     with serving(index, log, "--rerank", "none", *kind, package=name) as server:
-        target = Target(server.process, server.port, path, body)
+        target = Target(server, path, body)
         for _ in range(20):  # until everything is open
             target.seconds()
         yield target
@@ -180,13 +177,13 @@ def test_honest_clients_are_answered_under_hostile_load(light_index, name, tmp_p
             hostile.kill()
             hostile.join()
         if name == "serve":
-            metrics = Served(target.process, target.port, tmp_path / "log").ask("GET", "/metrics").body
+            metrics = target.server.ask("GET", "/metrics").body
             assert len(re.findall(rb"^qbe_http_requests_total\{", metrics, re.MULTILINE)) <= 30
         assert files < server.MOST_CONNECTIONS + server.SPARE_CONNECTIONS + 60
         assert after - before < 64
         # In some seconds, on a machine that does other work as well, only what waits for others shows.
         assert p95(loaded) <= max(2 * p95(idle), 0.5 if SECONDS < 60 else 0)
-        assert target.process.poll() is None
+        assert target.server.process.poll() is None
 
 
 class Asking:
@@ -240,13 +237,6 @@ def counted(server: Served) -> int:
     """How many searches all workers have answered, those that have ended among them."""
     text = server.ask("GET", "/metrics").body.decode()
     return int(float(re.search(r'route="/api/search",status="200"} (\S+)', text)[1]))
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_workers_end_and_the_index_changes_while_honest_clients_are_answered(light_index, tmp_path):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from support.messages import refusals
-from support.serving import Server, serving
+from support.serving import serving
 
 from qbe import types
 from qbe.errors import UsageError
@@ -34,7 +34,6 @@ from qbe.mcp.answers import (
     MOST_AUTHORS,
     Hit,
     Hits,
-    clipped,
     fitting_hits,
     size_of,
 )
@@ -47,6 +46,7 @@ from qbe.types import Paper
 pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+KEY = "0123456789abcdef"
 ABSTRACT = (
     "Readers of papers want to find others like them. We train an encoder without labels by masking words. "
     "It finds more than all earlier systems."
@@ -110,36 +110,27 @@ def command(index: Path, *options: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory) -> Iterator[Callable[..., Server]]:
-    """Starts a server of an index over HTTP, until the end of the module."""
-    with ExitStack() as stack:
-
-        def start(index: Path, *options: str) -> Server:
-            log = tmp_path_factory.mktemp("mcp") / "log"
-            options = ("--transport", "http", *options)
-            return stack.enter_context(serving(index, log, *options, package="mcp"))
-
-        yield start
-
-
-def url_of(server: Server) -> str:
-    return f"http://127.0.0.1:{server.port}/mcp"
-
-
-@pytest.fixture(scope="module")
 def stdio(connect, graded_index) -> Caller:
     _, *arguments = command(graded_index)
     return connect(StdioTransport(sys.executable, arguments, env=ENVIRONMENT, keep_alive=False))
 
 
 @pytest.fixture(scope="module")
-def url(serve, graded_index) -> str:
-    return url_of(serve(graded_index))
+def url(graded_index, tmp_path_factory) -> Iterator[str]:
+    """Where a server is that wants a key; it ends in order."""
+    folder = tmp_path_factory.mktemp("mcp")
+    (folder / "key").write_text(f"{KEY}\n")
+    (folder / "key").chmod(0o600)
+    options = ("--transport", "http", "--api-key-file", str(folder / "key"))
+    with serving(graded_index, folder / "log", *options, package="mcp") as server:
+        yield f"http://127.0.0.1:{server.port}/mcp"
+        assert server.stop(signal.SIGINT) == 0
+    assert "Traceback" not in (folder / "log").read_text()
 
 
 @pytest.fixture(scope="module")
 def http(connect, url) -> Caller:
-    return connect(StreamableHttpTransport(url))
+    return connect(StreamableHttpTransport(url, auth=KEY))
 
 
 @pytest.fixture(scope="module", params=["stdio", "http"])
@@ -259,7 +250,7 @@ def test_errors_say_in_one_line_what_to_do(stdio, told):
     told("tools for agents", [answer.text for answer in answers])
 
 
-def test_an_error_of_another_kind_shows_nothing_of_the_program(portal, connect, graded_index, monkeypatch):
+def test_an_error_of_another_kind_shows_nothing_of_the_program(connect, graded_index, monkeypatch):
     with open_index(graded_index) as index, SearchService(index) as service:
         monkeypatch.setattr(service, "paper", lambda _: 1 / 0)
         answer = connect(create_server(service))("get_paper", paper_id="s036")
@@ -283,9 +274,9 @@ def request(number: int, method: str, **params: Any) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
 
 
-def test_nothing_but_messages_of_the_protocol_is_printed(graded_index):
+def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
     process = subprocess.Popen(
-        command(graded_index),
+        command(light_index, "--rerank", "none"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -331,24 +322,17 @@ def test_a_signal_ends_it_in_order(light_index):
     assert "Traceback" not in process.stderr.read()
 
 
-def test_a_server_with_a_key_wants_it_and_ends_in_order(serve, light_index, connect, tmp_path):
-    (tmp_path / "key").write_text("0123456789abcdef\n")
-    (tmp_path / "key").chmod(0o600)
-    server = serve(light_index, "--api-key-file", str(tmp_path / "key"))
-    url = url_of(server)
-    for headers, found in (({}, "none"), ({"Authorization": "Bearer 0123456789abcdeg"}, "another one")):
-        status, body = refused(url, b"{}", headers)
+def test_a_server_with_a_key_wants_it(url):
+    for key, found in (("", "none"), ("0123456789abcdeg", "another one")):
+        status, body = refused(url, b"{}", {}, key)
         expected = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
         assert (status, body["error"]["message"]) == (401, expected)
-    caller = connect(StreamableHttpTransport(url, auth="0123456789abcdef"))
-    assert caller("get_paper", paper_id="s036").fields["paper_id"] == "s036"
-    assert server.stop(signal.SIGINT) == 0
-    assert "Traceback" not in server.log.read_text()
 
 
-def refused(url: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
+def refused(url: str, body: Any, headers: dict[str, str], key: str = KEY) -> tuple[int, Any]:
     """The status of a request that is refused, and what is said."""
     accept = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    accept |= {"Authorization": f"Bearer {key}"} if key else {}
     asked = urllib.request.Request(url, data=body, headers=accept | headers)
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(asked)
@@ -440,9 +424,3 @@ def test_a_hit_is_explained_by_the_closest_pair_of_what_is_liked():
     assert pair.score == 0.3
     assert len(pair.sentence) <= 600
     assert pair.sentence.endswith("b…")
-
-
-def test_texts_of_papers_are_harmless_lines():
-    assert clipped("Fish\x1b[2J\nswim.", 20) == "Fish [2J swim."
-    assert clipped("Fish swim.", 10) == "Fish swim."
-    assert clipped("Fish swim.", 9) == "Fish swi…"

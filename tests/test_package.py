@@ -116,16 +116,6 @@ def test_the_sample_is_indexed_and_searched(run):
     assert [line[3] for line in fields] == ["1", "2", "3"]
 
 
-def test_the_shipped_models_are_found(run, installed):
-    program = "from qbe.models import encoder_files, reranker_files, tagger_files\n"
-    program += "print(encoder_files.resolve_encoder('facet-encoder').folder)\n"
-    program += "print(reranker_files.JOINT_GRADES)\n"
-    program += "print(tagger_files.resolve_tagger('facet-tagger').folder)\n"
-    folders = run("-c", program).split()
-    assert len(folders) == 3
-    assert all(Path(folder).is_relative_to(installed) for folder in folders)
-
-
 def test_an_editable_install_works_beside_the_clone(clone, tmp_path):
     """A script beside a clone named ``qbe`` imports the package, not the clone's folder.
 

@@ -4,22 +4,18 @@ The weights are random. ``QBE_FULL_SIZE=1 pytest tests/test_published_encoders.p
 the published ones (SciBERT's), which takes a minute and 2 GB of disk each; otherwise they are tiny.
 """
 
-import contextlib
-import io
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from support.published import SCIBERT, TINY, adapter_tensors, write_adapter, write_specter
+from support.published import SCIBERT, TINY, adapter_tensors, exported_here, write_adapter, write_specter
 
 from qbe.encode.encoder import Encoder
-from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
 from qbe.models import sources
 from qbe.models.encoder_files import resolve_encoder
@@ -120,17 +116,12 @@ def requests(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
 
     asked = []
 
-    def run(arguments, **_):
-        with contextlib.redirect_stdout(io.StringIO()):
-            command.main(arguments[3:])
-        return SimpleNamespace(returncode=0)
-
     def snapshot_download(name, allow_patterns):
         weights = ("model.safetensors", "pytorch_model.bin")
         asked.append((name, *(file for file in weights if file in allow_patterns)))
         return str(tmp_path / name)
 
-    monkeypatch.setattr(sources.processes, "run", run)
+    monkeypatch.setattr(sources.processes, "run", exported_here)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     return asked

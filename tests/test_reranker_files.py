@@ -55,6 +55,8 @@ def test_names_that_are_no_reranker_are_refused(cache):
         resolve_reranker("nosuch")
     with pytest.raises(UsageError, match="expected a precision of int8, fp32, fp16, found 'int4'"):
         resolve_reranker("nosuch", "int4")
+    with pytest.raises(ModelError, match="expected a pair cross-encoder, found joint grades"):
+        resolve_reranker(DEFAULT_RERANKER)
     assert not cache.exists()
 
 

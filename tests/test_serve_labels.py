@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.browser import CHROMIUM, FLAGS, expect, sync_api
+from support.browser import expect, opened
 from support.serving import serving
 
 from qbe.graded_pairs import read_graded_pairs
@@ -74,9 +74,8 @@ def test_a_folder_of_grades_belongs_to_one_server(server, tiny_index, folder):
 
 
 def test_pairs_are_graded_with_the_keyboard(server, folder):
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page()
+    with opened() as context:
+        page = context.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/label.html")
         page.fill("#assessor", "ann")
         page.keyboard.press("Enter")
@@ -100,4 +99,3 @@ def test_pairs_are_graded_with_the_keyboard(server, folder):
         for key in ("1", "1", "1", "Enter"):
             page.keyboard.press(key)
         expect(page.locator("#done")).to_be_visible()
-        browser.close()

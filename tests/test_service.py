@@ -16,6 +16,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
+from qbe.rerank.joint import JointGrader
 from qbe.search.first_stages import FusedStage
 from qbe.search.pipeline import Pipeline
 from qbe.service import queue
@@ -77,6 +78,18 @@ def test_a_reranking_that_cannot_be_had(tiny_index):
             stages_of(other, "nosuch")
         with pytest.raises(UsageError, match="projections"):
             SearchService(other, stages_of(other, "projections"))
+
+
+def test_all_first_stages_share_what_reranks(index, monkeypatch):
+    opened, open_grader = [], JointGrader.__init__
+    monkeypatch.setattr(
+        JointGrader, "__init__", lambda *given, **by: opened.append(open_grader(*given, **by))
+    )
+    with SearchService(index, stages_of(index, "grades:joint=3")) as service:
+        for stage in (None, "dense", "bm25", "fused"):
+            body = SearchBody(paper_ids=["s036"], facet="method", k=2, first_stage=stage)
+            assert service.search(body)["stage"] == RERANKED
+    assert len(opened) == 1
 
 
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
@@ -404,7 +417,7 @@ def test_a_new_commit_is_followed(tiny_index, tmp_path):
         with open_index(folder) as writer:
             writer.delete(first)
             writer.compact()
-        assert service.refresh()
-        assert not service.refresh()
+        assert index.refresh()
+        assert not index.refresh()
         assert first != ids(service.search(request))
         assert service.about()["papers"] == 127

@@ -1,5 +1,6 @@
 """What every training promises: it resumes to the same model, and notices what does not fit."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -15,8 +16,11 @@ from support.trainings import TRAININGS, Trained, Training, new_folders
 
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.graded_pairs import GradedPair
+from qbe.models.large import make_weights, read_weights
+from qbe.rerank.projections import read_model
 from qbe.train import artifacts
 from qbe.train.artifacts import Folders
+from qbe.train.large import training as large_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -147,3 +151,21 @@ def test_training_without_torch_names_the_packages():
     assert done.stderr == (
         "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
     )
+
+
+def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_once, tmp_path):
+    trained = trained_once("large_encoder")
+    output = trained.output
+    with trained.training.around():
+        base = large_training.model_folder(large_training.MPNET)
+    make_weights(base, output / "difference.safetensors", tmp_path / "made")
+    digest = hashlib.sha256((tmp_path / "made" / "model.safetensors").read_bytes()).hexdigest()
+    assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())
+    assert read_model(output / "projections").encoder["weights_sha256"] == digest
+    before = read_weights(base / "model.safetensors")
+    trained = {
+        name
+        for name, part in read_weights(tmp_path / "made" / "model.safetensors").items()
+        if (part != before[name]).any()
+    }
+    assert {name.split(".")[2] for name in trained} == {"0", "1"}  # of all layers

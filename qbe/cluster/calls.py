@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qbe.cluster.ray_runtime import ClusterError
+from qbe.cluster.ray_runtime import ClusterError, result_of
 
 DEADLINE = 60.0
 """Seconds that are waited for all answers to a request."""
@@ -19,7 +19,7 @@ RETRY_SECONDS = 0.25
 
 class ShardCalls:
     """The shards of a cluster, each with its replicas, which are Ray actors of
-    `qbe.cluster.index.ShardActor`. Several threads may use it.
+    `qbe.cluster.shard.Shard`. Several threads may use it.
     """
 
     def __init__(self, replicas: Sequence[Sequence[Any]], deadline: float = DEADLINE) -> None:
@@ -61,9 +61,9 @@ class ShardCalls:
             for reference in ready:
                 shard = pending.pop(reference)
                 try:
-                    answers[shard] = ray.get(reference)
-                except RayTaskError as error:
-                    raise error.cause if isinstance(error.cause, Exception) else error from None
+                    answers[shard] = result_of(reference)
+                except RayTaskError:
+                    raise
                 except RayError:
                     failures[shard] += 1
                     failed.append(shard)

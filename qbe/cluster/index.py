@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,21 +44,6 @@ class Fleet(NamedTuple):
 
     replicas: int = 1
     threads: int = 1
-
-
-class ShardActor(Shard):
-    """A shard that also says where it is."""
-
-    def process(self) -> int:
-        """The number of its process."""
-        return os.getpid()
-
-    def node(self) -> str:
-        """The node that it runs on."""
-        import ray
-
-        node: str = ray.get_runtime_context().get_node_id()
-        return node
 
 
 class ClusterReader(IndexReader):
@@ -198,7 +182,7 @@ def _start_shards(ray: Any, folder: Path, shards: int, fleet: Fleet) -> list[lis
         max_task_retries=0,
         max_concurrency=CONCURRENCY,
         runtime_env={"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}},
-    )(ShardActor)
+    )(Shard)
 
     def start(shard: int, replica: int) -> Any:
         node = nodes[(shard + replica) % len(nodes)]  # or any other one where it is gone

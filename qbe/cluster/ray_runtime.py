@@ -82,6 +82,17 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
             ray.shutdown()
 
 
+def result_of(reference: Any) -> Any:
+    """The result of a task; raises what the task raised, and a RayError where it was not carried out."""
+    import ray
+    from ray.exceptions import RayTaskError
+
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else error from None
+
+
 def _check_reachable(address: str) -> None:
     """Raise ClusterError where nothing answers at an address: Ray would end the process."""
     host, _, port = address.removeprefix("ray://").rpartition(":")

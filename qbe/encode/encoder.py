@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MASK = "attention_mask"
-"""An input of encoders up to format 3: which tokens are no padding. There is none: papers pass one by one."""
-
 
 class Encoder:
     """Turns papers into vectors, according to the encoder format (`qbe.models.encoder_format`).
@@ -88,7 +85,6 @@ class Encoder:
             self._batches = BatchModel(files, self.device, half=half, tokens=batch_tokens)
         else:
             self._session = open_session(files.model, device=self.device)
-            self._masked = any(each.name == MASK for each in self._session.get_inputs())
         self.tokenizer = PaperTokenizer(files.tokenizer)
 
     @classmethod
@@ -233,8 +229,7 @@ class Encoder:
     def _states(self, window: Window, outputs: list[str]) -> list[Floats]:
         """Token states (tokens, dimension) of one window, one array for each output."""
         ids = np.array([window.ids], dtype=np.int64)
-        mask = {MASK: np.ones_like(ids)} if self._masked else {}
-        states = self._session.run(outputs, {"input_ids": ids, **mask})
+        states = self._session.run(outputs, {"input_ids": ids})
         return [state[0] for state in states]
 
 

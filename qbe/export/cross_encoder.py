@@ -15,14 +15,9 @@ from qbe.export.encoder import positions
 from qbe.export.pytorch import TEXTS, feed_forward_products, load_model, load_tokenizer, to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.models.encoder_files import EXPORTED
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER
-from qbe.models.reranker_files import (
-    PAIR_INPUTS,
-    RERANKER_PRECISIONS,
-    SCORE,
-    CrossEncoderMetadata,
-    write_reranker_card,
-)
+from qbe.models.reranker_files import PAIR_INPUTS, SCORE, CrossEncoderMetadata, write_reranker_card
 from qbe.models.session import open_session
 from qbe.models.sources import check_required, model_file
 
@@ -70,7 +65,7 @@ def export_cross_encoder(
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
         parity = _quantized(model, fp32, staged)
-        files = [TOKENIZER, *(model_file(precision) for precision in RERANKER_PRECISIONS)]
+        files = [TOKENIZER, *(model_file(precision) for precision in EXPORTED)]
         card = CrossEncoderMetadata(
             name=name,
             source=source,
@@ -187,10 +182,10 @@ def pair_parity(
     """
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(max_tokens)
-    sessions = {precision: open_session(folder / model_file(precision)) for precision in RERANKER_PRECISIONS}
+    sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     inputs = [value.name for value in sessions["fp32"].get_inputs()]
     expected: list[float] = []
-    scores: dict[str, list[float]] = {precision: [] for precision in RERANKER_PRECISIONS}
+    scores: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     for batch in _batches(tokenizer, inputs):
         expected.extend(original(batch).tolist())
         for precision, session in sessions.items():

@@ -243,7 +243,7 @@ def _tool(service: SearchService, function: Callable[..., BaseModel], about: _Ab
 def _refresh(service: SearchService) -> None:
     """Move to the newest commit of the index; where that cannot be read, the one that is open goes on."""
     try:
-        service.refresh()
+        service.index.refresh()
     except QbeError as error:
         log.warning("the newest commit of the index was not opened: %s", error)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
-from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER, read_metadata, verify_digest, write_metadata
+from qbe.models.kinds import ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.session import CPU
 from qbe.models.sources import exported, find_encoder, model_file
@@ -19,7 +19,9 @@ CARD = ENCODER.metadata_file
 HALF = "fp16"
 EXPORTED = ("int8", "fp32")
 PRECISIONS = (*EXPORTED, HALF)
-"""An encoder that has fp32 or int8 has fp16, too: `qbe.models.batches` makes it of that."""
+"""An encoder that has fp32 or int8 has fp16, too: `qbe.models.batches` makes it of that. A pair cross-encoder
+has all three.
+"""
 
 _FORMAT_KEY = "convention"
 """What the encoder format is called in JSON files: in ``encoder.json`` and in an index's manifest."""
@@ -170,7 +172,7 @@ def read_card(folder: Path) -> EncoderMetadata:
 
     def parse(record: Any) -> EncoderMetadata:
         version = record.get("format", 1)
-        if version not in ENCODER_FORMATS:
+        if version != ENCODER.format:
             raise ModelError(
                 f"{folder}: expected an export of format {ENCODER.format}, found format {version}; export "
                 "its encoder again with: qbe export encoder"

@@ -64,10 +64,6 @@ class Graph:
             else:
                 self.nodes.append(node)
 
-    def maker(self, name: str) -> Any:
-        """The node that computes a value; None for an input or a constant."""
-        return next((node for node in self.nodes if name in node.output), None)
-
     def users(self, name: str) -> list[Any]:
         """The nodes that take a value."""
         return [node for node in self.nodes if name in node.input]

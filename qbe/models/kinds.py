@@ -86,9 +86,6 @@ ENCODER = ModelKind(
 records the encoder format as well, and format 4 has no mask of padding as an input: papers pass one by one.
 """
 
-ENCODER_FORMATS = (3, ENCODER.format)
-"""The formats of encoders that can be read."""
-
 CROSS_ENCODER = ModelKind(
     noun="reranker",
     metadata_file="reranker.json",

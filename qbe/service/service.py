@@ -17,7 +17,6 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import Closing
 from qbe.query import Aspect, Query
-from qbe.search.filtering import FilterResult
 from qbe.search.filters import PaperFilter
 from qbe.search.present import heading, to_record
 from qbe.search.queries import note_on_papers, pasted_paper
@@ -70,36 +69,8 @@ def stages_of(index: Index, rerank: str | None) -> Stages | None:
     return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
 
 
-class HitPage(NamedTuple):
-    """A page of a ranking: its ``hits`` from rank ``start`` + 1 on; ``heading`` is for people."""
-
-    ranking: Ranking
-    heading: str
-    hits: Sequence[Hit]
-    start: int
-    has_more: bool
-    seconds: float
-
-    @classmethod
-    def of(cls, ranking: Ranking, body: Page, began: float, title: str | None = None) -> HitPage:
-        """The page that a body asks for, of a ranking that goes on beyond it; its heading is the ``title``,
-        by default what the query and the hits say.
-        """
-        excluded, end = set(body.exclude), body.start + body.k
-        hits = [hit for hit in ranking.hits if hit.paper_id not in excluded]
-        page, seconds = hits[body.start : end], time.perf_counter() - began
-        shown = heading(ranking.query, page) if title is None else title
-        return cls(ranking, shown, page, body.start, len(hits) > end, seconds)
-
-    @property
-    def next_start(self) -> int | None:
-        """Where the next page starts, None at the end."""
-        end = self.start + len(self.hits)
-        return end if self.has_more and end < DEEPEST else None
-
-
 class SearchService(Closing):
-    """Answers requests over an index, whose newest commit it follows when `refresh` is called.
+    """Answers requests over an index, whose newest commit it follows when that is refreshed.
 
     Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
     the index open.
@@ -143,8 +114,9 @@ class SearchService(Closing):
             opened: list[tuple[Closing, BatchExecutor]] = [*self._sessions.values()]
             opened += [self._citations] if self._citations else []
             self._sessions, self._citations = {}, None
-        for searcher, executor in opened:
+        for _, executor in opened:  # before the threads that they share
             executor.close()
+        for searcher, _ in opened:
             searcher.close()
 
     def warm(self) -> None:
@@ -159,10 +131,6 @@ class SearchService(Closing):
                 self.search(SearchBody(paper_ids=[paper_id], k=1))
         except QbeError as error:
             log.error("%s: %s", type(error).__name__, error)
-
-    def refresh(self) -> bool:
-        """Move to the newest commit of the index; returns whether there was a newer one."""
-        return self.index.refresh()
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -190,19 +158,11 @@ class SearchService(Closing):
                 "citations": not self._lacking_for_citations,
             }
 
-    def pages(self, body: SearchBody) -> Iterator[HitPage]:
-        """The page of hits that the first stage finds, then that of the reranked order, if there is one.
+    def search(self, body: SearchBody) -> Record:
+        """The final hits of a search, as `stream` has them; raises what that does."""
+        return next(self._consistent(lambda: [self._search(body)]))
 
-        Raises what `SearchBody.compile` and `SearchSession.run` do, OverloadedError where too many searches
-        wait, TooSlowError.
-        """
-        begin = time.perf_counter()
-        session = self._session(body.first_stage)
-        for ranking in session.run(self._request(body), rerank=body.rerank):
-            yield HitPage.of(ranking, body, begin)
-
-    def page(self, body: SearchBody) -> HitPage:
-        """The final one of `pages`."""
+    def _search(self, body: SearchBody) -> Record:
         begin = time.perf_counter()
         session = self._session(body.first_stage)
         token = TIMEOUT.set(self._limits.reranked if body.rerank else None)
@@ -210,32 +170,39 @@ class SearchService(Closing):
             ranking = session.search(self._request(body), rerank=body.rerank)
         finally:
             TIMEOUT.reset(token)
-        return HitPage.of(ranking, body, begin)
+        return self._search_record(ranking, body, begin)
+
+    def stream(self, body: SearchBody) -> Iterator[Record]:
+        """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
+
+        Each record has the query with its sentences (``aspects`` name its papers by their place in
+        ``papers``, and matches name aspects by theirs where there are several); ``stage``, what ranked the
+        hits; ``has_more`` and ``next_start`` for paging; ``notes`` for people; and hits as of
+        `qbe.search.present.to_record`. Raises what `SearchBody.compile` and `SearchSession.run` do,
+        OverloadedError where too many searches wait, TooSlowError.
+        """
+        return self._consistent(lambda: self._stream(body))
+
+    def _stream(self, body: SearchBody) -> Iterator[Record]:
+        begin = time.perf_counter()
+        session = self._session(body.first_stage)
+        for ranking in session.run(self._request(body), rerank=body.rerank):
+            yield self._search_record(ranking, body, begin)
 
     def _request(self, body: SearchBody) -> SearchRequest:
         return replace(body.compile(self.index), grades=True)
 
-    def search(self, body: SearchBody) -> Record:
-        """The final hits of a search, as `stream` has them; raises what `pages` does."""
-        return next(self._consistent(lambda: [self._search_record(body, self.page(body))]))
-
-    def stream(self, body: SearchBody) -> Iterator[Record]:
-        """The records of `pages`: the first stage's at once, the reranked one when it is done.
-
-        Each has the query with its sentences (``aspects`` name its papers by their place in ``papers``, and
-        matches name aspects by theirs where there are several); ``stage``, what ranked the hits; ``has_more``
-        and ``next_start`` for paging; ``notes`` for people; and hits as of `qbe.search.present.to_record`.
-        """
-        return self._consistent(lambda: (self._search_record(body, page) for page in self.pages(body)))
-
-    def recommendations(self, body: RecommendationBody) -> HitPage:
-        """A page of papers of the index that a paper should cite, best first.
+    def recommend(self, body: RecommendationBody) -> Record:
+        """Papers of the index that a paper should cite, best first, in the form of `search`.
 
         Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
         UsageError for an index without postings or with vectors that the citation model does not read,
         PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract,
         OverloadedError where too many requests wait, TooSlowError.
         """
+        return next(self._consistent(lambda: [self._recommend(body)]))
+
+    def _recommend(self, body: RecommendationBody) -> Record:
         begin = time.perf_counter()
         recommender, executor = self._citing()
         (paper,) = body.papers(self.index)
@@ -246,19 +213,12 @@ class SearchService(Closing):
         hits = executor(RERANKED, partial(_recommend, recommender), task)
         missing = len(given) - len(excluded)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
-        notes = (f"{are} not in the index and left out",) if missing else ()
-        total = len(self.index)
-        ranking = Ranking(FIRST, Query(paper), hits, FilterResult(None, total, total, 0), True, notes)
-        return HitPage.of(ranking, body, begin, f"Papers for “{paper.title or paper.abstract}” to cite")
-
-    def recommend(self, body: RecommendationBody) -> Record:
-        """The record of `recommendations`, in the form of `search`."""
-
-        def recommend() -> Record:
-            page = self.recommendations(body)
-            return {"query": {"heading": page.heading}, **self._page_record(page)}
-
-        return next(self._consistent(lambda: [recommend()]))
+        notes = [f"{are} not in the index and left out"] if missing else []
+        return {
+            "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+            "notes": notes,
+            **self._page_record(Query(paper), *_page_of(hits, body), body, begin),
+        }
 
     def paper(self, paper_id: str) -> Record:
         """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
@@ -351,25 +311,25 @@ class SearchService(Closing):
                         raise
 
     def _session(self, first_stage: str | None) -> SearchSession:
-        """What searches by a first stage, None: that of the service; raises UsageError for one that the index
-        does not allow.
+        """What searches by a first stage, None: that of the service; all share what reranks. Raises
+        UsageError for a first stage that the index does not allow.
         """
         if first_stage not in (None, "dense") and not self._has_postings:
             raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
         with self._lock:
-            if first_stage not in self._sessions:
-                stages = self.stages
-                if first_stage is not None:
-                    stages = replace(stages, first_stage=FIRST_STAGES[first_stage]())
+            if None not in self._sessions:
                 executor = self._executor()
                 session = SearchSession(
                     self.index,
-                    stages,
+                    self.stages,
                     executor,
                     open_reranker=self._open_reranker,
                     chosen=self._chosen,
                 )
-                self._sessions[first_stage] = session, executor
+                self._sessions[None] = session, executor
+            if first_stage not in self._sessions:
+                executor, stage = self._executor(), FIRST_STAGES[str(first_stage)]()
+                self._sessions[first_stage] = self._sessions[None][0].with_first_stage(stage, executor), executor
             return self._sessions[first_stage][0]
 
     def _executor(self) -> BatchExecutor:
@@ -398,36 +358,37 @@ class SearchService(Closing):
         model = read_model(default_model(dense["encoder"]))
         return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
 
-    def _search_record(self, body: SearchBody, page: HitPage) -> Record:
+    def _search_record(self, ranking: Ranking, body: SearchBody, begin: float) -> Record:
+        page, next_start = _page_of(ranking.hits, body)
         return {
-            "query": self._query_record(page),
-            "stage": page.ranking.stage,
+            "query": self._query_record(ranking.query, heading(ranking.query, page)),
+            "stage": ranking.stage,
             "first_stage": body.first_stage or self.stages.first_stage.name,
-            "passing": page.ranking.selected.papers,
-            "papers": page.ranking.selected.total,
-            **self._page_record(page),
+            "passing": ranking.selected.papers,
+            "papers": ranking.selected.total,
+            "notes": list(ranking.notes),
+            **self._page_record(ranking.query, page, next_start, body, begin),
         }
 
-    def _page_record(self, page: HitPage) -> Record:
-        query = page.ranking.query
-        record = to_record(self.index.paper, query.query_id, query, page.hits, first_rank=page.start + 1)
+    def _page_record(
+        self, query: Query, page: Sequence[Hit], next_start: int | None, body: Page, begin: float
+    ) -> Record:
+        record = to_record(self.index.paper, query.query_id, query, page, first_rank=body.start + 1)
         return {
-            "notes": list(page.ranking.notes),
             "hits": record["hits"],
-            "has_more": page.next_start is not None,
-            "next_start": page.next_start,
-            "seconds": round(page.seconds, 4),
+            "has_more": next_start is not None,
+            "next_start": next_start,
+            "seconds": round(time.perf_counter() - begin, 4),
         }
 
-    def _query_record(self, page: HitPage) -> Record:
-        query = page.ranking.query
+    def _query_record(self, query: Query, title: str) -> Record:
         selected: dict[str, set[int]] = {paper.paper_id: set() for paper in query.papers}
         for aspect in query.aspects:
             if aspect.weight > 0:
                 selected[aspect.paper.paper_id].update(aspect.selected_positions())
         return {
             "query_id": query.query_id,
-            "heading": page.heading,
+            "heading": title,
             "papers": [
                 paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
                 for paper in query.papers
@@ -442,6 +403,15 @@ class SearchService(Closing):
                 for aspect in query.aspects
             ],
         }
+
+
+def _page_of(hits: Sequence[Hit], body: Page) -> tuple[Sequence[Hit], int | None]:
+    """The page that a body asks for, of a ranking that goes on beyond it, and where the next one starts, None
+    at the end.
+    """
+    excluded, end = set(body.exclude), body.start + body.k
+    kept = [hit for hit in hits if hit.paper_id not in excluded]
+    return kept[body.start : end], end if len(kept) > end and end < DEEPEST else None
 
 
 def _pair(paper: Paper, other: Paper, match: Match) -> Record:

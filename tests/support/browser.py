@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,3 +22,15 @@ FLAGS = [
 ]
 SECONDS = 90.0
 expect.set_options(timeout=SECONDS * 1000)
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Any]:
+    """A browser that opens all pages in one process, and moves nothing, which would take time."""
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        size = {"width": 1280, "height": 800}
+        context = browser.new_context(viewport=size, locale="en", reduced_motion="reduce")
+        context.set_default_timeout(SECONDS * 1000)
+        yield context
+        browser.close()

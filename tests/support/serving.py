@@ -10,12 +10,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 START_SECONDS = 90
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Wait until something is so; fails where that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 class Answer(NamedTuple):

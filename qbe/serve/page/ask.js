@@ -146,7 +146,8 @@ function connectTitles(onPaper) {
     return undefined;
   };
 
-  input.addEventListener("input", debounced(complete, 150));
+  const completeSoon = debounced(complete, 150);
+  input.addEventListener("input", completeSoon);
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") move(1);
@@ -157,6 +158,7 @@ function connectTitles(onPaper) {
   });
   byId("pick-form").addEventListener("submit", async (event) => {
     event.preventDefault();
+    completeSoon.cancel(); // it would give up the request that is made here
     if (active < 0) await complete();
     if (found.length) choose(found[Math.max(active, 0)]);
     else input.focus();

@@ -42,7 +42,7 @@ export function showLeftOut(state, onBack) {
 function entry(id, action, onAction, remark = "") {
   const title = make("span", {}, titles.get(id) ?? id);
   if (!titles.has(id)) {
-    get(`/api/papers/${encodeURIComponent(id)}`).then(
+    get(`api/papers/${encodeURIComponent(id)}`).then(
       (paper) => {
         remember([paper]);
         title.textContent = titles.get(id);

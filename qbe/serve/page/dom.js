@@ -71,11 +71,13 @@ export function credits(paper) {
   return make("p", { class: "credits" }, [...parts, ...linksOf(paper)]);
 }
 
-/** Calls `action` once nothing has happened for a while. */
+/** Calls `action` once nothing has happened for a while; `cancel` leaves out what is still to come. */
 export function debounced(action, milliseconds) {
   let timer;
-  return (...values) => {
+  const later = (...values) => {
     clearTimeout(timer);
     timer = setTimeout(() => action(...values), milliseconds);
   };
+  later.cancel = () => clearTimeout(timer);
+  return later;
 }
