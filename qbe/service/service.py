@@ -329,7 +329,8 @@ class SearchService(Closing):
                 self._sessions[None] = session, executor
             if first_stage not in self._sessions:
                 executor, stage = self._executor(), FIRST_STAGES[str(first_stage)]()
-                self._sessions[first_stage] = self._sessions[None][0].with_first_stage(stage, executor), executor
+                session = self._sessions[None][0].with_first_stage(stage, executor)
+                self._sessions[first_stage] = session, executor
             return self._sessions[first_stage][0]
 
     def _executor(self) -> BatchExecutor:
