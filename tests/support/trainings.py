@@ -336,13 +336,11 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     )
     recipe = training.Recipe(
         joint=2,
-        max_tokens=128,
-        epochs=2,
+        max_tokens=64,
         learning_rate=3e-3,
         head_rate=1e-2,
         queries=1,
         ema_decay=0.5,
-        patience=6,
     )
 
     options, kept, other = {"weights": weights}, ("seed-0.pt", "facets.npz"), {"learning_rate": 1e-3}
