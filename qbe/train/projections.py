@@ -168,6 +168,9 @@ DEFAULT_RECIPE = Recipe()
 Figures = Mapping[str, Mapping[str, Sequence[float]]]
 """Spearman's correlations by facet, by weights and name of the file of pairs."""
 
+FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
+"""What the cards say of them."""
+
 
 def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE) -> Figures:
     """Train the facet projections, measure them on each file of dev, and publish their mean with a card.
@@ -207,27 +210,44 @@ def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe
     model = ProjectionModel(
         projections_of(published), encoder, {**provenance, "seeds": list(run.seeds), "pairs": count}
     )
+    card = projections_card(
+        model,
+        figures,
+        "learned from",
+        f"{FIGURES} Untrained: the published weights of the terms, but the vectors as they are.",
+        "facet-projections --index DIR",
+    )
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
-        _card(model, figures).write(staged)
+        card.write(staged)
     return figures
 
 
-def _card(model: ProjectionModel, figures: Figures) -> Card:
-    rows: list[list[str | float]] = sorted(
-        [name, weights, *each] for weights, by_file in figures.items() for name, each in by_file.items()
-    )
+def figures_table(figures: Figures) -> str:
+    """A table of correlations, by the file of pairs and the weights."""
+    rows: list[list[str | float]] = [
+        [file, weights, *by_file[file]]
+        for file in next(iter(figures.values()))
+        for weights, by_file in figures.items()
+    ]
+    return facet_table(["pairs", "weights"], rows)
+
+
+def projections_card(
+    model: ProjectionModel, figures: Figures, learned: str, caption: str, command: str
+) -> Card:
+    """The card of projections that were ``learned`` in a way, by a ``command``."""
+    encoder = model.encoder["name"]
     return Card(
-        name=reader_name("facet-projections", model.encoder["name"]),
-        purpose=f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection "
-        f"for each facet and late interaction of the projected vectors, learned from "
-        f"{model.training['pairs']:,} graded pairs.",
-        input=f"the vectors that an index stores of {model.encoder['name']} "
-        f"(weights {model.encoder['weights_sha256'][:12]})",
-        figures="Spearman's correlation with the grades, mean over queries. Untrained: the published weights "
-        "of the terms, but the vectors as they are. The mean of the seeds is published.",
-        table=facet_table(["pairs", "weights"], rows),
+        name=reader_name("facet-projections", encoder),
+        purpose=f"Reranks candidates by stored vectors of {encoder} alone: a linear projection for each "
+        f"facet and late interaction of the projected vectors, {learned} {model.training['pairs']:,} graded "
+        "pairs.",
+        input=f"the vectors that an index stores of {encoder} (weights "
+        f"{model.encoder['weights_sha256'][:12]})",
+        figures=caption,
+        table=figures_table(figures),
         data=model.training["data"],
-        command="facet-projections --index DIR",
+        command=command,
         limits=GRADES_LIMITS,
     )

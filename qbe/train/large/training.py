@@ -24,11 +24,11 @@ from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
 from qbe.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table, reader_name
+from qbe.train.card import APACHE, GRADES_LIMITS, Card
 from qbe.train.correlation import facet_correlations
 from qbe.train.large.network import FACETS, LargeNetwork, PaperTable, table_of
 from qbe.train.large.task import LargeRecipe, LargeTask
-from qbe.train.projections import projections_of
+from qbe.train.projections import FIGURES, figures_table, projections_card, projections_of
 from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.papers import Readers, read_graded_papers
 from qbe.train.trainer import fit_seeds, matmul_dtype
@@ -41,10 +41,6 @@ PRECISION = "int8"
 """The precision of the vectors that indexes store."""
 SAVE_EVERY = 150
 """Steps between checkpoints, of 1.4 GB each."""
-
-FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
-Figures = Mapping[str, Sequence[float]]
-"""Spearman's correlations by facet, by name of the file of pairs."""
 
 
 def train(
@@ -110,7 +106,13 @@ def train(
         )
         (staged / PROJECTIONS).mkdir()
         write_model(staged / PROJECTIONS, model)
-        _projections_card(model, figures).write(staged / PROJECTIONS)
+        projections_card(
+            model,
+            {name: each.projections for name, each in figures.items()},
+            "learned together with the encoder from",
+            FIGURES,
+            "large-encoder",
+        ).write(staged / PROJECTIONS)
         _card(metadata, digest, recipe, model, len(lists), figures).write(staged)
     return metadata
 
@@ -129,10 +131,12 @@ def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: i
 
 
 class _Measured(NamedTuple):
-    """Figures by mean-max of the vectors as they are, and of the projections' scores."""
+    """Spearman's correlations by facet and file of pairs: by mean-max of the vectors as they are, and of the
+    projections' scores.
+    """
 
-    vectors: Figures
-    projections: Figures
+    vectors: Mapping[str, Sequence[float]]
+    projections: Mapping[str, Sequence[float]]
 
 
 @torch.no_grad()
@@ -155,14 +159,6 @@ def _measure(
     return _Measured(vectors, projections)
 
 
-def _table(figures: Mapping[str, Figures]) -> str:
-    files = next(iter(figures.values()))
-    rows: list[list[str | float]] = [
-        [file, name, *by_file[file]] for file in files for name, by_file in figures.items()
-    ]
-    return facet_table(["pairs", "weights"], rows)
-
-
 def _card(
     metadata: EncoderMetadata,
     base: str,
@@ -180,25 +176,9 @@ def _card(
         f"downloaded and verified; the weights that come out are {metadata.weights_sha256[:12]}.",
         input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
         figures=f"{FIGURES} By mean-max of sentences.",
-        table=_table({name: each.vectors for name, each in figures.items()}),
+        table=figures_table({name: each.vectors for name, each in figures.items()}),
         data=model.training["data"],
         command="large-encoder",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
-    )
-
-
-def _projections_card(model: ProjectionModel, figures: Mapping[str, _Measured]) -> Card:
-    return Card(
-        name=reader_name("facet-projections", LARGE_ENCODER),
-        purpose=f"Reranks candidates by stored vectors of {LARGE_ENCODER} alone: a linear projection for "
-        "each facet and late interaction of the projected vectors, learned together with the encoder from "
-        f"{model.training['pairs']:,} graded pairs.",
-        input=f"the vectors that an index stores of {LARGE_ENCODER} "
-        f"(weights {model.encoder['weights_sha256'][:12]})",
-        figures=FIGURES,
-        table=_table({name: each.projections for name, each in figures.items()}),
-        data=model.training["data"],
-        command="large-encoder",
-        limits=GRADES_LIMITS,
     )
