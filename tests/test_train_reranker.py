@@ -258,7 +258,7 @@ def names(folder: Path) -> set[str]:
 
 def test_the_best_of_the_seeds_and_their_mean_is_kept(trained):
     (best, dev), work = trained.result, trained.work
-    assert names(work) == {"facets.npz", "made-from.json", PUBLISHED, "seed-0.pt", "seed-1.pt"}
+    assert names(work) == {"made-from.json", PUBLISHED, "seed-0.pt", "seed-1.pt"}
     assert list(dev) == ["untrained", "seed 0", "seed 1", "mean"]
     assert best == max(["seed 0", "seed 1", "mean"], key=lambda name: sum(dev[name]))
     kept = [best_weights(work / f"seed-{seed}.pt") for seed in (0, 1)]
@@ -269,7 +269,7 @@ def test_the_best_of_the_seeds_and_their_mean_is_kept(trained):
 
 
 def test_what_is_evaluated_on_is_not_learned_from(trained):
-    data = read_graded_papers(trained.sources, Readers.open(1), trained.work)
+    data = read_graded_papers(trained.sources, Readers.open(1))
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)

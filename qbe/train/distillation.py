@@ -30,7 +30,7 @@ from qbe.rerank.projections import WEIGHTS, FacetProjection, find_model, read_mo
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.pairs import within
+from qbe.train.pairs import encoder_of, within
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import Layout, layout_of, tokenize
 from qbe.train.reranker.task import CandidateScorer, NetworkRecipe, adamw
@@ -201,9 +201,7 @@ def _read_index(
 ) -> tuple[dict[str, Paper], Teacher, dict[str, Any]]:
     """The papers by id, the teacher that scores them, and its identity, for the note in the work folder."""
     with open_index(folder, threads=threads) as index, index.reading() as reader:
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
+        encoder = encoder_of(reader)
         model = find_model(encoder, None if projections is None else Path(projections))
         identity = {
             "encoder": encoder,

@@ -22,7 +22,7 @@ from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.correlation import check_dev, facet_correlations
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.pairs import held_by, joined_lists, papers_of, within, without, without_evaluated
+from qbe.train.pairs import encoder_of, held_by, joined_lists, papers_of, within, without, without_evaluated
 from qbe.train.reranker.task import logistic
 from qbe.train.trainer import Schedule, fit_seeds, shuffled
 from qbe.train.weights import Weights, with_weights
@@ -184,9 +184,7 @@ def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe
     pairs, dev = joined_lists(sources.train), [read_graded_pairs(file) for file in sources.dev]
     pairs = without(pairs, frozenset(query for lists in dev for query in lists))
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
+        encoder = encoder_of(reader)
         provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest)
         pairs = without_evaluated(pairs, reader, sources.leave_out)
         held = held_by(reader, papers_of(pairs, *dev))

@@ -342,8 +342,8 @@ def reranker(request: pytest.FixtureRequest) -> Training:
         ema_decay=0.5,
     )
 
-    options, kept, other = {"weights": weights}, ("seed-0.pt", "facets.npz"), {"learning_rate": 1e-3}
-    return Training(training.train, sources, recipe, other, ("published.pt",), options, kept, only_work=True)
+    options, other = {"weights": weights}, {"learning_rate": 1e-3}
+    return Training(training.train, sources, recipe, other, ("published.pt",), options, only_work=True)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
@@ -387,8 +387,7 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
             yield
 
     files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
-    parts, other = ("seed-0.pt", "facets.npz"), {"crossed": 1.0}
-    return Training(training.train, sources, recipe, other, files, parts=parts, around=with_base)
+    return Training(training.train, sources, recipe, {"crossed": 1.0}, files, around=with_base)
 
 
 def joint_grades(request: pytest.FixtureRequest) -> Training:

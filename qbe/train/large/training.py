@@ -59,7 +59,7 @@ def train(
     base = model_folder(MPNET)
     readers, digest = Readers.open(run.threads), sha256(base / WEIGHTS)
     provenance = begin(sources, folders, run, recipe, base=digest, **readers.identities)
-    lists, dev, papers = read_graded_papers(sources, readers, folders.work)
+    lists, dev, papers = read_graded_papers(sources, readers)
     tokenizer, rows = PaperTokenizer(base / TOKENIZER), {name: row for row, name in enumerate(papers)}
     table = read_table(list(papers.values()), tokenizer, recipe.max_tokens).to(run.device)
     network = LargeNetwork(base, dtype).to(run.device)

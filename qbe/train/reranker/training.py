@@ -57,7 +57,7 @@ def train(
     if start is not None:
         began["start"] = read_provenance(Path(start))
     begin(sources, work, run, recipe, **readers.identities, **began)
-    lists, dev, papers = read_graded_papers(sources, readers, work)
+    lists, dev, papers = read_graded_papers(sources, readers)
     words = PaperTokenizer(readers.encoder.files.tokenizer)
     tokenized = {name: tokenize(paper, words, recipe.max_tokens) for name, paper in papers.items()}
     network = Network(weights or base_weights(), recipe.joint, matmul_dtype(run.device)).to(run.device)
