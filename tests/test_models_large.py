@@ -38,7 +38,7 @@ from qbe.train.large.task import list_loss
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.reranker.base import read_base
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 FILES = {"config.json": b"{}", "tokenizer.json": b"{ }"}
 
