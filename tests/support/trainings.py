@@ -306,6 +306,19 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 # The facet rerankers.
 
 
+@contextmanager
+def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
+    """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
+    from qbe.encode.encoder import Encoder
+    from qbe.tag.tagger import Tagger
+    from qbe.train.reranker.papers import Readers
+
+    with pytest.MonkeyPatch.context() as patch:
+        small = Readers(Encoder.open(str(encoder)), Tagger.open(str(tagger)))
+        patch.setattr(Readers, "open", lambda _: small)
+        yield
+
+
 def reranker(request: pytest.FixtureRequest) -> Training:
     """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
     from qbe.train.reranker import training
@@ -343,7 +356,9 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     )
 
     options, other = {"weights": weights}, {"learning_rate": 1e-3}
-    return Training(training.train, sources, recipe, other, ("published.pt",), options, only_work=True)
+    around = partial(small_readers, *map(request.getfixturevalue, ("tiny_encoder", "tiny_tagger")))
+    files = ("published.pt",)
+    return Training(training.train, sources, recipe, other, files, options, around=around, only_work=True)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
@@ -377,17 +392,17 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
 
     base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
     write_mpnet(base, request.getfixturevalue("papers"))
-    sources = reranker(request).sources
+    rerankers = reranker(request)
     recipe = training.LargeRecipe(steps=2, queries=1, max_tokens=40, rank=4)
 
     @contextmanager
     def with_base() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
+        with rerankers.around(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "model_folder", lambda _: base)
             yield
 
     files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
-    return Training(training.train, sources, recipe, {"crossed": 1.0}, files, around=with_base)
+    return Training(training.train, rerankers.sources, recipe, {"crossed": 1.0}, files, around=with_base)
 
 
 def joint_grades(request: pytest.FixtureRequest) -> Training:

@@ -44,8 +44,8 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
     without a prediction count as if they had the label predicted for the last one.
 
     >>> abstract = LabelledAbstract(("A.", "B."), labels=(0, 2), confidences=(1.0, 0.5))
-    >>> score([abstract], [np.eye(5)[[0, 3]]])  # background, as labelled; result, labelled method
-    Scores(micro_f1=50.0, folded=50.0, confident=66.6666666667)
+    >>> score([abstract], [np.eye(5)[[0, 3]]]).figures  # background, as labelled; result, labelled method
+    {'micro_f1': 50.0, 'folded': 50.0, 'confident': 66.67}
     """
     predicted: list[int] = []
     for abstract, rows in zip(abstracts, probabilities, strict=True):
