@@ -171,7 +171,7 @@ def test_too_few_papers_to_learn_from(teacher, reader, count):
 
 
 def test_scores_of_the_teacher_are_learned(scorer, reader, teacher, tmp_path):
-    recipe = Recipe(steps=30, others=4, neighbours=8, learning_rate=3e-3, head_rate=1e-2, ema_decay=0.8)
+    recipe = Recipe(steps=60, others=5, neighbours=8, learning_rate=3e-3, head_rate=1e-2, ema_decay=0.8)
     usable = torch.ones(len(reader), dtype=torch.bool)
     papers = Papers([paper.paper_id for paper in reader], usable, teacher, recipe)
     held_out = random.Random(0).sample(range(len(reader)), 16)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
-from transformers import BertConfig, BertModel
+from safetensors.numpy import save_file
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
@@ -32,21 +33,52 @@ SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 
 def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:
     """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
     packaged = packaged_weights(ENCODERS[BASE_ENCODER])
-    config = BertConfig(
-        vocab_size=json.loads((packaged / "config.json").read_text())["vocab_size"],
-        hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        intermediate_size=INNER,
-        max_position_embeddings=positions,
-        initializer_range=0.15,
-    )
-    torch.manual_seed(seed)
-    bert = BertModel(config, add_pooling_layer=False)
-    bert.embeddings.word_embeddings.weight.data *= 7  # so that papers differ
-    bert.save_pretrained(folder)
     shutil.copyfile(packaged / TOKENIZER, folder / TOKENIZER)
+    vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
+    config = {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "vocab_size": vocabulary,
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+        "max_position_embeddings": positions,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(_weights(vocabulary, seed, positions), folder / "model.safetensors", {"format": "pt"})
+
+
+def _weights(vocabulary: int, seed: int, positions: int) -> dict[str, np.ndarray]:
+    shapes = {
+        "embeddings.word_embeddings.weight": (vocabulary, HIDDEN),
+        "embeddings.position_embeddings.weight": (positions, HIDDEN),
+        "embeddings.token_type_embeddings.weight": (2, HIDDEN),
+        "embeddings.LayerNorm.weight": (HIDDEN,),
+        "embeddings.LayerNorm.bias": (HIDDEN,),
+    }
+    for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
+        for name, rows, columns in (
+            *((f"attention.self.{part}", HIDDEN, HIDDEN) for part in ("query", "key", "value")),
+            ("attention.output.dense", HIDDEN, HIDDEN),
+            ("intermediate.dense", INNER, HIDDEN),
+            ("output.dense", HIDDEN, INNER),
+        ):
+            shapes |= {f"{layer}.{name}.weight": (rows, columns), f"{layer}.{name}.bias": (rows,)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{layer}.{name}.{kind}": (HIDDEN,) for kind in ("weight", "bias")}
+    random = np.random.default_rng(seed)
+
+    def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        spread = 1.0 if "word" in name else 0.15
+        return (spread * random.standard_normal(shape) + name.endswith("Norm.weight")).astype(np.float32)
+
+    return {name: weight(name, shape) for name, shape in shapes.items()}
 
 
 def network(folder: Path, joint: int = 2) -> Network:
