@@ -161,10 +161,10 @@ def test_what_cannot_be_exported_is_told(tmp_path, model, mpnet):
 def mpnet(tmp_path_factory, papers) -> Path:
     """A tiny MPNet, saved by sentence-transformers: mean pooling, unit length, 40 tokens."""
     pytest.importorskip("sentence_transformers")
-    from support.published import write_mpnet
+    from support.published import write_sentence_mpnet
 
     folder = tmp_path_factory.mktemp("hub") / "tiny-mpnet"
-    write_mpnet(folder, papers)
+    write_sentence_mpnet(folder, papers)
     return folder
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.trainings import write
 
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
@@ -52,11 +53,6 @@ def expected(tagging) -> Callable[[dict], Paper]:
 
 def labels(paper: Paper) -> list[str]:
     return [f"{sentence.probabilities.label}_label" for sentence in paper.sentences]
-
-
-def write(path: Path, *records: dict) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
 
 
 def read(path: Path) -> list[dict]:

@@ -1,12 +1,12 @@
 """A tagger on the states of another encoder than it was trained on."""
 
-import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
+from support.trainings import write
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
@@ -32,7 +32,7 @@ def csabstruct(tmp_path_factory, papers) -> Path:
             }
             for paper in papers[10 * place : 10 * place + 10]
         ]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write(folder / f"{split}.jsonl", *records)
     return folder
 
 

@@ -158,7 +158,6 @@ def test_the_export_reads_what_training_read(trained, index):
 
 def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     """It has other special tokens and no token types; padding changes no score."""
-    pytest.importorskip("sentence_transformers")
     write_mpnet(tmp_path / "mpnet", papers)
     network = PairNetwork(tmp_path / "mpnet").eval()
     with torch.no_grad():

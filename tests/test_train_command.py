@@ -17,6 +17,7 @@ from qbe.train.citation.pairs import Recipe as PairRecipe
 from qbe.train.encoder.fit import Recipe
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.pairs import DATA
+from qbe.train.reranker.training import Kept
 
 KEPT = "--work work --threads 2"
 EVERY = f"--output out {KEPT}"
@@ -32,10 +33,11 @@ def calls(monkeypatch, tmp_path):
         def called(sources, folders, run, **own):
             recorded.append((sources, folders, run, own))
             if name in ("reranker", "distillation"):  # whose weights stay in the work folder
-                return
+                return Kept("mean", {"seed 0": [0.25, 0.5, 0.75], "mean": [0.5, 0.5, 0.75]})
             folders.output.mkdir(exist_ok=True)
             (folders.output / "encoder.json").touch()
             (folders.output / "README.md").write_text(f"# {name}\n\n## Figures\n\nThey are 0.5.\n")
+            return None
 
         return called
 
@@ -68,7 +70,8 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
         assert sources == expected, name
         assert folders == (Folders(Path("out"), Path("work")) if ships else Path("work"))
         assert run == RunOptions((0,) if name == "encoder" else (0, 1, 2), 2)
-        assert capsys.readouterr().out == ("out: They are 0.5.\n" if ships else "")
+        kept = "work: kept mean; mean Spearman correlation with the grades of dev: seed 0 0.500, mean 0.583\n"
+        assert capsys.readouterr().out == ("out: They are 0.5.\n" if ships else kept)
 
 
 def test_sources_that_are_given(calls, tmp_path):

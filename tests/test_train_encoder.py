@@ -15,11 +15,10 @@ from safetensors.torch import load_file
 from support.cocitations import (
     SENTENCES,
     planted_pairs,
-    write,
     write_bert,
 )
 from support.messages import messages_of
-from support.trainings import new_folders
+from support.trainings import new_folders, write
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
@@ -70,7 +69,7 @@ def read(path: Path, evaluated: TitleIndex = NONE, *, aligned: bool = False) -> 
 
 def test_reading_cocitations(tmp_path):
     third = {"TITLE": "Third", "ABSTRACT": ["Four.", " ", "Five."], "cc_align": [2, 2]}
-    path = write(tmp_path / "x.jsonl", [LINE, changed(query=third, pos_context=third)])
+    path = write(tmp_path / "x.jsonl", LINE, changed(query=third, pos_context=third))
     actual, other = read(path, aligned=True)
     first = Paper("", "First", (Sentence("One."), Sentence("Two.")))
     assert actual == Pair(frozenset("123"), first, Paper("", "Second", (Sentence("Three."),)), (1, 0))
@@ -86,7 +85,7 @@ def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
         {"TITLE": title, "ABSTRACT": ["x", "y"]} for title in ("THE HEART: a model of it", "A model")
     )
     lines = [changed(pos_context=other, query=query) for query in (it, heart) for other in (it, heart)]
-    (actual,) = read(write(tmp_path / "x.jsonl", lines), TitleIndex(["A Model of the Heart."]))
+    (actual,) = read(write(tmp_path / "x.jsonl", *lines), TitleIndex(["A Model of the Heart."]))
     assert actual.query.title == actual.positive.title == "A model"
 
 

@@ -12,22 +12,16 @@ from support.trainings import new_folders
 from torch import Tensor
 from transformers import BertModel
 
-from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
-from qbe.tag.tagger import Tagger
+from qbe.train.artifacts import RunOptions
 from qbe.train.correlation import spearman
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.papers import TokenizedPaper, collect_papers, tokenize
-from qbe.train.reranker.task import (
-    CandidateScorer,
-    GradedSplits,
-    GradedTask,
-    Recipe,
-)
-from qbe.train.trainer import Progress, fit
+from qbe.train.reranker.papers import Readers, TokenizedPaper, collect_papers, read_graded_papers, tokenize
+from qbe.train.reranker.task import CandidateScorer, GradedTask, Recipe
+from qbe.train.trainer import fit
 from qbe.train.weights import PUBLISHED, best_weights, mean, trainable
 from qbe.types import Facet, Paper, Sentence
 
@@ -67,15 +61,15 @@ def test_reading_a_paper(tiny_reranker_weights):
 
 
 def test_papers_are_collected_with_their_facets_predicted(papers, sample):
-    encoder, tagger = Encoder.open(), Tagger.open()
+    readers = Readers.open(1)
     wanted = {papers[3].paper_id, papers[0].paper_id}
-    actual = collect_papers(sample / "corpus.jsonl", wanted, encoder, tagger)
+    actual = collect_papers(sample / "corpus.jsonl", wanted, readers)
     assert actual.keys() == wanted
     paper = actual[papers[3].paper_id]
     assert paper.predicted
     assert paper.abstract == papers[3].abstract
     with pytest.raises(CorpusError, match=r"found none of 2, such as absent; give the corpus that the pairs"):
-        collect_papers(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, encoder, tagger)
+        collect_papers(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, readers)
 
 
 # The network against transformers. Heads are stirred, so that no facet is like another.
@@ -214,7 +208,7 @@ def test_a_mean_passes_over_queries_of_one_grade():
     pairs = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 1, 2))]
     scorer = FixedScorer({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
     other = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 0, 2))]
-    actual = spearman_of(scorer, {"q1": pairs, "q2": other})
+    actual = scorer.correlations({"q1": pairs, "q2": other})
     assert actual[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
     assert np.isnan(actual[2])
 
@@ -232,12 +226,7 @@ def lists() -> dict[str, list[GradedPair]]:
     return dict(list(graded_lists(8).items())[:5])
 
 
-LEARNING = Recipe(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5, patience=6)
-
-
-def fitted(scorer: CandidateScorer, splits: GradedSplits, recipe: Recipe, folder: Path) -> Progress:
-    task = GradedTask(scorer, splits, recipe)
-    return fit(task, recipe.schedule(), 0, folder / "checkpoint.pt")
+LEARNING = Recipe(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5)
 
 
 def copied(model: Network) -> dict[str, Tensor]:
@@ -247,12 +236,10 @@ def copied(model: Network) -> dict[str, Tensor]:
 def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
     scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
-    untrained = spearman_of(scorer, lists)
-    progress = fitted(scorer, GradedSplits(lists, lists), LEARNING, tmp_path)
-    trained = spearman_of(scorer, lists)
-    assert progress.step == 6 * len(lists)
-    assert len(progress.dev) == 6
-    assert np.mean(trained) == pytest.approx(max(progress.dev))
+    untrained = scorer.correlations(lists)
+    task = GradedTask(scorer, lists, LEARNING)
+    assert fit(task, LEARNING.schedule(), 0, tmp_path / "checkpoint.pt").step == 6 * len(lists)
+    trained = scorer.correlations(lists)
     for now, then in zip(trained, untrained, strict=True):
         assert now > max(then, 0) + 0.2
     changed = {name for name, part in copied(model).items() if not torch.equal(part, before[name])}
@@ -260,10 +247,6 @@ def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample,
 
 
 # The whole of it.
-
-
-def spearman_of(scorer: CandidateScorer, lists) -> list[float]:
-    return scorer.correlations(lists)
 
 
 TRAINED = "reranker"
@@ -274,40 +257,38 @@ def names(folder: Path) -> set[str]:
 
 
 def test_the_best_of_the_seeds_and_their_mean_is_kept(trained):
-    record, work = trained.result, trained.work
-    assert names(work) == {"facets.npz", "made-from.json", PUBLISHED, "seed-0.pt", "seed-1.pt"}
-    assert list(record["dev"]) == ["untrained", "seed 0", "seed 1", "mean"]
-    assert record["best"] == max(["seed 0", "seed 1", "mean"], key=lambda name: sum(record["dev"][name]))
+    (best, dev), work = trained.result, trained.work
+    assert names(work) == {"made-from.json", PUBLISHED, "seed-0.pt", "seed-1.pt"}
+    assert list(dev) == ["untrained", "seed 0", "seed 1", "mean"]
+    assert best == max(["seed 0", "seed 1", "mean"], key=lambda name: sum(dev[name]))
     kept = [best_weights(work / f"seed-{seed}.pt") for seed in (0, 1)]
     assert not torch.equal(kept[0]["weights"], kept[1]["weights"])
-    expected = {"seed 0": kept[0], "seed 1": kept[1], "mean": mean(kept)}[record["best"]]
+    expected = {"seed 0": kept[0], "seed 1": kept[1], "mean": mean(kept)}[best]
     for name, part in best_weights(work / PUBLISHED).items():
         torch.testing.assert_close(part, expected[name])
 
 
 def test_what_is_evaluated_on_is_not_learned_from(trained):
-    record = trained.result
+    data = read_graded_papers(trained.sources, Readers.open(1))
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
     evaluated, dev = lists[queries[0]][3].paper_id, set(queries[4:6])
-    kept = [
-        (query, pair.paper_id)
+    kept = {
+        query: [pair for pair in lists[query] if pair.paper_id not in {evaluated, *dev}]
         for query in queries[:4]
-        for pair in lists[query]
-        if pair.paper_id not in {evaluated, *dev}
-    ]
-    assert len(kept) < 32
+    }
+    assert sum(map(len, kept.values())) < 32
     assert evaluated not in queries[:4]
-    assert record["pairs"] == {"train": len(kept), "dev": 16}
-    assert record["queries"] == {"train": 4, "dev": 2}
+    assert data.train == kept
+    assert [each.keys() for each in data.dev.values()] == [dev]
 
 
-def test_fewer_lists_than_a_step_has(trained, tmp_path):
+def test_fewer_lists_than_a_step_has(tiny_reranker_weights, lists):
     """No step would be done, and untrained weights published."""
+    scorer = CandidateScorer(network(tiny_reranker_weights), {})
     with pytest.raises(CorpusError, match=r"expected at least 99 lists of two or more candidates .*, found"):
-        trained.again(tmp_path, queries=99)
-    assert not (tmp_path / "work" / PUBLISHED).exists()
+        GradedTask(scorer, lists, Recipe(queries=99))
 
 
 STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0}
@@ -315,14 +296,14 @@ STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0
 
 def test_a_training_goes_on_from_another(trained, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
-    earlier = trained.work
-    record = trained.training.train(new_folders(tmp_path), options={"start": earlier}, **STILL)
-    for name in ("seed-0.pt", "seed-1.pt"):
-        began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
-        for part, weights in began["best"].items():
-            torch.testing.assert_close(ended["best"][part], weights, rtol=1e-6, atol=0)
-    assert record["dev"] == {name: pytest.approx(row) for name, row in trained.result["dev"].items()}
-    assert record["start"] == json.loads((earlier / "made-from.json").read_text())
+    earlier, one = trained.work, RunOptions((1,))
+    _, dev = trained.training.train(new_folders(tmp_path), one, options={"start": earlier}, **STILL)
+    began, ended = (best_weights(work / "seed-1.pt") for work in (earlier, tmp_path / "work"))
+    for part, weights in began.items():
+        torch.testing.assert_close(ended[part], weights, rtol=1e-6, atol=0)
+    assert dev["seed 1"] == pytest.approx(trained.result.dev["seed 1"])
+    notes = [json.loads((work / "made-from.json").read_text()) for work in (earlier, tmp_path / "work")]
+    assert notes[1]["start"] == notes[0]
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
         trained.training.train(new_folders(tmp_path), **STILL)
 

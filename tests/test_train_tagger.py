@@ -106,7 +106,6 @@ def test_scores():
     assert actual.micro_f1 == pytest.approx(100 * 5 / 7)
     assert actual.folded == pytest.approx(100 * 6 / 7)
     assert actual.confident == pytest.approx(100 * 3.75 / 5)
-    assert str(actual) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
 
 
 # The head.

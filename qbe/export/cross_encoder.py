@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +117,7 @@ def _quantized(model: Any, fp32: Path, folder: Path) -> dict[str, dict[str, floa
     outputs, products = (feed_forward_products(fp32, outputs=only) for only in (True, False))
     for reduced, kept in itertools.product((False, True), ([], outputs, products)):
         to_int8(fp32, folder / model_file("int8"), kept, reduced=reduced)
-        parity = pair_parity(
-            lambda batch: _original_scores(model, batch), folder, positions(model.base_model)
-        )
+        parity = _parity(model, folder)
         if parity["int8"]["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD:
             return parity
     raise ModelError(
@@ -171,23 +169,20 @@ def _to_onnx(model: Any, path: Path) -> None:
     to_onnx(Scores(), inputs, [SCORE], {**axes, SCORE: {0: "batch"}}, path)
 
 
-def pair_parity(
-    original: Callable[[Mapping[str, Any]], Any], folder: Path, max_tokens: int
-) -> dict[str, dict[str, float]]:
+def _parity(model: Any, folder: Path) -> dict[str, dict[str, float]]:
     """Compare the scores of the ONNX models in ``folder`` with the original's, over built-in pairs of texts.
 
-    ``original`` gives scores (batch,) for inputs by name, each (batch, tokens) int64. Returns, for each
-    precision, the ``parity`` of `qbe.models.reranker_files.CrossEncoderMetadata`. Raises ModelError where
-    fp32 is too far from the original, or the original gives all pairs the same score.
+    Returns, for each precision, the ``parity`` of `qbe.models.reranker_files.CrossEncoderMetadata`. Raises
+    ModelError where fp32 is too far from the original, or the original gives all pairs the same score.
     """
     tokenizer = load_tokenizer(folder)
-    tokenizer.enable_truncation(max_tokens)
+    tokenizer.enable_truncation(positions(model.base_model))
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     inputs = [value.name for value in sessions["fp32"].get_inputs()]
     expected: list[float] = []
     scores: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     for batch in _batches(tokenizer, inputs):
-        expected.extend(original(batch).tolist())
+        expected.extend(_original_scores(model, batch).tolist())
         for precision, session in sessions.items():
             scores[precision].extend(session.run([SCORE], batch)[0].tolist())
     if np.ptp(expected) == 0:

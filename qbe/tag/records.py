@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
@@ -20,10 +20,10 @@ WRITTEN = ("abstract", "pred_labels", "sentence_offsets")
 """Fields that tagging adds or replaces."""
 
 
-def tagged_records(
-    records: Iterable[tuple[str, Record]], tagging: TaggingEncoder, *, probabilities: bool = False
-) -> Iterator[Record]:
-    """Records (with their places) with ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
+def tag_stream(
+    source: str, stream: IO[bytes], tagging: TaggingEncoder, watch: Watch, *, probabilities: bool
+) -> None:
+    """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
 
     An abstract that was one string gets ``sentence_offsets`` into it, one that is a list stays as split.
     A record with labels stays as it is unless ``tagging`` predicts all. ``probabilities`` adds
@@ -45,13 +45,7 @@ def tagged_records(
             record["pred_probabilities"] = [[round(share, 4) for share in row] for row in rows]
         return record
 
+    records = watch(read_records(source))
     papers = ((record, parse_paper(record, where, split_sentences)) for where, record in records)
-    return ordered_map(tag, papers, tagging.encoder.threads)
-
-
-def tag_stream(
-    source: str, stream: IO[bytes], tagging: TaggingEncoder, watch: Watch, *, probabilities: bool
-) -> None:
-    """Tag a file of papers into an open stream; raises CorpusError for records that are no papers."""
-    for record in tagged_records(watch(read_records(source)), tagging, probabilities=probabilities):
+    for record in ordered_map(tag, papers, tagging.encoder.threads):
         stream.write(dump_record(record))

@@ -114,15 +114,12 @@ class Tagger:
         scores: Floats = self._session.run(None, feed)[0][0]
         return scores
 
-    def probabilities(self, scores: Floats) -> list[FacetProbabilities]:
-        """Label probabilities of a paper's sentences from their scores (sentences, labels).
+    def probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
+        """Label probabilities of papers' sentences from their scores (sentences, labels), of papers of
+        equally many sentences at a time.
 
         Rounded to half precision, as an index stores them, so that labels from the index are the same.
         """
-        return self.batch_probabilities([scores])[0]
-
-    def batch_probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
-        """The same of several papers, those of equally many sentences at a time."""
         alike: dict[int, list[int]] = {}
         for place, each in enumerate(scores):
             alike.setdefault(len(each), []).append(place)
@@ -218,7 +215,7 @@ class TaggingEncoder:
         scores = [result.hook_values for paper, result in papers if self.wants(paper)]
         if self.tagger is None or not scores:
             return []
-        return self.tagger.batch_probabilities([each for each in scores if each is not None])
+        return self.tagger.probabilities([each for each in scores if each is not None])
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
         """One paper, labelled where `wants` says so, with its vectors."""

@@ -63,7 +63,9 @@ def main(arguments: list[str]) -> None:
     work = Path(options.work if "work" in options else options.rerankers)
     run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
     if "output" not in options:
-        train(sources, work, run, **_own(options))
+        name, dev = train(sources, work, run, **_own(options))
+        means = ", ".join(f"{each} {sum(row) / len(row):.3f}" for each, row in dev.items())
+        print(f"{work}: kept {name}; mean Spearman correlation with the grades of dev: {means}")
         return
     folders = Folders(Path(options.output), work)
     train(sources, folders, run, **_own(options))

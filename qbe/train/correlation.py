@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
-from qbe.query import Aspect
-from qbe.rerank.reranker import Reranker, RerankRequest
-from qbe.types import Facet, Paper
+from qbe.types import Facet
 
 
 def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
@@ -29,15 +26,11 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
     return float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0
 
 
-def mean_correlation(values: Collection[float]) -> float:
-    """The mean over queries of their correlations; NaN where there is none (`check_dev` prevents that)."""
-    return float(np.mean([*values])) if values else math.nan
-
-
 def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
     """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades.
 
-    Lists whose grades for a facet are all equal are left out there.
+    Lists whose grades for a facet are all equal are left out there; NaN where all are (`check_dev` prevents
+    that).
 
     >>> scores, grades = np.array([[0.1, 3.0, 0.5], [0.3, 2.0, 0.0]]), [(1, 1, 2), (3, 2, 2)]
     >>> np.round(facet_correlations([(scores, grades)]), 6).tolist()
@@ -49,7 +42,7 @@ def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]
             correlation = spearman(column.tolist(), truth)
             if correlation is not None:
                 of_facet.append(correlation)
-    return [mean_correlation(of_facet) for of_facet in values]
+    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in values]
 
 
 def check_dev(lists: GradedLists, source: Path) -> None:
@@ -77,32 +70,3 @@ def check_dev(lists: GradedLists, source: Path) -> None:
             f"{source}: expected a query with two different grades for each facet, found none for "
             f"{', '.join(missing)}; give more pairs as `dev`"
         )
-
-
-def rank_correlations(
-    reranker: Reranker,
-    papers: Mapping[str, Paper],
-    lists: GradedLists,
-    vectors: Mapping[str, Floats],
-) -> list[dict[str, float]]:
-    """For each facet the correlation (see `spearman`) of scores and grades by query.
-
-    Queries whose grades for a facet are all equal are left out there. The reranker scores as in a search;
-    ``vectors`` are those of the papers' sentences (sentences, dimension).
-    """
-    facets: list[dict[str, float]] = []
-    for number, facet in enumerate(Facet):
-        correlations: dict[str, float] = {}
-        for query, pairs in lists.items():
-            aspect = Aspect(papers[query], facet)
-            positions = aspect.selected_positions()
-            sentences = vectors[query][list(positions)]
-            candidates = [papers[pair.paper_id] for pair in pairs]
-            request = RerankRequest(EncodedAspect(aspect, positions, sentences), candidates)
-            (scores,) = reranker.batch_score([request])
-            grades = [pair.grades[number] for pair in pairs]
-            correlation = spearman([entry.score for entry in scores], grades)
-            if correlation is not None:
-                correlations[query] = correlation
-        facets.append(correlations)
-    return facets

@@ -22,7 +22,7 @@ from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.files import sha256
-from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
 from qbe.models.kinds import TOKENIZER
@@ -30,11 +30,11 @@ from qbe.rerank.projections import WEIGHTS, FacetProjection, find_model, read_mo
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.pairs import within
+from qbe.train.pairs import encoder_of, within
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import Layout, layout_of, tokenize
 from qbe.train.reranker.task import CandidateScorer, NetworkRecipe, adamw
-from qbe.train.reranker.training import base_weights, figures_on_dev
+from qbe.train.reranker.training import Kept, base_weights, figures_on_dev
 from qbe.train.trainer import Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import PUBLISHED, Weights, best_weights, interpolated
 from qbe.types import Facet, Paper
@@ -100,8 +100,9 @@ class Teacher:
 
 
 def scored(scorer: CandidateScorer, ids: Sequence[str]) -> Scored:
-    """The scores of some papers with each other, as the scorer's network scores the candidates of a query."""
-    states = scorer.network.encode_upper([scorer.frozen_states(paper_id) for paper_id in ids])
+    """The scores of some papers with each other by the scorer's network, where none attends to another."""
+    frozen_states = [scorer.frozen_states(paper_id) for paper_id in ids]
+    states = scorer.network.encode_upper(frozen_states, separate=True)
     papers = scorer.network.encoded([scorer.papers[paper_id] for paper_id in ids], states)
     return Scored(
         scorer.network.compared(papers, papers), [projected.sentences for projected in papers.facets]
@@ -153,8 +154,8 @@ def train(
     projections: str | Path | None = None,
     weights: Path | None = None,
     recipe: Recipe = DEFAULT_RECIPE,
-) -> dict[str, Any]:
-    """Train facet rerankers on the scores of a teacher; returns recipe, data and figures on dev.
+) -> Kept:
+    """Train facet rerankers on the scores of a teacher.
 
     ``sources.index`` holds the papers and the vectors of a larger encoder, ``projections`` is the folder of
     the facet projections that score these (None: those that ship for that encoder). ``start`` is the work
@@ -174,7 +175,7 @@ def train(
     lists = [read_graded_pairs(file) for file in sources.dev]
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
-    provenance = begin(sources, work, run, recipe, teacher=identity, start=read_provenance(Path(start)))
+    begin(sources, work, run, recipe, teacher=identity, start=read_provenance(Path(start)))
     tokenizer = PaperTokenizer(weights / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     queries, evaluated = {query for each in lists for query in each}, TitleIndex.of_corpus(sources.leave_out)
@@ -182,21 +183,17 @@ def train(
         [name not in queries and not evaluated.holds(paper.title) for name, paper in papers.items()]
     )
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
-    network = Network(weights, recipe.joint, matmul_dtype("cpu"), separate=True)
+    network = Network(weights, recipe.joint, matmul_dtype("cpu"))
     scorer, drawn = CandidateScorer(network, tokenized), Papers(list(papers), usable, teacher, recipe)
 
     def task(_: int) -> DistillationTask:
         network.load_state_dict(dict(initial), strict=False)
-        return DistillationTask(scorer, drawn, dev, recipe)
+        return DistillationTask(scorer, drawn, recipe)
 
     trained: dict[str, Weights] = {**fit_seeds(task, recipe.schedule(), run.seeds, work)}
     trained[INTERPOLATED] = interpolated(initial, list(trained.values())[-1], SHARE)
     save_state(work / PUBLISHED, {"best": trained[INTERPOLATED]})
-    network.separate = False
-    return provenance | {
-        "papers": int(usable.sum()),
-        "dev": figures_on_dev(scorer, {"start": initial, **trained}, dev),
-    }
+    return Kept(INTERPOLATED, figures_on_dev(scorer, {"start": initial, **trained}, dev))
 
 
 def _read_index(
@@ -204,9 +201,7 @@ def _read_index(
 ) -> tuple[dict[str, Paper], Teacher, dict[str, Any]]:
     """The papers by id, the teacher that scores them, and its identity, for the note in the work folder."""
     with open_index(folder, threads=threads) as index, index.reading() as reader:
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
+        encoder = encoder_of(reader)
         model = find_model(encoder, None if projections is None else Path(projections))
         identity = {
             "encoder": encoder,
@@ -258,10 +253,10 @@ class Papers:
 class DistillationTask:
     """A scorer's network that is fitted to a teacher, for `qbe.train.trainer.fit`."""
 
-    def __init__(self, scorer: CandidateScorer, papers: Papers, dev: GradedLists, recipe: Recipe) -> None:
+    def __init__(self, scorer: CandidateScorer, papers: Papers, recipe: Recipe) -> None:
         self.network: nn.Module = scorer.network
         self.steps_per_epoch = recipe.steps
-        self._scorer, self._papers, self._dev, self._recipe = scorer, papers, dev, recipe
+        self._scorer, self._papers, self._recipe = scorer, papers, recipe
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
@@ -281,9 +276,8 @@ class DistillationTask:
         loss = soft_logistic(_of_others(student.scores), _of_others(teacher.scores))
         yield loss + self._recipe.relational * relational(student.sentences, teacher.sentences, layout.places)
 
-    def score(self) -> float:
-        """The mean correlation with the grades of dev."""
-        return self._scorer.dev_score(self._dev)
+    def score(self) -> None:
+        """The weights of the last step are kept."""
 
 
 def _of_others(scores: Tensor) -> Tensor:

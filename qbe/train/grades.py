@@ -25,7 +25,7 @@ from qbe.search.opening import stored_vectors
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head
-from qbe.train.pairs import held_by, papers_of, within, without_evaluated
+from qbe.train.pairs import encoder_of, held_by, papers_of, within, without_evaluated
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,7 @@ def train(
         index.reading() as reader,
         Workers(run.threads) as workers,
     ):
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
+        encoder = encoder_of(reader)
         reads = {"words": sha256(SHIPPED / FILE), "projections": sha256(find_model(encoder) / WEIGHTS)}
         provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest, reads=reads)
         projections = read_model(find_model(encoder)).projections

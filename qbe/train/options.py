@@ -73,6 +73,13 @@ _LEAVE_OUT = _option(
 _PAIRS_INDEX = _option("--index", "DIR", "an index of the pairs' papers", required=True)
 _COLLECTION = _option("--collection", "DIR", "written by qbe datasets citations or citeomatic", required=True)
 _COLLECTION_INDEX = _option("--index", "DIR", "an index of its papers.jsonl", required=True)
+_PAIRS = _pairs("data/facet-judgments/train.tsv and data/graded-pairs")
+_BERT = _option(
+    "--encoder",
+    "NAME",
+    "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
+    default="all-MiniLM-L6-v2",
+)
 _START = "the --work of an earlier training of rerankers"
 
 
@@ -95,7 +102,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         f"facet-encoder, which read the weights in --work. {_CONTINUES}",
         "reranker.training:train",
         (
-            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
+            _PAIRS,
             _DEV,
             _CORPUS,
             _LEAVE_OUT,
@@ -126,12 +133,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
                 choices=OBJECTIVES,
                 default="ot",
             ),
-            _option(
-                "--encoder",
-                "NAME",
-                "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
-                default="all-MiniLM-L6-v2",
-            ),
+            _BERT,
             _option(
                 "--similarity",
                 None,
@@ -165,7 +167,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         f"large GPU, days on two processors. {_CONTINUES}",
         "large.training:train",
         (
-            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
+            _PAIRS,
             _DEV_FILES,
             _CORPUS,
             _LEAVE_OUT,
@@ -200,12 +202,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         (
             _COLLECTION,
             _COLLECTION_INDEX,
-            _option(
-                "--encoder",
-                "NAME",
-                "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
-                default="all-MiniLM-L6-v2",
-            ),
+            _BERT,
             _option("--query-tokens", "N", "tokens of the query to read", type=int, default=256),
             _option("--candidate-tokens", "N", "tokens of a candidate to read", type=int, default=256),
             _option(
@@ -230,7 +227,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "grades:train",
         (
             _PAIRS_INDEX,
-            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
+            _PAIRS,
             _DEV_FILES,
             _LEAVE_OUT,
             *_run(),
@@ -258,7 +255,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "projections:train",
         (
             _PAIRS_INDEX,
-            _pairs("data/facet-judgments/train.tsv and data/graded-pairs"),
+            _PAIRS,
             _DEV_FILES,
             _LEAVE_OUT,
             *_run(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import Any
 
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
@@ -107,6 +108,14 @@ def papers_of(*sets: GradedLists) -> set[str]:
         for query, pairs in lists.items()
         for paper_id in (query, *(pair.paper_id for pair in pairs))
     }
+
+
+def encoder_of(reader: IndexReader) -> dict[str, Any]:
+    """The identity of the encoder of an index; raises IndexFormatError for an index without vectors."""
+    reader.require_vectors()
+    assert reader.manifest.dense is not None
+    encoder: dict[str, Any] = reader.manifest.dense["encoder"]
+    return encoder
 
 
 def held_by(reader: IndexReader, paper_ids: Iterable[str]) -> set[str]:

@@ -22,7 +22,7 @@ from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.correlation import check_dev, facet_correlations
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.pairs import held_by, joined_lists, papers_of, within, without, without_evaluated
+from qbe.train.pairs import encoder_of, held_by, joined_lists, papers_of, within, without, without_evaluated
 from qbe.train.reranker.task import logistic
 from qbe.train.trainer import Schedule, fit_seeds, shuffled
 from qbe.train.weights import Weights, with_weights
@@ -168,6 +168,9 @@ DEFAULT_RECIPE = Recipe()
 Figures = Mapping[str, Mapping[str, Sequence[float]]]
 """Spearman's correlations by facet, by weights and name of the file of pairs."""
 
+FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
+"""What the cards say of them."""
+
 
 def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE) -> Figures:
     """Train the facet projections, measure them on each file of dev, and publish their mean with a card.
@@ -181,9 +184,7 @@ def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe
     pairs, dev = joined_lists(sources.train), [read_graded_pairs(file) for file in sources.dev]
     pairs = without(pairs, frozenset(query for lists in dev for query in lists))
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
+        encoder = encoder_of(reader)
         provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest)
         pairs = without_evaluated(pairs, reader, sources.leave_out)
         held = held_by(reader, papers_of(pairs, *dev))
@@ -207,27 +208,44 @@ def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe
     model = ProjectionModel(
         projections_of(published), encoder, {**provenance, "seeds": list(run.seeds), "pairs": count}
     )
+    card = projections_card(
+        model,
+        figures,
+        "learned from",
+        f"{FIGURES} Untrained: the published weights of the terms, but the vectors as they are.",
+        "facet-projections --index DIR",
+    )
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
-        _card(model, figures).write(staged)
+        card.write(staged)
     return figures
 
 
-def _card(model: ProjectionModel, figures: Figures) -> Card:
-    rows: list[list[str | float]] = sorted(
-        [name, weights, *each] for weights, by_file in figures.items() for name, each in by_file.items()
-    )
+def figures_table(figures: Figures) -> str:
+    """A table of correlations, by the file of pairs and the weights."""
+    rows: list[list[str | float]] = [
+        [file, weights, *by_file[file]]
+        for file in next(iter(figures.values()))
+        for weights, by_file in figures.items()
+    ]
+    return facet_table(["pairs", "weights"], rows)
+
+
+def projections_card(
+    model: ProjectionModel, figures: Figures, learned: str, caption: str, command: str
+) -> Card:
+    """The card of projections that were ``learned`` in a way, by a ``command``."""
+    encoder = model.encoder["name"]
     return Card(
-        name=reader_name("facet-projections", model.encoder["name"]),
-        purpose=f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection "
-        f"for each facet and late interaction of the projected vectors, learned from "
-        f"{model.training['pairs']:,} graded pairs.",
-        input=f"the vectors that an index stores of {model.encoder['name']} "
-        f"(weights {model.encoder['weights_sha256'][:12]})",
-        figures="Spearman's correlation with the grades, mean over queries. Untrained: the published weights "
-        "of the terms, but the vectors as they are. The mean of the seeds is published.",
-        table=facet_table(["pairs", "weights"], rows),
+        name=reader_name("facet-projections", encoder),
+        purpose=f"Reranks candidates by stored vectors of {encoder} alone: a linear projection for each "
+        f"facet and late interaction of the projected vectors, {learned} {model.training['pairs']:,} graded "
+        "pairs.",
+        input=f"the vectors that an index stores of {encoder} (weights "
+        f"{model.encoder['weights_sha256'][:12]})",
+        figures=caption,
+        table=figures_table(figures),
         data=model.training["data"],
-        command="facet-projections --index DIR",
+        command=command,
         limits=GRADES_LIMITS,
     )

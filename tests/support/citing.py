@@ -1,6 +1,6 @@
 """Papers that cite each other, indexes of them, and a citation model of random weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,12 +90,6 @@ def write_tiny_model(folder: Path, index: Path) -> Path:
     folder.mkdir(parents=True)
     write_model(folder, model_of(dense["encoder"]))
     return folder
-
-
-def shared(base: Path, make: Callable[[Path], Path], name: str) -> Path:
-    """A folder that several files of tests use, made by the first of them in a process."""
-    folder = base / "citing" / name
-    return folder if folder.exists() else make(folder)
 
 
 def mean_max(left: np.ndarray, right: np.ndarray) -> float:

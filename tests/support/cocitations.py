@@ -7,7 +7,7 @@ in two halves, so that two sentences about it need not share a word: their align
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,11 +88,6 @@ def planted_pairs(count: int, seed: int) -> list[Pair]:
         Pair(frozenset(line["cited_pids"]), as_paper(line["query"]), as_paper(line["pos_context"]), alignment)
         for line, alignment in planted(count, seed)
     ]
-
-
-def write(path: Path, lines: Iterable[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 def write_bert(folder: Path) -> None:

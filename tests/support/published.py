@@ -142,10 +142,7 @@ def write_specter(folder: Path, words: Iterable[str], sizes: Sizes = TINY) -> No
 
 
 def write_mpnet(folder: Path, papers: Iterable[Paper]) -> None:
-    """Write a tiny MPNet as sentence-transformers does: mean pooling, unit length, 40 of 64 tokens."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Normalize, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
+    """Write a tiny MPNet in the format of Hugging Face, which reads 40 of 64 tokens."""
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers import models as token_models
     from tokenizers.processors import RobertaProcessing
@@ -173,13 +170,22 @@ def write_mpnet(folder: Path, papers: Iterable[Paper]) -> None:
     for name, parameter in model.named_parameters():
         noise = 0.3 * random.standard_normal(tuple(parameter.shape), np.float32)
         parameter.data += parameter.new_tensor(noise) if "LayerNorm.weight" not in name else 0
-    plain = folder.with_name("plain")
-    model.save_pretrained(plain)
+    model.save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=40,
         model_input_names=["input_ids", "attention_mask"],
         **{f"{name}_token": token for name, token in names.items()},
-    ).save_pretrained(plain)
+    ).save_pretrained(folder)
+
+
+def write_sentence_mpnet(folder: Path, papers: Iterable[Paper]) -> None:
+    """Write the same as sentence-transformers does: mean pooling, unit length."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    plain = folder.with_name("plain")
+    write_mpnet(plain, papers)
     modules = [Transformer(str(plain)), Pooling(HIDDEN, pooling_mode="mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder))

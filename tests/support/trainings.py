@@ -161,9 +161,9 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     )
     recipe = training.Recipe(
         layers=(0, 2),
-        teacher=Schedule(epochs=2, papers=8, learning_rate=1e-2),
+        teacher=Schedule(epochs=1, papers=8, learning_rate=1e-2),
         unlabelled=20,
-        soft=Schedule(epochs=4, learning_rate=1e-2),
+        soft=Schedule(epochs=1, learning_rate=1e-2),
         gold=Schedule(epochs=6, learning_rate=1e-2),
     )
 
@@ -174,7 +174,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         {"untitled": 0.25},
         ("head.int8.onnx", "tagger.json"),
         {"encoder": str(encoder), "weights": model},
-        ("student-0.pt", "student-0-soft.pt", "soft-20.npz"),
+        ("student-0.pt", "soft-20.npz"),
         small_heads,
     )
 
@@ -197,12 +197,11 @@ def citation(request: pytest.FixtureRequest) -> Training:
     from qbe.train.citation import training
     from qbe.train.citation.projection import ProjectionSchedule
     from qbe.train.heads import HeadSchedule
-    from support.citing import CITING, COUNT, NO_YEAR, index_of, papers_that_cite, shared
+    from support.citing import CITING, COUNT, NO_YEAR, papers_that_cite
 
-    factory, encoder = (request.getfixturevalue(name) for name in ("tmp_path_factory", "tiny_encoder"))
     citing = papers_that_cite(request.getfixturevalue("papers"))
-    index = shared(factory.getbasetemp(), lambda path: index_of(path, citing, encoder), "index")
-    folder = factory.mktemp("collection")
+    index = request.getfixturevalue("citing_folder")
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("collection")
     train_places = [n for n in range(8, CITING) if n != NO_YEAR]
     sources = Sources(
         index=index,
@@ -210,13 +209,12 @@ def citation(request: pytest.FixtureRequest) -> Training:
         dev=(write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),),
     )
     recipe = training.Recipe(
-        projection=ProjectionSchedule(epochs=2, queries=8, nearest=5, random=2, learning_rate=1e-2),
-        heads=HeadSchedule(epochs=2, hidden=3),
+        projection=ProjectionSchedule(epochs=1, queries=8, nearest=5, random=2, learning_rate=1e-2),
+        heads=HeadSchedule(epochs=1, hidden=3),
         depth=12,
     )
 
-    files, parts = ("citation.npz", "citation.json"), ("seed-0.pt", "held-back.pt", "links+seeds-1.pt")
-    return Training(training.train, sources, recipe, {"depth": 11}, files, parts=parts)
+    return Training(training.train, sources, recipe, {"depth": 11}, ("citation.npz", "citation.json"))
 
 
 def citation_pairs(request: pytest.FixtureRequest) -> Training:
@@ -229,7 +227,8 @@ def citation_pairs(request: pytest.FixtureRequest) -> Training:
         query_tokens=24,
         candidate_tokens=16,
         candidates=5,
-        batch=8,
+        epochs=0.5,
+        batch=16,
         learning_rate=1e-3,
         evaluations=2,
         dev_queries=4,
@@ -307,6 +306,19 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 # The facet rerankers.
 
 
+@contextmanager
+def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
+    """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
+    from qbe.encode.encoder import Encoder
+    from qbe.tag.tagger import Tagger
+    from qbe.train.reranker.papers import Readers
+
+    with pytest.MonkeyPatch.context() as patch:
+        small = Readers(Encoder.open(str(encoder)), Tagger.open(str(tagger)))
+        patch.setattr(Readers, "open", lambda _: small)
+        yield
+
+
 def reranker(request: pytest.FixtureRequest) -> Training:
     """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
     from qbe.train.reranker import training
@@ -336,17 +348,17 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     )
     recipe = training.Recipe(
         joint=2,
-        max_tokens=128,
-        epochs=2,
+        max_tokens=64,
         learning_rate=3e-3,
         head_rate=1e-2,
         queries=1,
         ema_decay=0.5,
-        patience=6,
     )
 
-    options, kept, other = {"weights": weights}, ("seed-0.pt", "facets.npz"), {"learning_rate": 1e-3}
-    return Training(training.train, sources, recipe, other, ("published.pt",), options, kept, only_work=True)
+    options, other = {"weights": weights}, {"learning_rate": 1e-3}
+    around = partial(small_readers, *map(request.getfixturevalue, ("tiny_encoder", "tiny_tagger")))
+    files = ("published.pt",)
+    return Training(training.train, sources, recipe, other, files, options, around=around, only_work=True)
 
 
 def distillation(request: pytest.FixtureRequest) -> Training:
@@ -380,18 +392,17 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
 
     base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
     write_mpnet(base, request.getfixturevalue("papers"))
-    sources = reranker(request).sources
-    recipe = training.LargeRecipe(steps=3, queries=1, max_tokens=40, rank=4)
+    rerankers = reranker(request)
+    recipe = training.LargeRecipe(steps=2, queries=1, max_tokens=40, rank=4)
 
     @contextmanager
     def with_base() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
+        with rerankers.around(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "model_folder", lambda _: base)
             yield
 
     files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
-    parts, other = ("seed-0.pt", "facets.npz"), {"crossed": 1.0}
-    return Training(training.train, sources, recipe, other, files, parts=parts, around=with_base)
+    return Training(training.train, rerankers.sources, recipe, {"crossed": 1.0}, files, around=with_base)
 
 
 def joint_grades(request: pytest.FixtureRequest) -> Training:
@@ -417,7 +428,7 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
         dev=(files["dev"],),
         leave_out=write(folder / "evaluated.jsonl", evaluated),
     )
-    fit = FitRecipe(steps=3, learning_rate=1e-3, warm_up=0.5, queries=1)
+    fit = FitRecipe(steps=2, learning_rate=1e-3, warm_up=0.5, queries=1)
     recipe = JointRecipe(
         teacher=fit, student=fit, found=2, found_picks=((3, 2), (9, 1)), graded=2, graded_picks=((3, 2),)
     )

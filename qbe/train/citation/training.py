@@ -47,6 +47,7 @@ from qbe.train.citation.projection import (
 )
 from qbe.train.heads import FeatureList, HeadSchedule, fit_head
 from qbe.train.late_interaction import StoredVectors
+from qbe.train.pairs import encoder_of
 from qbe.train.trainer import fit, fit_seeds
 from qbe.train.weights import copied, with_weights
 
@@ -177,17 +178,13 @@ class _Training:
         heads, figures = self._heads(
             self._lists(held_back, late, self._recipe.draws), self._lists(projection, self._dev), seeds
         )
-        for key, each in figures.items():
-            log.info("%s: dev F1@20 %.4f, MRR %.4f, recall %.4f", key, *each)
-        dense = self._reader.manifest.dense
-        assert dense is not None
         training = {
             **provenance,
             "seeds": list(seeds),
             "projections": by_seed,
             "dev": {key: each._asdict() for key, each in figures.items()},
         }
-        return CitationModel(projection, heads, dense["encoder"], training), figures
+        return CitationModel(projection, heads, encoder_of(self._reader), training), figures
 
     def _split_by_year(self) -> tuple[Cited, Cited]:
         """The queries of the earlier years, and those of the last ones, which the heads learn from."""

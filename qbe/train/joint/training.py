@@ -57,13 +57,6 @@ WEIGHTS = "model.safetensors"
 Doubles = NDArray[np.float64]
 
 
-class _Bases(NamedTuple):
-    """Folders of the encoders that training starts from."""
-
-    teacher: Path
-    student: Path
-
-
 def train(
     sources: Sources,
     folders: Folders,
@@ -83,10 +76,10 @@ def train(
     OutputError where nothing can be written.
     """
     dtype = matmul_dtype(run.device)
-    chosen = _Bases(*(bases or (weights_folder(LARGE), base_weights())))
+    teacher, student = bases or (weights_folder(LARGE), base_weights())
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
         reader.require_vectors()
-        digests = {f"{name}_base": sha256(folder / WEIGHTS) for name, folder in chosen._asdict().items()}
+        digests = {"teacher_base": sha256(teacher / WEIGHTS), "student_base": sha256(student / WEIGHTS)}
         provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest, **digests)
         dev = {
             f"{file.parent.name}/{file.name}": within(lists, held_by(reader, papers_of(lists)))
@@ -114,17 +107,17 @@ def train(
 
         kept = folders.work / "teacher-grades.npz"
         if not kept.exists():
-            network, texts = fitted(chosen.teacher, recipe.teacher, "teacher", lists)
+            network, texts = fitted(teacher, recipe.teacher, "teacher", lists)
             save_arrays(kept, {"grades": np.concatenate([*graded(network, texts, drawn).values()])})
         taught = _taught(drawn, load_arrays(kept, "the teacher's grades", "grades")["grades"])
         log.info("training on %d graded lists and %d of the teacher's", len(lists), len(taught))
-        network, _ = fitted(chosen.student, recipe.student, "student", lists, taught)
+        network, _ = fitted(student, recipe.student, "student", lists, taught)
         with staged_folder(folders.output) as staged:
-            parity = _exported(chosen.student, copied(network), staged)
+            parity = _exported(student, copied(network), staged)
             unfinished = JointCard(
                 files={
                     JOINT_MODEL: sha256(staged / JOINT_MODEL),
-                    TOKENIZER: sha256(chosen.student / TOKENIZER),
+                    TOKENIZER: sha256(student / TOKENIZER),
                 },
                 chances=[[0.0, 1.0]] * len(Facet),
                 parity=parity,

@@ -86,8 +86,9 @@ class TrainedEncoder(EmbeddedTokens):
         inside = places < lengths[:, None]
         mask = torch.zeros(papers, 1, 1, length, dtype=self.dtype, device=ids.device)
         mask = mask.masked_fill(~inside[:, None, None], -10000.0)
-        bias = self.bias(length, self.dtype)
-        mask = mask.expand(-1, -1, length, -1) if bias is None else mask + bias
+        mask = mask.expand(-1, -1, length, -1)
+        if self.position_bias is not None:
+            mask = mask + self.position_bias[:, :length, :length].to(self.dtype)
         for layer in self.upper:
             assert isinstance(layer, Layer)
             states = layer.finish(states, self._attended(layer, states.to(self.dtype), mask))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from qbe.graded_pairs import GradedLists
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.train.large.network import LargeNetwork, PaperTable
-from qbe.train.reranker.task import in_steps, queries_of, ranknet, sample_unrelated
+from qbe.train.reranker.task import graded_steps, ranknet
 from qbe.train.trainer import Schedule
 from qbe.train.weights import adamw_by_name
 from qbe.types import Facet
@@ -68,40 +66,6 @@ class Step(NamedTuple):
         return Step(*(part.to(device, non_blocking=True) for part in self))
 
 
-class Lists:
-    """Graded lists of the papers of a table, given by their rows, in steps."""
-
-    def __init__(self, lists: GradedLists, rows: Mapping[str, int], recipe: LargeRecipe) -> None:
-        self._lists, self._rows, self._recipe = lists, rows, recipe
-        self._queries = queries_of(lists, recipe.queries)
-
-    def steps(self, seed: int) -> Iterator[Step]:
-        """The steps, without end; their order and unrelated candidates follow from the seed."""
-        for epoch in itertools.count():
-            for queries in in_steps(self._queries, self._recipe.queries, f"{seed}-{epoch}"):
-                yield self._step(queries, f"{seed}-{epoch}")
-
-    def _step(self, queries: Sequence[str], seed: str) -> Step:
-        candidates, owners, grades = [], [], []
-        for number, query in enumerate(queries):
-            rng = random.Random(f"{seed}-{query}")
-            for pair in sample_unrelated(self._lists[query], self._recipe.unrelated, rng):
-                candidates.append(self._rows[pair.paper_id])
-                owners.append(number)
-                grades.append(pair.grades)
-        asked = torch.tensor([self._rows[query] for query in queries])
-        return Step(asked, torch.tensor(candidates), torch.tensor(owners), torch.tensor(grades))
-
-
-def step_loss(network: LargeNetwork, table: PaperTable, step: Step, recipe: LargeRecipe) -> Tensor:
-    """The loss of a step, a scalar; papers that occur twice are encoded once."""
-    rows, places = torch.unique(torch.cat([step.queries, step.candidates]), return_inverse=True)
-    vectors = network.encode(table, rows, recipe.chunks)
-    count = len(step.queries)
-    scores = network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
-    return list_loss(scores, step.owners, step.grades, recipe.crossed)
-
-
 def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
     """`qbe.train.reranker.task.ranknet` over pairs of different grades of a list, weighted by the difference.
 
@@ -128,36 +92,55 @@ def order_weights(grades: Tensor, crossed: float) -> Tensor:
     return weights
 
 
-def optimizer(network: nn.Module, recipe: LargeRecipe) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) with a learning rate for each kind of parameters."""
-    heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
-
-    def settings(name: str, part: nn.Parameter) -> tuple[float, float]:
-        decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
-        return heads.get(name, recipe.learning_rate), decay
-
-    return adamw_by_name(network, settings)
-
-
 class LargeTask:
     """A network that is fitted to graded lists, for `qbe.train.trainer.fit`."""
 
-    def __init__(self, network: LargeNetwork, table: PaperTable, lists: Lists, recipe: LargeRecipe) -> None:
+    def __init__(
+        self,
+        network: LargeNetwork,
+        table: PaperTable,
+        rows: Mapping[str, int],
+        lists: GradedLists,
+        recipe: LargeRecipe,
+    ) -> None:
+        """The papers of the lists have these ``rows`` of the table, by id."""
         self.network: LargeNetwork = network
-        self._table, self._lists, self._recipe = table, lists, recipe
+        self._table, self._rows, self._lists, self._recipe = table, rows, lists, recipe
         self.steps_per_epoch = recipe.steps
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """See `optimizer`."""
-        return optimizer(self.network, self._recipe)
+        """AdamW (Loshchilov and Hutter, 2019) with a learning rate for each kind of parameters."""
+        recipe = self._recipe
+        heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
+
+        def settings(name: str, part: Tensor) -> tuple[float, float]:
+            decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
+            return heads.get(name, recipe.learning_rate), decay
+
+        return adamw_by_name(self.network, settings)
 
     def batches(self, seed: int) -> Iterator[Step]:
         """More steps than are trained."""
-        return self._lists.steps(seed)
+        for lists in graded_steps(self._lists, self._recipe.queries, self._recipe.unrelated, seed):
+            yield self._step(lists)
+
+    def _step(self, lists: Mapping[str, Sequence[GradedPair]]) -> Step:
+        pairs = [(number, pair) for number, some in enumerate(lists.values()) for pair in some]
+        return Step(
+            torch.tensor([self._rows[query] for query in lists]),
+            torch.tensor([self._rows[pair.paper_id] for _, pair in pairs]),
+            torch.tensor([number for number, _ in pairs]),
+            torch.tensor([pair.grades for _, pair in pairs]),
+        )
 
     def losses(self, batch: Step) -> Iterable[Tensor]:
-        """The loss of a step."""
-        yield step_loss(self.network, self._table, batch.to(self._table.ids.device), self._recipe)
+        """The loss of a step; papers that occur twice are encoded once."""
+        step = batch.to(self._table.ids.device)
+        rows, places = torch.unique(torch.cat([step.queries, step.candidates]), return_inverse=True)
+        vectors = self.network.encode(self._table, rows, self._recipe.chunks)
+        count = len(step.queries)
+        scores = self.network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
+        yield list_loss(scores, step.owners, step.grades, self._recipe.crossed)
 
     def score(self) -> None:
         """The weights of the last step are kept."""

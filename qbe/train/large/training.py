@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.encoder import export_encoder
 from qbe.export.graph import store_graph
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
@@ -26,39 +24,23 @@ from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
 from qbe.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table, reader_name
-from qbe.train.correlation import check_dev, facet_correlations
+from qbe.train.card import APACHE, GRADES_LIMITS, Card
+from qbe.train.correlation import facet_correlations
 from qbe.train.large.network import FACETS, LargeNetwork, PaperTable, table_of
-from qbe.train.large.task import LargeRecipe, LargeTask, Lists
-from qbe.train.pairs import joined_lists, papers_of, without
-from qbe.train.projections import projections_of
+from qbe.train.large.task import LargeRecipe, LargeTask
+from qbe.train.projections import FIGURES, figures_table, projections_card, projections_of
 from qbe.train.reranker.base import interpolated_encoder
-from qbe.train.reranker.papers import collect_papers
-from qbe.train.reranker.training import Readers
+from qbe.train.reranker.papers import Readers, read_graded_papers
 from qbe.train.trainer import fit_seeds, matmul_dtype
 from qbe.train.weights import Weights, copied, with_weights
 from qbe.types import Facet, Paper
 
-log = logging.getLogger(__name__)
 DEFAULT_RECIPE = LargeRecipe()
 WEIGHTS, PROJECTIONS = "model.safetensors", "projections"
 PRECISION = "int8"
 """The precision of the vectors that indexes store."""
 SAVE_EVERY = 150
 """Steps between checkpoints, of 1.4 GB each."""
-
-FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
-Figures = Mapping[str, Sequence[float]]
-"""Spearman's correlations by facet, by name of the file of pairs."""
-
-
-class _Data(NamedTuple):
-    """The papers of graded lists as a table, their ``rows`` by id, and lists to train on and of each dev."""
-
-    table: PaperTable
-    rows: Mapping[str, int]
-    train: GradedLists
-    dev: Mapping[str, GradedLists]
 
 
 def train(
@@ -77,14 +59,15 @@ def train(
     base = model_folder(MPNET)
     readers, digest = Readers.open(run.threads), sha256(base / WEIGHTS)
     provenance = begin(sources, folders, run, recipe, base=digest, **readers.identities)
-    data = _read(sources, readers, base / TOKENIZER, recipe, folders.work)
-    table = data.table.to(run.device)
+    lists, dev, papers = read_graded_papers(sources, readers)
+    tokenizer, rows = PaperTokenizer(base / TOKENIZER), {name: row for row, name in enumerate(papers)}
+    table = read_table(list(papers.values()), tokenizer, recipe.max_tokens).to(run.device)
     network = LargeNetwork(base, dtype).to(run.device)
     untrained = copied(network)
 
     def task(_: int) -> LargeTask:
         network.load_state_dict(untrained, strict=False)
-        return LargeTask(network, table, Lists(data.train, data.rows, recipe), recipe)
+        return LargeTask(network, table, rows, lists, recipe)
 
     trained = fit_seeds(task, recipe.schedule(), run.seeds, folders.work, SAVE_EVERY)
     compared: dict[str, Weights] = {MPNET.name: untrained, **trained}
@@ -107,14 +90,14 @@ def train(
         shipped = f"{published}, rank {recipe.rank}"
         compared[shipped] = copied(LargeNetwork(whole, dtype)) | heads
         figures = {
-            name: with_weights(network, each, lambda: _measure(network, table, data))
+            name: with_weights(network, each, lambda: _measure(network, table, rows, dev))
             for name, each in compared.items()
             if name != published
         }
         training = {
             **json.loads(json.dumps({part: provenance[part] for part in ("recipe", "data")})),
             "seeds": list(run.seeds),
-            "pairs": sum(map(len, data.train.values())),
+            "pairs": sum(map(len, lists.values())),
         }
         model = ProjectionModel(
             projections_of({"matrices": heads["projections"], "weights": heads["weights"]}),
@@ -123,25 +106,15 @@ def train(
         )
         (staged / PROJECTIONS).mkdir()
         write_model(staged / PROJECTIONS, model)
-        _projections_card(model, figures).write(staged / PROJECTIONS)
-        _card(metadata, digest, recipe, model, len(data.train), figures).write(staged)
+        projections_card(
+            model,
+            {name: each.projections for name, each in figures.items()},
+            "learned together with the encoder from",
+            FIGURES,
+            "large-encoder",
+        ).write(staged / PROJECTIONS)
+        _card(metadata, digest, recipe, model, len(lists), figures).write(staged)
     return metadata
-
-
-def _read(sources: Sources, readers: Readers, tokenizer: Path, recipe: LargeRecipe, work: Path) -> _Data:
-    dev = {f"{file.parent.name}/{file.name}": read_graded_pairs(file) for file in sources.dev}
-    for file, lists in zip(sources.dev, dev.values(), strict=True):
-        check_dev(lists, file)
-    train = without(
-        joined_lists(sources.train), frozenset(query for lists in dev.values() for query in lists)
-    )
-    evaluated = TitleIndex.of_corpus(sources.leave_out)
-    ids = papers_of(train, *dev.values())
-    papers = collect_papers(sources.corpus, ids, readers.encoder, readers.tagger, work / "facets.npz")
-    train = without(train, frozenset(name for name, paper in papers.items() if evaluated.holds(paper.title)))
-    table = read_table(list(papers.values()), PaperTokenizer(tokenizer), recipe.max_tokens)
-    log.info("training on %d lists; %d papers", len(train), len(papers))
-    return _Data(table, {name: row for row, name in enumerate(papers)}, train, dev)
 
 
 def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: int) -> PaperTable:
@@ -158,36 +131,32 @@ def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: i
 
 
 class _Measured(NamedTuple):
-    """Figures by mean-max of the vectors as they are, and of the projections' scores."""
+    """Spearman's correlations by facet and file of pairs: by mean-max of the vectors as they are, and of the
+    projections' scores.
+    """
 
-    vectors: Figures
-    projections: Figures
+    vectors: Mapping[str, Sequence[float]]
+    projections: Mapping[str, Sequence[float]]
 
 
 @torch.no_grad()
-def _measure(network: LargeNetwork, table: PaperTable, data: _Data) -> _Measured:
+def _measure(
+    network: LargeNetwork, table: PaperTable, rows: Mapping[str, int], dev: Mapping[str, GradedLists]
+) -> _Measured:
     vectors: dict[str, Sequence[float]] = {}
     projections: dict[str, Sequence[float]] = {}
-    for name, lists in data.dev.items():
+    for name, lists in dev.items():
         plain, projected = [], []
         for query, pairs in lists.items():
-            rows = [data.rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
-            papers = network.encode(table, torch.tensor(rows, device=table.ids.device), 4)
-            one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(rows)))
+            some = [rows[paper_id] for paper_id in (query, *(pair.paper_id for pair in pairs))]
+            papers = network.encode(table, torch.tensor(some, device=table.ids.device), 4)
+            one, others = papers.rows(torch.tensor([0])), papers.rows(torch.arange(1, len(some)))
             grades = [pair.grades for pair in pairs]
             by_sentences = network.terms(one, others, plain=True)[:, 0, 0].T
             plain.append((by_sentences.float().cpu().numpy(), grades))
             projected.append((network.scores(one, others)[0].float().cpu().numpy(), grades))
         vectors[name], projections[name] = facet_correlations(plain), facet_correlations(projected)
     return _Measured(vectors, projections)
-
-
-def _table(figures: Mapping[str, Figures]) -> str:
-    files = next(iter(figures.values()))
-    rows: list[list[str | float]] = [
-        [file, name, *by_file[file]] for file in files for name, by_file in figures.items()
-    ]
-    return facet_table(["pairs", "weights"], rows)
 
 
 def _card(
@@ -207,25 +176,9 @@ def _card(
         f"downloaded and verified; the weights that come out are {metadata.weights_sha256[:12]}.",
         input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
         figures=f"{FIGURES} By mean-max of sentences.",
-        table=_table({name: each.vectors for name, each in figures.items()}),
+        table=figures_table({name: each.vectors for name, each in figures.items()}),
         data=model.training["data"],
         command="large-encoder",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
-    )
-
-
-def _projections_card(model: ProjectionModel, figures: Mapping[str, _Measured]) -> Card:
-    return Card(
-        name=reader_name("facet-projections", LARGE_ENCODER),
-        purpose=f"Reranks candidates by stored vectors of {LARGE_ENCODER} alone: a linear projection for "
-        "each facet and late interaction of the projected vectors, learned together with the encoder from "
-        f"{model.training['pairs']:,} graded pairs.",
-        input=f"the vectors that an index stores of {LARGE_ENCODER} "
-        f"(weights {model.encoder['weights_sha256'][:12]})",
-        figures=FIGURES,
-        table=_table({name: each.projections for name, each in figures.items()}),
-        data=model.training["data"],
-        command="large-encoder",
-        limits=GRADES_LIMITS,
     )

@@ -41,15 +41,13 @@ class Heads(NamedTuple):
     """A paper's queries, keys and values in one layer, each (heads, tokens, dimension / heads).
 
     ``padding`` (tokens,) is added to the attention logits of the keys: 0, and nearly minus infinity for
-    padding; None where there is no padding. ``bias`` (heads, tokens, tokens) is added to the logits of the
-    paper's own keys; None where the encoder has none.
+    padding; None where there is no padding.
     """
 
     queries: Tensor
     keys: Tensor
     values: Tensor
     padding: Tensor | None = None
-    bias: Tensor | None = None
 
 
 class EncodedPapers(NamedTuple):
@@ -63,7 +61,8 @@ class EncodedPapers(NamedTuple):
 
 
 class Layer(nn.Module):
-    """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized, without dropout.
+    """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized, without dropout; in joint layers
+    attention is BERT's.
 
     ``gate`` (heads, 1, 1), in joint layers, is added to the attention logits of a candidate's tokens for the
     query's; None in layers that encode every paper separately.
@@ -112,13 +111,7 @@ class Layer(nn.Module):
         scores = paper.queries @ keys.transpose(1, 2)
         if query is not None and self.gate is not None:
             gate = self.gate.to(scores.dtype) * torch.ones_like(query.keys[:, :, 0]).unsqueeze(1)
-            if paper.bias is None:
-                added = torch.cat([gate, torch.zeros_like(paper.keys[:, :, 0]).unsqueeze(1)], 2)
-            else:
-                added = torch.cat([gate.expand(-1, paper.keys.shape[1], -1), paper.bias], 2)
-            scores = scores + added
-        elif paper.bias is not None:
-            scores = scores + paper.bias
+            scores = scores + torch.cat([gate, torch.zeros_like(paper.keys[:, :, 0]).unsqueeze(1)], 2)
         if padding is not None:
             scores = scores + padding.to(scores.dtype)
         attended = torch.softmax(scores, -1) @ values
@@ -139,8 +132,9 @@ class Layer(nn.Module):
 
 
 class EmbeddedTokens(nn.Module):
-    """The embeddings of an encoder of the kind BERT or MPNet, which are not trained, and the bias of MPNet's
-    attention. Matrix products of what is built on them run in ``dtype``.
+    """The embeddings of an encoder of the kind BERT or MPNet, which are not trained, and the bias (heads,
+    positions, positions) of MPNet's attention, None for BERT. Matrix products of what is built on them run in
+    ``dtype``.
     """
 
     def __init__(self, base: Base, dtype: torch.dtype) -> None:
@@ -167,31 +161,20 @@ class EmbeddedTokens(nn.Module):
         size = (self.shape.dimension,)
         return F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
 
-    def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
-        """The bias (heads, length, length) of a paper's attention to itself; None where there is none."""
-        return None if self.position_bias is None else self.position_bias[:, :length, :length].to(dtype)
-
 
 class Network(EmbeddedTokens):
     """The cross-encoders of all facets: a shared encoder, and for each facet a projection and weights.
 
-    The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Where ``separate``,
-    candidates do not attend to the query, so that what is computed of them can be stored. Matrix products
+    The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Matrix products
     run in ``dtype`` (bfloat16 halves the time where the processor supports it).
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        joint: int = 3,
-        dtype: torch.dtype = torch.bfloat16,
-        *,
-        separate: bool = False,
-    ) -> None:
-        """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
+    def __init__(self, folder: Path, joint: int, dtype: torch.dtype) -> None:
+        """Load the encoder of the kind BERT in ``folder``; errors are those of
+        `qbe.train.reranker.base.read_base`.
+        """
         base = read_base(folder)
         super().__init__(base, dtype)
-        self.separate = separate
         shape, weights = base.shape, base.weights
         first = shape.layers - joint
         self.lower = nn.ModuleList(Layer(shape, weights, i, joint=False) for i in range(first))
@@ -207,18 +190,15 @@ class Network(EmbeddedTokens):
         device = self.weights.device
         positions = torch.cat([torch.arange(length, device=device) for length in lengths])
         states = self.embed(torch.cat([paper.ids.to(device) for paper in papers]), positions)
-        biases = [self.bias(length, self.dtype) for length in lengths]
         for layer in self.lower:
             assert isinstance(layer, Layer)
-            heads = (
-                paper._replace(bias=bias)
-                for paper, bias in zip(layer.heads(states.to(self.dtype), lengths), biases, strict=True)
-            )
+            heads = layer.heads(states.to(self.dtype), lengths)
             states = layer.finish(states, torch.cat([layer.attend(paper) for paper in heads]))
         return [part.to(torch.bfloat16) for part in torch.split(states, lengths)]
 
-    def encode_upper(self, frozen_states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Final states (tokens, dimension) of a query, which comes first, and of its candidates.
+    def encode_upper(self, frozen_states: Sequence[Tensor], *, separate: bool = False) -> tuple[Tensor, ...]:
+        """Final states (tokens, dimension) of a query, which comes first, and of its candidates; where
+        ``separate``, of papers that do not attend to each other.
 
         ``frozen_states`` are those of `encode_lower`.
         """
@@ -236,15 +216,13 @@ class Network(EmbeddedTokens):
             paddings[-1][length:] = PADDING_LOGIT
         rest = -sum(lengths) % LIST_MULTIPLE
         states = torch.cat([*pieces, torch.zeros(rest, size, device=device)])
-        biases = [self.bias(length, self.dtype) for length in lengths]
         for layer in self.upper:
             assert isinstance(layer, Layer)
             *papers, _ = layer.heads(states.to(self.dtype), [*lengths, rest])
             query, *candidates = (
-                paper._replace(padding=padding, bias=bias)
-                for paper, padding, bias in zip(papers, paddings, biases, strict=True)
+                paper._replace(padding=padding) for paper, padding in zip(papers, paddings, strict=True)
             )
-            seen = None if self.separate else query
+            seen = None if separate else query
             attended = [layer.attend(query), *(layer.attend(paper, seen) for paper in candidates)]
             blank = torch.zeros(rest, size, dtype=self.dtype, device=device)
             states = layer.finish(states, torch.cat([*attended, blank]))

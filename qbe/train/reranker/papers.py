@@ -4,32 +4,79 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import Floats
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
-from qbe.tag.tagger import Tagger, TaggingEncoder, labelled
+from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.models.registry import BASE_ENCODER
+from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.text.split import split_sentences
-from qbe.train.artifacts import checked, load_arrays, save_arrays
-from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+from qbe.train.artifacts import Sources
+from qbe.train.correlation import check_dev
+from qbe.train.pairs import joined_lists, papers_of, without
+from qbe.types import Facet, Paper, Sentence
 
 log = logging.getLogger(__name__)
-_WHAT = "the predicted facets"
 
 
-def collect_papers(
-    source: Path, ids: Iterable[str], encoder: Encoder, tagger: Tagger, cache: Path | None = None
-) -> dict[str, Paper]:
-    """The papers of a corpus with these ids, by id, with predicted facets (see `predict_facets`).
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The encoder and the tagger by which the facets of papers are predicted: the base encoder's."""
+
+    encoder: Encoder
+    tagger: Tagger
+
+    @classmethod
+    def open(cls, threads: int) -> Readers:
+        """Open both."""
+        return cls(Encoder.open(BASE_ENCODER, threads=threads), Tagger.open())
+
+    @property
+    def identities(self) -> dict[str, Any]:
+        """What they are, for the note in the work folder."""
+        return {"encoder": self.encoder.files.identity, "tagger": self.tagger.identity}
+
+
+class GradedPapers(NamedTuple):
+    """Graded lists to train on, those of dev by the name of the file, and their labelled papers by id."""
+
+    train: GradedLists
+    dev: Mapping[str, GradedLists]
+    papers: Mapping[str, Paper]
+
+
+def read_graded_papers(sources: Sources, readers: Readers) -> GradedPapers:
+    """Graded lists with their papers out of a corpus.
+
+    Queries of dev and papers to leave out are not trained on. Raises FileFormatError for pairs and
+    CorpusError for papers that cannot be read, and for pairs of dev that no correlation can be computed with.
+    """
+    dev = {f"{file.parent.name}/{file.name}": read_graded_pairs(file) for file in sources.dev}
+    for file, lists in zip(sources.dev, dev.values(), strict=True):
+        check_dev(lists, file)
+    train = without(
+        joined_lists(sources.train), frozenset(query for lists in dev.values() for query in lists)
+    )
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
+    ids = papers_of(train, *dev.values())
+    papers = collect_papers(sources.corpus, ids, readers)
+    excluded = frozenset(paper_id for paper_id, paper in papers.items() if evaluated.holds(paper.title))
+    train = without(train, excluded)
+    log.info("training on %d lists; %d papers, %d left out", len(train), len(papers), len(excluded))
+    return GradedPapers(train, dev, papers)
+
+
+def collect_papers(source: Path, ids: Iterable[str], readers: Readers) -> dict[str, Paper]:
+    """The papers of a corpus with these ids, by id, each sentence with the facet that is predicted.
 
     Raises CorpusError where the corpus lacks some of them.
     """
@@ -43,47 +90,13 @@ def collect_papers(
             f"{source}: expected all papers of the graded pairs, found none of {len(missing)}, such as "
             f"{min(missing)}; give the corpus that the pairs were made from"
         )
-    return predict_facets(papers, encoder, tagger, cache)
+    log.info("predicting facets")
+    tagging = TaggingEncoder(readers.encoder, readers.tagger, "predicted")
+    return {paper.paper_id: paper for paper, _ in tagging.encode(papers.values())}
 
 
 def _split(paper: Paper) -> tuple[Sentence, ...]:
     return tuple(map(Sentence, split_sentences(paper.abstract)))
-
-
-def predict_facets(
-    papers: Mapping[str, Paper], encoder: Encoder, tagger: Tagger, cache: Path | None = None
-) -> dict[str, Paper]:
-    """The papers (by id), each sentence with the facet that the tagger predicts.
-
-    Predictions in the file ``cache`` are reused, and new ones are added to it. Raises ModelError where it
-    cannot be read.
-    """
-    cached = _load(cache) if cache is not None and cache.exists() else {}
-    new = [
-        paper for paper_id, paper in papers.items() if len(cached.get(paper_id, ())) != len(paper.sentences)
-    ]
-    log.info("predicting facets of %d papers; those of %d are cached", len(new), len(papers) - len(new))
-    for paper, _ in TaggingEncoder(encoder, tagger, "predicted").encode(new):
-        cached[paper.paper_id] = np.array([s.probabilities for s in paper.sentences], np.float32)
-    if cache is not None and new:
-        _save(cache, cached)
-    return {
-        paper_id: labelled(paper, [FacetProbabilities(*row) for row in cached[paper_id].tolist()])
-        for paper_id, paper in papers.items()
-    }
-
-
-def _save(path: Path, predicted: Mapping[str, Floats]) -> None:
-    lengths = [len(rows) for rows in predicted.values()]
-    probabilities = np.concatenate(list(predicted.values()))
-    save_arrays(path, {"ids": list(predicted), "lengths": lengths, "probabilities": probabilities})
-
-
-def _load(path: Path) -> dict[str, Floats]:
-    arrays = load_arrays(path, _WHAT, "ids", "lengths", "probabilities")
-    with checked(path, f"{_WHAT} of this training"):
-        rows = np.split(arrays["probabilities"], np.cumsum(arrays["lengths"])[:-1])
-        return dict(zip(arrays["ids"].tolist(), rows, strict=True))
 
 
 class TokenizedPaper(NamedTuple):

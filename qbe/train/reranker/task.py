@@ -1,13 +1,12 @@
-"""The facet rerankers as a task of the trainer: scores of graded candidates, their loss, figures on dev."""
+"""The facet rerankers as a task of the trainer: steps of graded lists, scores of candidates, their loss."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
@@ -53,18 +52,10 @@ class Recipe(NetworkRecipe):
     epochs: int = 1
     queries: int = 2
     unrelated: int = 4
-    patience: int = 2
 
     def schedule(self) -> Schedule:
         """The trainer's part of the recipe."""
-        return Schedule(self.epochs, self.clip, self.patience, self.warm_up, self.ema_decay)
-
-
-class GradedSplits(NamedTuple):
-    """Graded lists to train on, and those of dev."""
-
-    train: GradedLists
-    dev: GradedLists
+        return Schedule(self.epochs, self.clip, warm_up=self.warm_up, ema_decay=self.ema_decay)
 
 
 class CandidateScorer:
@@ -104,37 +95,23 @@ class CandidateScorer:
             for query, pairs in lists.items()
         )
 
-    def dev_score(self, lists: GradedLists) -> float:
-        """The mean over the facets of `correlations`."""
-        return float(np.mean(self.correlations(lists)))
-
 
 class GradedTask:
-    """A scorer's network that is fitted to the grades of lists, for `qbe.train.trainer.fit`.
+    """A scorer's network that is fitted to the grades of lists, for `qbe.train.trainer.fit`."""
 
-    The order of the lists and which of their unrelated candidates are used follow from the seed and the
-    number of the epoch.
-    """
-
-    def __init__(self, scorer: CandidateScorer, splits: GradedSplits, recipe: Recipe) -> None:
+    def __init__(self, scorer: CandidateScorer, lists: GradedLists, recipe: Recipe) -> None:
         """Raise CorpusError where there are fewer lists of two or more candidates than a step has."""
         self.network: nn.Module = scorer.network
-        self._scorer, self._splits, self._recipe = scorer, splits, recipe
-        self._queries = queries_of(splits.train, recipe.queries)
-        self.steps_per_epoch = len(self._queries) // recipe.queries
+        self._scorer, self._lists, self._recipe = scorer, lists, recipe
+        self.steps_per_epoch = len(queries_of(lists, recipe.queries)) // recipe.queries
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
         return adamw(self.network, self._recipe)
 
     def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
-        """The lists of each step: pairs by query."""
-        for epoch in range(self._recipe.epochs):
-            for queries in in_steps(self._queries, self._recipe.queries, f"{seed}-{epoch}"):
-                yield {query: self._sampled(query, f"{seed}-{epoch}-{query}") for query in queries}
-
-    def _sampled(self, query: str, seed: str) -> list[GradedPair]:
-        return sample_unrelated(self._splits.train[query], self._recipe.unrelated, random.Random(seed))
+        """See `graded_steps`."""
+        return graded_steps(self._lists, self._recipe.queries, self._recipe.unrelated, seed)
 
     def losses(self, batch: Mapping[str, Sequence[GradedPair]]) -> Iterable[Tensor]:
         """The mean over the facets of the loss of each list, divided by the number of lists."""
@@ -143,9 +120,8 @@ class GradedTask:
             grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
             yield logistic(scores, grades) / len(batch)
 
-    def score(self) -> float:
-        """The mean correlation with the grades of dev."""
-        return self._scorer.dev_score(self._splits.dev)
+    def score(self) -> None:
+        """The weights of the last step are kept."""
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
@@ -191,6 +167,23 @@ def queries_of(lists: GradedLists, count: int) -> list[str]:
             f"{len(queries)}; give more pairs"
         )
     return queries
+
+
+def graded_steps(
+    lists: GradedLists, size: int, unrelated: int, seed: int
+) -> Iterator[dict[str, list[GradedPair]]]:
+    """Steps of ``size`` lists, pairs by query, without end; of a list at most so many ``unrelated`` pairs.
+
+    The order of the lists, and which of their unrelated pairs are used, follow from the seed and the number
+    of the epoch. Raises CorpusError where there are fewer lists of two or more candidates than a step has.
+    """
+    queries = queries_of(lists, size)
+    for epoch in itertools.count():
+        for chosen in in_steps(queries, size, f"{seed}-{epoch}"):
+            yield {
+                query: sample_unrelated(lists[query], unrelated, random.Random(f"{seed}-{epoch}-{query}"))
+                for query in chosen
+            }
 
 
 def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:

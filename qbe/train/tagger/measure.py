@@ -36,9 +36,6 @@ class Scores(NamedTuple):
         """The scores that a card has, rounded."""
         return {name: round(value, 2) for name, value in self._asdict().items()}
 
-    def __str__(self) -> str:
-        return f"micro-F1 {self.micro_f1:.2f}, folded {self.folded:.2f}, by confidence {self.confident:.2f}"
-
 
 def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
     """Compare probabilities (sentences, labels) of each abstract with its labels.
@@ -47,8 +44,8 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
     without a prediction count as if they had the label predicted for the last one.
 
     >>> abstract = LabelledAbstract(("A.", "B."), labels=(0, 2), confidences=(1.0, 0.5))
-    >>> print(score([abstract], [np.eye(5)[[0, 3]]]))  # background, as labelled; result, labelled method
-    micro-F1 50.00, folded 50.00, by confidence 66.67
+    >>> score([abstract], [np.eye(5)[[0, 3]]]).figures  # background, as labelled; result, labelled method
+    {'micro_f1': 50.0, 'folded': 50.0, 'confident': 66.67}
     """
     predicted: list[int] = []
     for abstract, rows in zip(abstracts, probabilities, strict=True):

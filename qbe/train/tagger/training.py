@@ -100,7 +100,7 @@ class Data:
             for paper, abstract in zip(self.papers[split], self.labelled[split], strict=True)
         ]
 
-    def scores(self, split: str, model: Head | Teacher) -> Scores:
+    def scores(self, split: str, model: Head) -> Scores:
         """Agreement of a model's labels with the annotators' on a split."""
         return score(self.labelled[split], list(predict(model, self.papers[split])))
 
@@ -112,7 +112,7 @@ def _train_students(
     gold = data.examples("train")
     soft_labels = work / f"soft-{recipe.unlabelled}.npz"
     if not soft_labels.exists():
-        teachers = [_teacher(data, weights, gold, recipe, number, work) for number in range(recipe.teachers)]
+        teachers = [_teacher(weights, gold, recipe, number, work) for number in range(recipe.teachers)]
         streams = [predict(teacher, data.unlabelled) for teacher in teachers]
         means = [np.mean(rows, axis=0) for rows in zip(*streams, strict=True)]
         save_arrays(soft_labels, {"probabilities": np.concatenate(means)})
@@ -129,18 +129,14 @@ def _student(
     student = Head(len(recipe.layers) * data.encoder.dimension)
     fit(student, [*soft, *gold], recipe.soft, seed, work / f"student-{seed}-soft.pt")
     fit(student, gold, recipe.gold, seed, work / f"student-{seed}.pt")
-    log.info("student %d on dev: %s", seed, data.scores("dev", student))
     return student
 
 
-def _teacher(
-    data: Data, weights: Path, gold: Sequence[Example], recipe: Recipe, number: int, work: Path
-) -> Teacher:
+def _teacher(weights: Path, gold: Sequence[Example], recipe: Recipe, number: int, work: Path) -> Teacher:
     seed = 1000 + number  # other seeds than the students'
     torch.manual_seed(seed)
     teacher = Teacher(weights, recipe.layers)
     fit(teacher, gold, recipe.teacher, seed, work / f"teacher-{number}.pt")
-    log.info("teacher %d on dev: %s", number, data.scores("dev", teacher))
     return teacher
 
 
