@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,11 +19,11 @@ from qbe.search.contracts import FirstStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
 from qbe.shapes import PLAIN, SHAPES, Variety
-from qbe.types import Facet, Hit
+from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:
     from qbe.grade.model import Estimates
-    from qbe.rerank.graded import GradedQuery, Grader, Regrader
+    from qbe.rerank.graded import Candidates, GradedQuery, Grader, Regrader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -32,6 +33,11 @@ LIKELY_FROM = 0.6
 
 VARIED_DEPTH = 100
 """How many papers, of a mix by each shape, are compared with each other where hits are to differ."""
+
+_Grade = Callable[["ExploreRequest", Rows, Callable[[Sequence["Estimates"]], Scores]], list["Estimates"]]
+"""What is estimated of papers, by their rows, by each paper of a request; of those with the highest ``fit``
+(papers,), a function of the estimates, again, where the request wants that.
+"""
 
 _PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
 
@@ -72,12 +78,14 @@ class ExploreStage:
         """For each request its candidates, at least ``k`` of them where there are so many, with their grades,
         best first, ties by id.
         """
+        grade = self._grading()
         return [
-            self._ranked(request, self._rows(request.ranking, k), explain=explain) for request in requests
+            self._ranked(request, self._rows(request.ranking, k), grade, explain=explain)
+            for request in requests
         ]
 
-    def _ranked(self, request: ExploreRequest, rows: Rows, *, explain: bool) -> list[Hit]:
-        graded = self._graded(request, rows, lambda some: _fit(request, some))
+    def _ranked(self, request: ExploreRequest, rows: Rows, grade: _Grade, *, explain: bool) -> list[Hit]:
+        graded = grade(request, rows, lambda some: _fit(request, some))
         variety = request.variety
         if variety.mix:
             return self._mixed(request, rows, graded, explain=explain)
@@ -150,9 +158,10 @@ class ExploreStage:
 
     def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
         """The hits of each query, whatever found them, in their order, with grades."""
-        return [self._with_grades(request, hits) for request, hits in requests]
+        grade = self._grading()
+        return [self._with_grades(request, hits, grade) for request, hits in requests]
 
-    def _with_grades(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
+    def _with_grades(self, request: ExploreRequest, hits: Sequence[Hit], grade: _Grade) -> list[Hit]:
         in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
         rows = distinct(in_order)
 
@@ -161,24 +170,32 @@ class ExploreStage:
             below_row = dict(zip(reversed(in_order.tolist()), range(len(hits)), strict=True))
             return np.array([below_row[row] for row in rows.tolist()], np.float64)
 
-        graded = self._graded(request, rows, hits_below)
+        graded = grade(request, rows, hits_below)
         by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
-    def _graded(
-        self, request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
-    ) -> list[Estimates]:
-        """What is estimated of papers, by their rows, by each paper of a request; of those with the highest
-        ``fit`` (papers,), a function of the estimates, again, where the request wants that.
+    def _grading(self) -> _Grade:
+        """What estimates grades for several requests, one after the other. It reads the papers of a request
+        again only where they are others than those of the request before.
         """
-        papers, grader = [self._reader.papers[row] for row in rows.tolist()], self._open_grader()
-        candidates = grader.features.candidates(papers) if papers else papers
-        graded = [grader.grade(query, candidates)[0] for query in request.papers]
-        regrader = self._open_regrader() if request.again else None
-        if regrader is None:
-            return graded
-        best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
-        return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
+
+        @lru_cache(maxsize=1)
+        def read(rows: bytes) -> tuple[list[Paper], Sequence[Paper] | Candidates]:
+            papers = [self._reader.papers[row] for row in np.frombuffer(rows, np.int64).tolist()]
+            return papers, self._open_grader().features.candidates(papers) if papers else papers
+
+        def grade(
+            request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
+        ) -> list[Estimates]:
+            papers, candidates = read(rows.astype(np.int64).tobytes())
+            graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
+            regrader = self._open_regrader() if request.again else None
+            if regrader is None:
+                return graded
+            best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
+            return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
+
+        return grade
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:
         papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
