@@ -1,8 +1,12 @@
 """``qbe demo``: the sample is indexed once, searched by two facets, and explained."""
 
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from qbe.types import Paper
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
+SECONDS = 120.0
 
 
 @pytest.fixture
@@ -110,6 +115,29 @@ def test_without_lucene_and_a_network_it_searches_by_vectors(demo, few, cache, m
     with open_sample_index(reported.append) as index:
         assert index.manifest.lucene is not None
     assert reported == [f"indexing the sample in {index.folder} ..."]
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    environment = os.environ | {"QBE_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "qbe.demo"]
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in a shell's background, the signal is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + SECONDS
+    while not any(tmp_path.glob("demo/.sample.*/.index.building/papers.jsonl")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (130, "")
+    assert err == f"indexing the sample in {tmp_path / 'demo' / 'sample'} ...\nqbe demo: interrupted\n"
+    assert list((tmp_path / "demo").iterdir()) == []
 
 
 def test_the_first_commands_of_the_readme_are_those_that_run_here():

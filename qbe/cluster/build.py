@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.ray_runtime import result_of
+from qbe.cluster.ray_runtime import raised_in_task
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError
 from qbe.files import lock
@@ -149,14 +149,25 @@ def run_tasks(
     while unfinished:
         finished, unfinished = ray.wait(unfinished, num_returns=len(unfinished), timeout=POLL_SECONDS)
         for reference in finished:
-            result_of(reference)  # the first error ends the build
+            _result(ray, reference)  # the first error ends the build
         advance(len(finished))
     for reference in references:
-        yield result_of(reference)
+        yield _result(ray, reference)
 
 
 def _call(function: Callable[[int], str], number: int) -> str:
     return function(number)
+
+
+def _result(ray: Any, reference: Any) -> str:
+    """The result of a task; raises what the task raised."""
+    from ray.exceptions import RayTaskError
+
+    try:
+        result: str = ray.get(reference)
+    except RayTaskError as error:
+        raise raised_in_task(error) from None
+    return result
 
 
 def _joined(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qbe.cluster.ray_runtime import ClusterError, result_of
+from qbe.cluster.ray_runtime import ClusterError, raised_in_task
 
 DEADLINE = 60.0
 """Seconds that are waited for all answers to a request."""
@@ -61,9 +61,9 @@ class ShardCalls:
             for reference in ready:
                 shard = pending.pop(reference)
                 try:
-                    answers[shard] = result_of(reference)
-                except RayTaskError:
-                    raise
+                    answers[shard] = ray.get(reference)
+                except RayTaskError as error:
+                    raise raised_in_task(error) from None
                 except RayError:
                     failures[shard] += 1
                     failed.append(shard)

@@ -82,15 +82,9 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
             ray.shutdown()
 
 
-def result_of(reference: Any) -> Any:
-    """The result of a task; raises what the task raised, and a RayError where it was not carried out."""
-    import ray
-    from ray.exceptions import RayTaskError
-
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        raise error.cause if isinstance(error.cause, Exception) else error from None
+def raised_in_task(error: Any) -> Exception:
+    """What a task raised, of the RayTaskError that stands for it."""
+    return error.cause if isinstance(error.cause, Exception) else error
 
 
 def _check_reachable(address: str) -> None:

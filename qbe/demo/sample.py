@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import shutil
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from qbe.errors import (
     IndexFormatError,
     MissingDependencyError,
     OutputError,
+    output_error,
 )
-from qbe.files import cache_folder
+from qbe.files import cache_folder, publish_directory
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
@@ -54,28 +56,20 @@ def open_sample_index(report: Callable[[str], object]) -> Index:
     """The sample's index in the cache; it is built where it is not there, is damaged, or was built of another
     sample or with another encoder. The caller closes what is returned.
 
-    ``report`` is called with a line before something is built. The index appears complete or not at all.
-    Raises OutputError where the cache cannot be written, and what
+    ``report`` is called with a line before something is built. The index appears complete or not at all; when
+    building is interrupted, nothing is left. Raises OutputError where the cache cannot be written, and what
     `qbe.index.opening.build_index` raises.
     """
     papers, folder = sample_papers(), default_folder()
     if folder.exists():
-        try:
+        with suppress(IndexFormatError, EncoderMismatchError):
             return _open(folder, papers)
-        except (IndexFormatError, EncoderMismatchError):
-            shutil.rmtree(folder, ignore_errors=True)
     report(f"indexing the sample in {folder} ...")
     try:
         anserini_jar()
     except MissingDependencyError as error:
         report(f"the searches below use vectors alone: {error}")
-    settings = BuildSettings(bm25=find_jar() is not None)
-    try:
-        build_index(folder, papers, settings, overwrite=True).close()
-    except OutputError as error:  # it may say how a build is resumed, which this command does not
-        raise OutputError(
-            f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"
-        ) from error
+    _build(folder, papers, bm25=find_jar() is not None)
     return _open(folder, papers)
 
 
@@ -94,6 +88,23 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
         index.close()
         raise
     return index
+
+
+def _build(folder: Path, papers: Sequence[Paper], *, bm25: bool) -> None:
+    """Build the index beside ``folder`` and move it there in one step."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent)
+    except OSError as error:
+        raise output_error(folder, error) from error
+    with beside as name:
+        try:
+            build_index(Path(name, "index"), papers, BuildSettings(bm25=bm25)).close()
+        except OutputError as error:  # it may say that a build can be resumed, but this one is removed
+            raise OutputError(
+                f"cannot write {folder}: no room, or no permission; set QBE_CACHE to another folder"
+            ) from error
+        publish_directory(Path(name, "index"), folder)
 
 
 ABOUT = (
