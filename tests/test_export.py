@@ -17,6 +17,7 @@ from qbe.export.__main__ import main
 from qbe.export.attention import fuse_attention
 from qbe.export.cross_encoder import export_cross_encoder
 from qbe.export.pytorch import to_onnx
+from qbe.export.quantization import channel_ranges, smooth, to_int8
 from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
 from qbe.models.kinds import ENCODER
@@ -134,16 +135,51 @@ def refused(monkeypatch, too_far):
     monkeypatch.setattr(export, "_parity", parity)
 
 
-def test_feed_forward_layers_stay_in_fp32_where_int8_is_too_far(
-    tmp_path, tiny_model, tiny_encoder, monkeypatch
-):
-    """First their outputs, then all their products: one and two of six in each of two layers."""
-    every = len(codes_of(tiny_encoder))
-    for fewer in (1, 3):
-        with monkeypatch.context() as patch:
-            refused(patch, lambda codes, fewer=fewer: len(codes) > every - fewer)
-            export.export_encoder(tiny_model, "tiny", "here", tmp_path / str(fewer))
-        assert len(codes_of(tmp_path / str(fewer))) == every - fewer - 1
+def test_smoothing_keeps_what_a_model_computes(tmp_path, tiny_model, tiny_encoder):
+    """Each tensor that products take is divided by factors of its channels: that of queries, keys and values,
+    that behind attention, and two of the feed-forward layer, in each of two layers.
+    """
+    fp32, smoothed = tiny_encoder / "model.fp32.onnx", tmp_path / "smoothed.onnx"
+    feeds = [{"input_ids": np.array([ids])} for ids in ([2, 9, 7, 3], [2, 30, 41, 5, 3])]
+    ranges = channel_ranges(fp32, feeds)
+    assert len(ranges) == 8
+    smooth(fp32, ranges, smoothed)
+    expected, computed = (open_session(path).run(None, feeds[1]) for path in (fp32, smoothed))
+    for left, right in zip(computed, expected, strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+def test_factors_move_the_range_of_a_channel_into_the_weights(tmp_path):
+    """max|X| = (16, 1) and max|W| of rows = (1, 1): factors 16 ** 0.75 = 8 and 1."""
+    module = torch.nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        module.weight[:] = torch.tensor([[1.0, 1.0]])
+    plain, smoothed = tmp_path / "plain.onnx", tmp_path / "smoothed.onnx"
+    axes = {"x": {0: "rows"}, "y": {0: "rows"}}
+    to_onnx(module, {"x": torch.ones(3, 2)}, ["y"], axes, plain)
+    x = np.array([[16, 0.1], [0, 0.9], [8, -1]], np.float32)
+    ranges = channel_ranges(plain, [{"x": x}])
+    assert [part.tolist() for part in ranges.values()] == [[16, 1]]
+    smooth(plain, ranges, smoothed)
+    (factors,) = (each for each in onnx.load(smoothed).graph.initializer if each.name.endswith("factors"))
+    np.testing.assert_allclose(1 / onnx.numpy_helper.to_array(factors), [8, 1])
+    errors = []
+    for path in (plain, smoothed):
+        to_int8(path, tmp_path / "int8.onnx")
+        errors.append(
+            np.abs(open_session(tmp_path / "int8.onnx").run(None, {"x": x})[0][:, 0] - x.sum(1)).max()
+        )
+    assert errors[1] < errors[0] / 2
+
+
+def test_activations_are_smoothed_where_int8_is_too_far(tmp_path, tiny_model, tiny_encoder, monkeypatch):
+    """By the ranges of the sample's papers: the second of two models, of which the first is refused."""
+    plain = codes_of(tiny_encoder)
+    refused(monkeypatch, lambda codes: all(map(np.array_equal, codes, plain)))
+    export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
+    names = [each.name for each in onnx.load(tmp_path / "out" / "model.int8.onnx").graph.node]
+    assert sum(name.endswith("/smoothed") for name in names) == 8
+    assert [part.shape for part in codes_of(tmp_path / "out")] == [part.shape for part in plain]
 
 
 def test_weights_have_7_bits_where_8_do_not_do(tmp_path, tiny_model, tiny_encoder, monkeypatch):

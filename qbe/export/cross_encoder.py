@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from qbe.errors import ModelError
 from qbe.export.encoder import positions
-from qbe.export.pytorch import TEXTS, feed_forward_products, load_model, load_tokenizer, to_int8, to_onnx
+from qbe.export.pytorch import TEXTS, load_model, load_tokenizer, to_onnx
+from qbe.export.quantization import channel_ranges, int8_models, sample_texts
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.encoder_files import EXPORTED
@@ -111,12 +112,18 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _quantized(model: Any, fp32: Path, folder: Path) -> dict[str, dict[str, float]]:
-    """Write the int8 model, feed-forward products in fp32 where outliers ask for that and weights in 7 bits
-    where the processor does; the parity of both.
+    """Write the int8 model, activations smoothed where outliers ask for that and weights in 7 bits where the
+    processor does; the parity of both.
     """
-    outputs, products = (feed_forward_products(fp32, outputs=only) for only in (True, False))
-    for reduced, kept in itertools.product((False, True), ([], outputs, products)):
-        to_int8(fp32, folder / model_file("int8"), kept, reduced=reduced)
+
+    def ranges() -> Mapping[str, Any]:
+        tokenizer, texts = load_tokenizer(folder), sample_texts()
+        tokenizer.enable_truncation(positions(model.base_model))
+        pairs = list(itertools.pairwise(texts))
+        inputs = [value.name for value in open_session(fp32).get_inputs()]
+        return channel_ranges(fp32, _batches(tokenizer, inputs, pairs, sizes=(1,)))
+
+    for _ in int8_models(fp32, folder / model_file("int8"), ranges):
         parity = _parity(model, folder)
         if parity["int8"]["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD:
             return parity
@@ -181,7 +188,8 @@ def _parity(model: Any, folder: Path) -> dict[str, dict[str, float]]:
     inputs = [value.name for value in sessions["fp32"].get_inputs()]
     expected: list[float] = []
     scores: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
-    for batch in _batches(tokenizer, inputs):
+    pairs = list(itertools.product(_TEXTS, _TEXTS))
+    for batch in _batches(tokenizer, inputs, pairs, sizes=(1, _BATCH)):
         expected.extend(_original_scores(model, batch).tolist())
         for precision, session in sessions.items():
             scores[precision].extend(session.run([SCORE], batch)[0].tolist())
@@ -199,11 +207,12 @@ def _parity(model: Any, folder: Path) -> dict[str, dict[str, float]]:
     return parity
 
 
-def _batches(tokenizer: Any, inputs: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Each text with each, first one pair at a time, then batched and padded; (batch, tokens) int64."""
-    pairs = list(itertools.product(_TEXTS, repeat=2))
+def _batches(
+    tokenizer: Any, inputs: Collection[str], pairs: Sequence[tuple[str, str]], sizes: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """Pairs of texts in batches of each of ``sizes``, padded; (batch, tokens) int64."""
     tokenizer.enable_padding()
-    batches = [pairs[start : start + size] for size in (1, _BATCH) for start in range(0, len(pairs), size)]
+    batches = [pairs[start : start + size] for size in sizes for start in range(0, len(pairs), size)]
     for batch in batches:
         encodings = tokenizer.encode_batch(batch)
         columns = zip(*((text.ids, text.attention_mask, text.type_ids) for text in encodings), strict=True)

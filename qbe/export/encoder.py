@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,14 @@ from qbe.errors import ModelError, UsageError
 from qbe.export.adapter import apply_adapter
 from qbe.export.attention import fuse_attention
 from qbe.export.graph import StoredModel, refuse_adapter
-from qbe.export.pytorch import (
-    TEXTS,
-    feed_forward_products,
-    load_model,
-    load_tokenizer,
-    to_int8,
-    to_onnx,
-    write_tokenizer,
-)
+from qbe.export.pytorch import TEXTS, load_model, load_tokenizer, to_onnx, write_tokenizer
+from qbe.export.quantization import channel_ranges, int8_models, sample_texts
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.encoder_files import EXPORTED, EncoderMetadata, state_output, write_card
 from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
-from qbe.models.kinds import ENCODER, TOKENIZER
+from qbe.models.kinds import ENCODER, RANGES, TOKENIZER
+from qbe.models.large import read_weights
 from qbe.models.session import open_session
 from qbe.models.sources import adapter_weights, check_required, model_file, weights_file
 
@@ -62,12 +55,13 @@ def export_encoder(
     (the embeddings), ``hidden_state_1`` (after the first layer) and so on up to the last layer but one, each
     (batch, tokens, dimension; float32); the tokenizer; and metadata, to ``destination``, which appears
     whole or not at all. Where nothing but the scale is applied to its logits, attention is one operator
-    (`qbe.export.attention`). Where int8 is too far from the original (INT8_MIN_COSINE), the outputs of
-    feed-forward layers stay in fp32, or all their products (as MPNet's); where that does not help, weights
-    have 7 bits (as MPNet's on a processor without VNNI); where not even that does, there is no int8 model. Of
-    pickled weights only tensors are read, and no code of the model's is run. Raises ModelError when the model
-    or adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has
-    positions, MissingDependencyError without torch.
+    (`qbe.export.attention`). Where int8 is too far from the original (INT8_MIN_COSINE), activations are
+    smoothed (`qbe.export.quantization.smooth`, as MPNet's), by the ranges in the file RANGES beside
+    ``graph``, else by those over the papers of the sample; where that does not help, weights have 7 bits (as
+    on a processor without VNNI); where not even that does, there is no int8 model. Of pickled weights only
+    tensors are read, and no code of the model's is run. Raises ModelError when the model or adapter cannot be
+    loaded or fp32 fails the parity check, UsageError for more tokens than the model has positions,
+    MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     if graph is not None:
@@ -83,10 +77,15 @@ def export_encoder(
         _to_onnx(model, traced)
         shutil.copyfile(traced, fp32)
         fuse_attention(fp32, heads)
-        outputs, products = (feed_forward_products(traced, outputs=only) for only in (True, False))
-        for reduced, kept in itertools.product((False, True), ([], outputs, products)):
-            # before attention is fused, of which quantization knows no type
-            to_int8(traced, int8, kept, reduced=reduced)
+        stored = None if graph is None else graph.with_name(RANGES)
+
+        def ranges() -> Mapping[str, NDArray[Any]]:
+            if stored is not None and stored.exists():
+                return read_weights(stored)
+            return channel_ranges(traced, _sample_passes(staged, max_tokens))
+
+        # before attention is fused, of which quantization knows no type
+        for _ in int8_models(traced, int8, ranges):
             fuse_attention(int8, heads)
             parity = _parity(model, staged, encoder_format)
             if parity["int8"]["min_cosine"] >= INT8_MIN_COSINE:
@@ -117,6 +116,15 @@ def export_encoder(
         )
         write_card(staged, card)
     return card
+
+
+def _sample_passes(folder: Path, max_tokens: int) -> Iterator[dict[str, NDArray[np.int64]]]:
+    """The papers of the sample as inputs of the model."""
+    tokenizer = load_tokenizer(folder)
+    tokenizer.enable_truncation(max_tokens)
+    tokenizer.no_padding()
+    for text in sample_texts():
+        yield {"input_ids": np.array([tokenizer.encode(text).ids], dtype=np.int64)}
 
 
 def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ import numpy as np
 from qbe.errors import ModelError
 from qbe.export.attention import fuse_attention
 from qbe.export.encoder import load_encoder
-from qbe.export.pytorch import TEXTS, feed_forward_products, load_tokenizer, to_int8, to_onnx
+from qbe.export.pytorch import TEXTS, load_tokenizer, to_onnx
+from qbe.export.quantization import channel_ranges, int8_models, sample_texts
 from qbe.models.reranker_files import JOINT_INPUTS, JOINT_MODEL, JOINT_OUTPUT, PairInput, pair_input
 from qbe.models.session import open_session
 
@@ -34,8 +36,8 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
     model.safetensors, tokenizer.json), and ``module``, which makes grades (1, 3) of its states (1, tokens,
     dimension) and of the sides of tokens (1, tokens).
 
-    Matrix products are int8, the outputs of feed-forward layers or weights of 7 bits where that is needed (as
-    in `qbe.export.encoder`). Returns the largest and the root mean squared difference of a grade from
+    Matrix products are int8, with smoothed activations or weights of 7 bits where that is needed (as in
+    `qbe.export.encoder`). Returns the largest and the root mean squared difference of a grade from
     PyTorch's, over built-in pairs of texts. Raises ModelError where a check fails.
     """
     import torch
@@ -51,7 +53,8 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
             return grades
 
     original = Grades().eval()
-    pairs = _pairs(load_tokenizer(encoder))
+    tokenizer = load_tokenizer(encoder)
+    pairs = _pairs(tokenizer, itertools.product(TEXTS, TEXTS))
     with torch.inference_mode():
         expected = np.concatenate([original(*map(torch.from_numpy, pair)).numpy() for pair in pairs])
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
@@ -66,9 +69,12 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
             raise ModelError(
                 f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {difference}"
             )
-        outputs = feed_forward_products(traced, outputs=True)
-        for reduced, kept in itertools.product((False, True), ([], outputs)):
-            to_int8(traced, folder / JOINT_MODEL, kept, reduced=reduced)
+
+        def ranges() -> Mapping[str, Any]:
+            sample = _pairs(tokenizer, itertools.pairwise(sample_texts()))
+            return channel_ranges(traced, (dict(zip(JOINT_INPUTS, pair, strict=True)) for pair in sample))
+
+        for _ in int8_models(traced, folder / JOINT_MODEL, ranges):
             fuse_attention(folder / JOINT_MODEL, heads)
             differences = _grades(folder / JOINT_MODEL, pairs) - expected
             if np.abs(differences).max() <= INT8_MAX_DIFFERENCE:
@@ -80,11 +86,11 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
     )
 
 
-def _pairs(tokenizer: Any) -> list[PairInput]:
-    """Each built-in text with each."""
-    texts = [tokenizer.encode(text, add_special_tokens=False).ids for text in TEXTS]
+def _pairs(tokenizer: Any, texts: Iterable[tuple[str, str]]) -> list[PairInput]:
+    """Pairs of texts as the model takes them."""
     cls, sep = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
-    return [pair_input(first, second, cls, sep) for first, second in itertools.product(texts, repeat=2)]
+    ids = [[tokenizer.encode(text, add_special_tokens=False).ids for text in pair] for pair in texts]
+    return [pair_input(first, second, cls, sep) for first, second in ids]
 
 
 def _grades(model: Path, pairs: list[PairInput]) -> Any:

@@ -1,4 +1,4 @@
-"""PyTorch models: loaded from folders in the Hugging Face format, traced to ONNX files, quantized."""
+"""PyTorch models: loaded from folders in the Hugging Face format, traced to ONNX files."""
 
 from __future__ import annotations
 
@@ -117,38 +117,3 @@ def to_onnx(
             opset_version=17,
             dynamo=False,
         )
-
-
-def to_int8(fp32: Path, int8: Path, kept: Sequence[str] = (), *, reduced: bool = False) -> None:
-    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic).
-
-    The nodes named by ``kept`` stay in fp32. A ``reduced`` range of weights, 7 bits, is for processors whose
-    sums of two products of bytes overflow (AVX2 without VNNI).
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(
-        fp32,
-        int8,
-        per_channel=True,
-        reduce_range=reduced,
-        weight_type=QuantType.QInt8,
-        nodes_to_exclude=list(kept),
-    )
-
-
-def feed_forward_products(fp32: Path, *, outputs: bool) -> list[str]:
-    """The names of the products of feed-forward layers: of their ``outputs``, which are narrower, or of all.
-
-    The inputs of the outputs have outliers in some encoders, which a scale for all of them does not hold.
-    """
-    import onnx
-
-    graph = onnx.load(str(fp32), load_external_data=False).graph
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    products = [
-        (node.name, shapes[node.input[1]])
-        for node in graph.node
-        if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2
-    ]
-    return [name for name, (rows, columns) in products if rows > columns or (rows < columns and not outputs)]

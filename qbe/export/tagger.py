@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
-from qbe.export.pytorch import to_int8, to_onnx
+from qbe.export.pytorch import to_onnx
+from qbe.export.quantization import to_int8
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3

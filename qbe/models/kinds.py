@@ -100,5 +100,8 @@ TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)
 GRAPH = "graph.onnx"
 """A traced model without its weights (`qbe.export.graph`)."""
 
+RANGES = "ranges.safetensors"
+"""Beside a graph, the ranges of its activations (`qbe.export.quantization.channel_ranges`), float16."""
+
 DIFFERENCE = "difference.safetensors"
 """What a large encoder's folder holds: the difference of its weights from a base (`qbe.models.large`)."""

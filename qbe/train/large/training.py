@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.encoder import export_encoder
 from qbe.export.graph import store_graph
+from qbe.export.quantization import channel_ranges
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_files import EncoderMetadata
-from qbe.models.kinds import DIFFERENCE, GRAPH, TOKENIZER
+from qbe.models.kinds import DIFFERENCE, GRAPH, RANGES, TOKENIZER
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
@@ -41,6 +44,8 @@ PRECISION = "int8"
 """The precision of the vectors that indexes store."""
 SAVE_EVERY = 150
 """Steps between checkpoints, of 1.4 GB each."""
+RANGED, MAX_TOKENS = 512, 512
+"""Papers on which ranges of activations are measured."""
 
 
 def train(
@@ -86,6 +91,7 @@ def train(
         make_weights(base, staged / DIFFERENCE, whole)
         metadata = export_encoder(whole, LARGE_ENCODER, MPNET.source, exported)
         store_graph(exported / model_file("fp32"), whole / WEIGHTS, staged / GRAPH)
+        write_ranges(exported / model_file("fp32"), papers.values(), tokenizer, staged / RANGES)
         heads = {name: weights[name] for name in ("weights", "projections")}
         shipped = f"{published}, rank {recipe.rank}"
         compared[shipped] = copied(LargeNetwork(whole, dtype)) | heads
@@ -115,6 +121,13 @@ def train(
         ).write(staged / PROJECTIONS)
         _card(metadata, digest, recipe, model, len(lists), figures).write(staged)
     return metadata
+
+
+def write_ranges(fp32: Path, papers: Iterable[Paper], tokenizer: PaperTokenizer, path: Path) -> None:
+    """Measure the ranges of a model's activations on the first RANGED papers, and write them, float16."""
+    windows = (tokenizer.first_window(paper, MAX_TOKENS) for paper in islice(papers, RANGED))
+    ranges = channel_ranges(fp32, ({"input_ids": np.array([window.ids])} for window in windows))
+    write_weights(path, {name: largest.astype(np.float16) for name, largest in ranges.items()})
 
 
 def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: int) -> PaperTable:

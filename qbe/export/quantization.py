@@ -1,0 +1,130 @@
+"""ONNX models in int8: plain, or with the channels of activations made alike first."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.models.session import open_session
+
+Floats = NDArray[np.float32]
+
+MIGRATION = 0.75
+"""How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 it
+and 0.8 keep `all-mpnet-base-v2` nearest to fp32 (docs/lessons.md).
+"""
+
+_LEAST = 1e-5
+
+
+def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
+    """Write the model ``fp32`` in int8 to ``int8``, in one way after the other, until the caller is content.
+
+    First as it is, then smoothed by ``ranges`` (as `channel_ranges` gives them); then both with weights of 7
+    bits, for processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    """
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        smoothed = Path(temporary, "smoothed.onnx")
+        for reduced in (False, True):
+            to_int8(fp32, int8, reduced=reduced)
+            yield
+            if not smoothed.exists():
+                smooth(fp32, ranges(), smoothed)
+            to_int8(smoothed, int8, reduced=reduced)
+            yield
+
+
+def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
+    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic).
+
+    A ``reduced`` range of weights has 7 bits.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(fp32, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8)
+
+
+def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
+    """The largest magnitude of each channel (channels,) of what products with weights take, over the inputs
+    ``feeds`` of an ONNX model, by the name of the tensor.
+    """
+    import onnx
+
+    model = onnx.load(str(fp32))
+    names = list(_products(model.graph))
+    del model.graph.output[:]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
+    )
+    ranges: dict[str, Floats] = {}
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        onnx.save(model, str(Path(temporary, "inner.onnx")))
+        session = open_session(Path(temporary, "inner.onnx"))
+        for feed in feeds:
+            for name, states in zip(names, session.run(names, feed), strict=True):
+                largest = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
+                ranges[name] = np.maximum(ranges.get(name, largest), largest)
+    return ranges
+
+
+def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
+    """Write a model with the same results whose activations have channels of similar size, so that one scale
+    for all of them, which int8 has, loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
+
+    Channel j of what a product with weights W takes is divided by max|X_j| ** a / max|W_j| ** (1 - a), with a
+    = MIGRATION and max|X_j| of ``ranges``, and row j of W multiplied by that. Products of one tensor with
+    several matrices (queries, keys, values) share its factors.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load(str(fp32))
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    divided: dict[str, Any] = {}
+    for name, products in _products(graph).items():
+        if name not in ranges:
+            continue
+        matrices = {node.input[1]: numpy_helper.to_array(weights[node.input[1]]) for node in products}
+        rows = np.max([np.abs(matrix).max(axis=1) for matrix in matrices.values()], axis=0)
+        channels = np.maximum(ranges[name].astype(np.float32), _LEAST)
+        factors = channels**MIGRATION / np.maximum(rows, _LEAST) ** (1 - MIGRATION)
+        smoothed = f"{name}/smoothed"
+        graph.initializer.append(numpy_helper.from_array(1 / factors, f"{smoothed}/factors"))
+        divided[name] = helper.make_node("Mul", [name, f"{smoothed}/factors"], [smoothed], name=smoothed)
+        for node in products:
+            node.input[0] = smoothed
+        for weight, matrix in matrices.items():
+            weights[weight].CopyFrom(numpy_helper.from_array(matrix * factors[:, None], weight))
+    of_inputs = [divided.pop(each.name) for each in graph.input if each.name in divided]
+    nodes = [
+        each for node in graph.node for each in (node, *(divided[o] for o in node.output if o in divided))
+    ]
+    del graph.node[:]
+    graph.node.extend([*of_inputs, *nodes])
+    onnx.save(model, str(path))
+
+
+def _products(graph: Any) -> dict[str, list[Any]]:
+    """The products with weights of an ONNX graph, by the name of what they multiply with them."""
+    weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
+    products = [node for node in graph.node if node.op_type == "MatMul" and node.input[1] in weights]
+    return {
+        name: list(nodes)
+        for name, nodes in groupby(sorted(products, key=lambda node: node.input[0]), lambda n: n.input[0])
+    }
+
+
+def sample_texts() -> list[str]:
+    """Title and abstract of each paper of the sample, on which ranges are measured where none are given."""
+    papers = resources.files("qbe.datasets").joinpath("sample", "papers.jsonl")
+    records = map(json.loads, papers.read_text(encoding="utf-8").splitlines())
+    return [" ".join((record["title"], *record["abstract"])) for record in records]
