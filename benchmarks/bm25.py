@@ -55,7 +55,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--papers", type=positive, default=100_000, help="to make (default: %(default)s)")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
-    parser.add_argument("--hits", type=positive, default=1000, help="a query (default: %(default)s)")
+    parser.add_argument(
+        "--hits",
+        type=positive,
+        nargs="+",
+        default=[1000, 100],
+        help="a query, a table each (default: 1000 100)",
+    )
     parser.add_argument("--rounds", type=positive, default=3, help="of the queries (default: %(default)s)")
     peers_option(parser)
     parser.add_argument("--work", type=Path, metavar="DIR", help="for the indexes (default: $TMPDIR)")
@@ -130,23 +136,27 @@ def main(argv: list[str]) -> None:
         folder = Path(work)
         with open_index(options.index) as source:
             inputs = write(source, folder, options.papers, options.queries)
-        print(
-            f"{options.papers} papers, {options.queries} queries of {options.hits} hits, "
-            f"{options.rounds} rounds"
-        )
+        print(f"{options.papers} papers, {options.queries} queries, {options.rounds} rounds")
         print(floors.reading("indexing", inputs.corpus.stat().st_size), "\n")
         built = indexing(inputs, folder, options.peers, threads)
-        sides = searching(inputs, folder, options.peers, options.hits, options.rounds)
-        rows = []
-        for name, side in sides.items():
-            same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
-            cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
-            cells += [f"{built[name].peak:.2f}", f"{size(folder / name) / 1e6:,.0f}"]
-            cells += [side.latency(), side.slower_than(sides["qbe"])]
-            cells += [f"{sum(ranked == by_qbe for ranked, by_qbe in zip(*same, strict=True))}"]
-            rows.append(cells)
-            side.close()
-        print(table(HEADER, rows))
+        for hits in options.hits:
+            sides = searching(inputs, folder, options.peers, hits, options.rounds)
+            print(f"\n{hits} hits\n")
+            print(_table(sides, built, folder))
+
+
+def _table(sides: Mapping[str, Side], built: Mapping[str, Ended], folder: Path) -> str:
+    """The rows of all sides, which end."""
+    rows = []
+    for name, side in sides.items():
+        same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
+        cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
+        cells += [f"{built[name].peak:.2f}", f"{size(folder / name) / 1e6:,.0f}"]
+        cells += [side.latency(), side.slower_than(sides["qbe"])]
+        cells += [f"{sum(ranked == by_qbe for ranked, by_qbe in zip(*same, strict=True))}"]
+        rows.append(cells)
+        side.close()
+    return table(HEADER, rows)
 
 
 HEADER = [

@@ -21,11 +21,9 @@ from qbe.types import Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder
-    from qbe.models.encoder_files import EncoderFiles
+    from qbe.models.encoder_files import EncoderFiles, EncoderMetadata
 
-LAYERS, HIDDEN = 6, 384
-"""Of all-MiniLM-L6-v2."""
-
+LARGE = "facet-encoder-large"
 BATCHES = (1, 8, 32)
 PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers", "numpy")
 
@@ -33,6 +31,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "to
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.encoding", description=__doc__.split("\n\n")[0])
     parser.add_argument("--corpus", type=Path, metavar="FILE", help="default: CSFCube, else the sample")
+    parser.add_argument("--large", action="store_true", help=f"{LARGE}, in place of all-MiniLM-L6-v2")
     parser.add_argument("--papers", type=positive, default=300, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -48,7 +47,8 @@ def main(argv: list[str]) -> None:
     from qbe.models.encoder_files import resolve_encoder
     from qbe.models.registry import BASE_ENCODER
 
-    files = {precision: resolve_encoder(BASE_ENCODER, precision) for precision in ("int8", "fp32")}
+    encoder = LARGE if options.large else BASE_ENCODER
+    files = {precision: resolve_encoder(encoder, precision) for precision in ("int8", "fp32")}
     count_tokens = _token_counter(files["int8"])
     limit = files["int8"].metadata.max_tokens
     name, chosen = papers(options.corpus, options.papers, lambda paper: count_tokens(paper) <= limit)
@@ -101,7 +101,7 @@ def _against_peer(
     after = floors.products(threads)
     print(rate_table(times, len(chosen), "papers"))
     _agreement(encoders, original, bf16, chosen)
-    _floor(tokens, {name: max(rate, after[name]) for name, rate in before.items()})
+    _floor(files["int8"].metadata, tokens, {name: max(rate, after[name]) for name, rate in before.items()})
 
 
 def _encode(encoder: Encoder, chosen: list[Paper]) -> object:
@@ -130,8 +130,9 @@ def _agreement(encoders: dict[str, Encoder], original: Any, bf16: Any, chosen: l
         )
 
 
-def _floor(tokens: list[int], rates: dict[str, float]) -> None:
-    by_weights, by_states = (sum(column) / len(tokens) for column in zip(*map(flops, tokens), strict=True))
+def _floor(model: EncoderMetadata, tokens: list[int], rates: dict[str, float]) -> None:
+    products = (flops(count, model.layers, model.dimension) for count in tokens)
+    by_weights, by_states = (sum(column) / len(tokens) for column in zip(*products, strict=True))
     print(
         f"\nmatrix products of one pass: {by_weights / 1e9:.2f} GFLOP a paper with weights, "
         f"{by_states / 1e9:.2f} of attention"
@@ -144,23 +145,26 @@ def _floor(tokens: list[int], rates: dict[str, float]) -> None:
     print(f"weights in int8, attention in fp32: at most {mixed:,.0f} papers/s")
 
 
-def flops(tokens: int) -> tuple[int, int]:
+def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
     """FLOPs of the matrix products of one pass, two a multiply-add: with weights, and of attention.
 
     A token costs a layer 12 H^2 multiply-adds in its projections (4 H^2 in attention, 8 H^2 in the
     feed-forward part of width 4 H) and 2 T H in its attention to T tokens.
     """
-    layers = 2 * LAYERS * tokens
-    return layers * 12 * HIDDEN**2, layers * 2 * tokens * HIDDEN
+    passes = 2 * layers * tokens
+    return passes * 12 * hidden**2, passes * 2 * tokens * hidden
 
 
 def _weights(files: EncoderFiles) -> Path:
     """The folder of what qbe's export was made from."""
     from qbe.files import sha256
+    from qbe.models.large import LARGE as ENTRY
+    from qbe.models.large import weights_folder
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
 
-    folder = packaged_weights(ENCODERS[BASE_ENCODER])
+    is_large = files.metadata.name == LARGE
+    folder = weights_folder(ENTRY) if is_large else packaged_weights(ENCODERS[BASE_ENCODER])
     assert sha256(folder / "model.safetensors") == files.metadata.weights_sha256
     return folder
 

@@ -154,7 +154,7 @@ def _agreement(encoders: Mapping[str, Reranker], chosen: Sequence[Task], expecte
 def _floor(lengths: Sequence[int], rates: Mapping[str, float]) -> None:
     from benchmarks.encoding import flops
 
-    work = sum(sum(flops(length)) for length in lengths) / len(lengths)
+    work = sum(sum(flops(length, layers=6, hidden=384)) for length in lengths) / len(lengths)
     print(
         f"\n{sum(lengths) / len(lengths):.0f} tokens a pair; matrix products of one pass of the "
         f"cross-encoder: {work / 1e9:.2f} GFLOP a pair"

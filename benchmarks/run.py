@@ -52,8 +52,9 @@ def product(command: str) -> str | None:
 def documented(text: str) -> dict[str, list[str]]:
     r"""The tables of the document by name, in its order: the preparations of each, then its command.
 
-    >>> documented("    make peers\n    QBE_DATA=... python -m benchmarks.bm25 --rounds 2\n\nMore")
-    {'bm25': ['make peers', 'python -m benchmarks.bm25 --rounds 2']}
+    >>> documented("    make peers\n    python -m benchmarks.bm25\n    python -m benchmarks.bm25 --hits 5\n")
+    {'bm25': ['make peers', 'python -m benchmarks.bm25'],
+     'bm25-2': ['make peers', 'python -m benchmarks.bm25 --hits 5']}
     """
     found: dict[str, list[str]] = {}
     for block in re.findall(r"(?:^    .+\n)+", text, re.MULTILINE):
@@ -62,7 +63,9 @@ def documented(text: str) -> dict[str, list[str]]:
         for command in commands:
             named = re.match(r"(?:python -m benchmarks\.|make )(\w+(?: [a-z]+)?)", command)
             if named and command not in (*needed, "make benchmarks"):
-                found[named[1].replace(" ", "-").replace("_", "-")] = [*needed, command]
+                name = named[1].replace(" ", "-").replace("_", "-")
+                others = sum(re.fullmatch(rf"{name}(-\d)?", other) is not None for other in found)
+                found[f"{name}-{others + 1}" if others else name] = [*needed, command]
     return found
 
 

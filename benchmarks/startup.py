@@ -124,6 +124,7 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
             for stage in ("bm25", "dense", "fused")
         },
         "qbe search --paper, fused, projections": _qbe(*query, "--rerank", "projections", peer=PEER_SEARCH),
+        "qbe search --paper (fused, grades: default)": _qbe(*query, peer=PEER_SEARCH),
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),
     }
@@ -144,8 +145,10 @@ def _qbe(*arguments: str, peer: str) -> Process:
 
 def _run(command: list[str]) -> str:
     """Run a command to its end; returns the last line of its standard error."""
-    # Pyserini's import needs a key of a service that is not used here.
+    # Pyserini's import needs a key of a service that is not used here. Compiled modules are kept, as
+    # pip keeps those of what it installs.
     environment = {"OPENAI_API_KEY": "unused", **os.environ}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise RuntimeError(f"a measured process failed: {ended.stderr[-2000:]}")
