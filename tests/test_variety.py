@@ -117,7 +117,7 @@ def test_a_mix_has_each_paper_once_and_the_best_of_each_shape_first(index, pipel
 
 @pytest.mark.slow
 def test_a_varied_list_begins_alike_and_its_papers_differ_more(index, pipeline):
-    paper = index.paper("s036")
+    paper = index.paper("s001")
     plain = pipeline.search(Query(paper), 120, matches=False)
     hits = pipeline.search(Query(paper), 120, variety=Variety(diversity=0.5), matches=False)
     assert sorted(ids(hits)) == sorted(ids(plain)) and hits[0].paper_id == plain[0].paper_id

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qbe.errors import OutputError
 from qbe.files import publish_directory
-from qbe.models.kinds import CROSS_ENCODER, DIFFERENCE, ENCODER, TAGGER, TOKENIZER
+from qbe.models.kinds import CROSS_ENCODER, DIFFERENCE, ENCODER, RANGES, TAGGER, TOKENIZER
 
 _NAMED = ("citation", "grades", "facet-projections", "joint-grades")
 """Models whose card and weights have their name."""
@@ -18,6 +18,7 @@ _NAMED = ("citation", "grades", "facet-projections", "joint-grades")
 _METADATA = {
     *(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)),
     DIFFERENCE,
+    RANGES,
     *(f"{name}.json" for name in _NAMED),
     "words.tsv.gz",
 }

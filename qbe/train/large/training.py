@@ -44,7 +44,7 @@ PRECISION = "int8"
 """The precision of the vectors that indexes store."""
 SAVE_EVERY = 150
 """Steps between checkpoints, of 1.4 GB each."""
-RANGED, MAX_TOKENS = 512, 512
+RANGED = 512
 """Papers on which ranges of activations are measured."""
 
 
@@ -91,7 +91,13 @@ def train(
         make_weights(base, staged / DIFFERENCE, whole)
         metadata = export_encoder(whole, LARGE_ENCODER, MPNET.source, exported)
         store_graph(exported / model_file("fp32"), whole / WEIGHTS, staged / GRAPH)
-        write_ranges(exported / model_file("fp32"), papers.values(), tokenizer, staged / RANGES)
+        write_ranges(
+            exported / model_file("fp32"),
+            papers.values(),
+            tokenizer,
+            metadata.max_tokens,
+            staged / RANGES,
+        )
         heads = {name: weights[name] for name in ("weights", "projections")}
         shipped = f"{published}, rank {recipe.rank}"
         compared[shipped] = copied(LargeNetwork(whole, dtype)) | heads
@@ -123,9 +129,13 @@ def train(
     return metadata
 
 
-def write_ranges(fp32: Path, papers: Iterable[Paper], tokenizer: PaperTokenizer, path: Path) -> None:
-    """Measure the ranges of a model's activations on the first RANGED papers, and write them, float16."""
-    windows = (tokenizer.first_window(paper, MAX_TOKENS) for paper in islice(papers, RANGED))
+def write_ranges(
+    fp32: Path, papers: Iterable[Paper], tokenizer: PaperTokenizer, max_tokens: int, path: Path
+) -> None:
+    """Measure the ranges of activations on the first RANGED papers, ``max_tokens`` of each, and write
+    them, float16.
+    """
+    windows = (tokenizer.first_window(paper, max_tokens) for paper in islice(papers, RANGED))
     ranges = channel_ranges(fp32, ({"input_ids": np.array([window.ids])} for window in windows))
     write_weights(path, {name: largest.astype(np.float16) for name, largest in ranges.items()})
 
