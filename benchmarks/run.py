@@ -51,6 +51,7 @@ def product(command: str) -> str | None:
 
 def documented(text: str) -> dict[str, list[str]]:
     r"""The tables of the document by name, in its order: the preparations of each, then its command.
+    A further command of one benchmark is numbered.
 
     >>> documented("    make peers\n    python -m benchmarks.bm25\n    python -m benchmarks.bm25 --hits 5\n")
     {'bm25': ['make peers', 'python -m benchmarks.bm25'],

@@ -12,14 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import TensorProto, helper, load, numpy_helper, save
 from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
+from qbe.export import encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.graph import fill_graph, store_graph
+from qbe.export.quantization import channel_ranges, smooth
 from qbe.models.encoder_files import read_card
+from qbe.models.kinds import RANGES
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
@@ -180,6 +183,31 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     assert filled.parity["fp32"] == {"max_abs_difference": 0.0, "min_cosine": pytest.approx(1)}
     assert filled.parity["int8"]["min_cosine"] == pytest.approx(traced.parity["int8"]["min_cosine"], abs=1e-4)
     assert graph.stat().st_size < (tmp_path / "filled" / "model.fp32.onnx").stat().st_size
+
+
+def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
+    """Where int8 as it is does not do, as it is made out here: by the factors that the file gives."""
+    weights, graph, fp32 = tmp_path / "fish", tmp_path / "graph.onnx", tmp_path / "traced" / "model.fp32.onnx"
+    write_mpnet(weights, papers)
+    export_encoder(weights, "fish", "sea", tmp_path / "traced")
+    store_graph(fp32, weights / "model.safetensors", graph)
+    measured = channel_ranges(fp32, [{"input_ids": np.array([[2, 9, 7, 3]])}])
+    ranges = {name: np.full(len(each), 3, np.float16) for name, each in measured.items()}
+    write_weights(tmp_path / RANGES, ranges)
+    cosines = iter((0.0, 1.0))
+    figures = {"max_abs_difference": 0.0, "min_cosine": 1.0}
+    monkeypatch.setattr(
+        encoder, "_parity", lambda *_: {"fp32": figures, "int8": figures | {"min_cosine": next(cosines)}}
+    )
+    export_encoder(weights, "fish", "sea", tmp_path / "out", graph=graph)
+    smooth(fp32, ranges, tmp_path / "smoothed.onnx")
+    found, expected = (
+        {part.name: numpy_helper.to_array(part) for part in load(path).graph.initializer}
+        for path in (tmp_path / "out" / "model.int8.onnx", tmp_path / "smoothed.onnx")
+    )
+    factors = [name for name in expected if name.endswith("/factors")]
+    assert len(factors) == len(ranges) > 0
+    assert all(np.array_equal(found[name], expected[name]) for name in factors)
 
 
 def test_a_graph_and_weights_that_do_not_fit(tmp_path):

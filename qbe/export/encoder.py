@@ -58,7 +58,8 @@ def export_encoder(
     (`qbe.export.attention`). Where int8 is too far from the original (INT8_MIN_COSINE), activations are
     smoothed (`qbe.export.quantization.smooth`, as MPNet's), by the ranges in the file RANGES beside
     ``graph``, else by those over the papers of the sample; where that does not help, weights have 7 bits (as
-    on a processor without VNNI); where not even that does, there is no int8 model. Of pickled weights only
+    on a processor without VNNI), first without smoothing; where not even that does, there is no int8 model.
+    Of pickled weights only
     tensors are read, and no code of the model's is run. Raises ModelError when the model or adapter cannot be
     loaded or fp32 fails the parity check, UsageError for more tokens than the model has positions,
     MissingDependencyError without torch.
@@ -91,7 +92,7 @@ def export_encoder(
             if parity["int8"]["min_cosine"] >= INT8_MIN_COSINE:
                 break
         traced.unlink()
-        if parity["int8"]["min_cosine"] < INT8_MIN_COSINE:
+        if not parity["int8"]["min_cosine"] >= INT8_MIN_COSINE:  # not a number fails, too
             log.warning(
                 "no int8 model of %s: expected a cosine of %s or more with the original, found %s",
                 name,
@@ -226,7 +227,10 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
                 differences[precision].append(float(np.abs(exported - original).max()))
                 cosines[precision].append(float(_cosines(exported.mean(axis=1), original.mean(axis=1)).min()))
     parity = {
-        precision: {"max_abs_difference": max(differences[precision]), "min_cosine": min(cosines[precision])}
+        precision: {
+            "max_abs_difference": max(differences[precision]),
+            "min_cosine": float(np.min(cosines[precision])),
+        }
         for precision in EXPORTED
     }
     if parity["fp32"]["max_abs_difference"] > FP32_MAX_DIFFERENCE:

@@ -13,7 +13,7 @@ import numpy as np
 
 from qbe.errors import ModelError
 from qbe.export.attention import fuse_attention
-from qbe.export.encoder import load_encoder
+from qbe.export.encoder import load_encoder, positions
 from qbe.export.pytorch import TEXTS, load_tokenizer, to_onnx
 from qbe.export.quantization import channel_ranges, int8_models, sample_texts
 from qbe.models.reranker_files import JOINT_INPUTS, JOINT_MODEL, JOINT_OUTPUT, PairInput, pair_input
@@ -54,6 +54,8 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
 
     original = Grades().eval()
     tokenizer = load_tokenizer(encoder)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation((positions(original.model) - 3) // 2)
     pairs = _pairs(tokenizer, itertools.product(TEXTS, TEXTS))
     with torch.inference_mode():
         expected = np.concatenate([original(*map(torch.from_numpy, pair)).numpy() for pair in pairs])

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.errors import ModelError
 from qbe.models.session import open_session
 
 Floats = NDArray[np.float32]
 
 MIGRATION = 0.75
-"""How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 it
-and 0.8 keep `all-mpnet-base-v2` nearest to fp32 (docs/lessons.md).
+"""How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 the
+last two keep `facet-encoder-large` nearest to fp32 (docs/lessons.md).
 """
 
 _LEAST = 1e-5
+"""In place of smaller ranges, which would make factors without bounds."""
 
 
 def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
@@ -53,8 +55,8 @@ def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
 
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
-    """The largest magnitude of each channel (channels,) of what products with weights take, over the inputs
-    ``feeds`` of an ONNX model, by the name of the tensor.
+    """For each tensor that an ONNX model multiplies with a matrix of weights (``MatMul``), by its name: the
+    largest magnitude of each of its channels (channels,), float32, over passes ``feeds`` (inputs by name).
     """
     import onnx
 
@@ -80,8 +82,11 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     for all of them, which int8 has, loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
 
     Channel j of what a product with weights W takes is divided by max|X_j| ** a / max|W_j| ** (1 - a), with a
-    = MIGRATION and max|X_j| of ``ranges``, and row j of W multiplied by that. Products of one tensor with
-    several matrices (queries, keys, values) share its factors.
+    = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j of W is
+    multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
+    factors; max|W_j| is then that of all of them. ``Gemm`` stays as it is.
+
+    Raises ModelError for ranges that are not those of this model's tensors.
     """
     import onnx
     from onnx import helper, numpy_helper
@@ -90,26 +95,36 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
     divided: dict[str, Any] = {}
+    copied: set[str] = set()
     for name, products in _products(graph).items():
-        if name not in ranges:
-            continue
         matrices = {node.input[1]: numpy_helper.to_array(weights[node.input[1]]) for node in products}
         rows = np.max([np.abs(matrix).max(axis=1) for matrix in matrices.values()], axis=0)
-        channels = np.maximum(ranges[name].astype(np.float32), _LEAST)
+        if np.shape(ranges.get(name)) != rows.shape:
+            raise ModelError(
+                f"{fp32}: expected ranges of the {len(rows)} channels of {name}, found "
+                f"{np.shape(ranges.get(name))}; give those that were measured with this model"
+            )
+        channels = np.maximum(np.asarray(ranges[name], np.float32), _LEAST)
         factors = channels**MIGRATION / np.maximum(rows, _LEAST) ** (1 - MIGRATION)
         smoothed = f"{name}/smoothed"
         graph.initializer.append(numpy_helper.from_array(1 / factors, f"{smoothed}/factors"))
         divided[name] = helper.make_node("Mul", [name, f"{smoothed}/factors"], [smoothed], name=smoothed)
-        for node in products:
-            node.input[0] = smoothed
+        copied |= set(matrices)  # since others may use the weights, too
         for weight, matrix in matrices.items():
-            weights[weight].CopyFrom(numpy_helper.from_array(matrix * factors[:, None], weight))
-    of_inputs = [divided.pop(each.name) for each in graph.input if each.name in divided]
-    nodes = [
-        each for node in graph.node for each in (node, *(divided[o] for o in node.output if o in divided))
-    ]
-    del graph.node[:]
-    graph.node.extend([*of_inputs, *nodes])
+            graph.initializer.append(
+                numpy_helper.from_array(matrix * factors[:, None], f"{smoothed}/{weight}")
+            )
+        for node in products:
+            node.input[:] = [smoothed, f"{smoothed}/{node.input[1]}"]
+    made = {output for node in graph.node for output in node.output}
+    nodes = [node for name, node in divided.items() if name not in made]
+    for node in graph.node:
+        nodes += [node, *(divided[output] for output in node.output if output in divided)]
+    unused = copied - {name for node in nodes for name in node.input}
+    constants = [tensor for tensor in graph.initializer if tensor.name not in unused]
+    for field, values in ((graph.node, nodes), (graph.initializer, constants)):
+        del field[:]
+        field.extend(values)
     onnx.save(model, str(path))
 
 
@@ -124,7 +139,7 @@ def _products(graph: Any) -> dict[str, list[Any]]:
 
 
 def sample_texts() -> list[str]:
-    """Title and abstract of each paper of the sample, on which ranges are measured where none are given."""
-    papers = resources.files("qbe.datasets").joinpath("sample", "papers.jsonl")
+    """Title and abstract of each of the sample's 128 papers, to measure ranges on where none are given."""
+    papers = resources.files("qbe").joinpath("datasets", "sample", "papers.jsonl")
     records = map(json.loads, papers.read_text(encoding="utf-8").splitlines())
     return [" ".join((record["title"], *record["abstract"])) for record in records]

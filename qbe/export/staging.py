@@ -18,12 +18,11 @@ _NAMED = ("citation", "grades", "facet-projections", "joint-grades")
 _METADATA = {
     *(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)),
     DIFFERENCE,
-    RANGES,
     *(f"{name}.json" for name in _NAMED),
     "words.tsv.gz",
 }
 _PYTORCH = {"config.json", "model.safetensors"}
-_WEIGHTS = {TOKENIZER, *(f"{name}.npz" for name in _NAMED)}
+_WEIGHTS = {TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
 _BESIDE = {*_METADATA, *_PYTORCH, *_WEIGHTS, "README.md", "LICENSE", "NOTICE"}
 """Files of a model's folder beside its ONNX files; a folder that a model was copied to may lack some."""
 

@@ -131,7 +131,7 @@ def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> A
 
 def dequantize(graph: Graph) -> None:
     """Put products of numbers in the place of products of integers, in a graph whose weights were quantized
-    (`qbe.export.pytorch.to_int8`); another one stays as it is.
+    (`qbe.export.quantization.to_int8`); another one stays as it is.
     """
     makers = {name: node for node in graph.nodes for name in node.output}
     exact: dict[str, list[Any]] = {}

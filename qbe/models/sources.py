@@ -47,7 +47,7 @@ class Weights(NamedTuple):
     folder; it is called only where they are not exported yet, and raises ModelError where files of an
     installed package are missing or are not the expected ones. ``encoder_format`` and ``adapter`` (the folder
     of a bottleneck adapter) are those of encoders; None for other models. With ``graph``, the traced model
-    without its weights, the export needs no PyTorch.
+    without its weights, the export needs no PyTorch; ranges of activations stand beside it.
     """
 
     name: str

@@ -401,7 +401,12 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
             patch.setattr(training, "model_folder", lambda _: base)
             yield
 
-    files = ("difference.safetensors", "graph.onnx", "projections/facet-projections.npz")
+    files = (
+        "difference.safetensors",
+        "graph.onnx",
+        "ranges.safetensors",
+        "projections/facet-projections.npz",
+    )
     return Training(training.train, rerankers.sources, recipe, {"crossed": 1.0}, files, around=with_base)
 
 

@@ -46,6 +46,7 @@ SAVE_EVERY = 150
 """Steps between checkpoints, of 1.4 GB each."""
 RANGED = 512
 """Papers on which ranges of activations are measured."""
+LARGEST = np.finfo(np.float16).max
 
 
 def train(
@@ -137,7 +138,7 @@ def write_ranges(
     """
     windows = (tokenizer.first_window(paper, max_tokens) for paper in islice(papers, RANGED))
     ranges = channel_ranges(fp32, ({"input_ids": np.array([window.ids])} for window in windows))
-    write_weights(path, {name: largest.astype(np.float16) for name, largest in ranges.items()})
+    write_weights(path, {name: np.minimum(each, LARGEST).astype(np.float16) for name, each in ranges.items()})
 
 
 def read_table(papers: Sequence[Paper], tokenizer: PaperTokenizer, max_tokens: int) -> PaperTable:
