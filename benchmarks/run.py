@@ -31,7 +31,7 @@ PRODUCTS = {
     "make peers": ".venv-peers/installed",
     "make reproduce": "indexes/csfcube/manifest.json",
     "make whole": "indexes/whole/manifest.json",
-    "qbe index --merge indexes/whole": "indexes/whole-4/manifest.json",
+    "qbe index --merge indexes/whole": "indexes/whole-4/segments.json",
 }
 """Commands that prepare tables, by how they begin, with a file that each makes; run where it is absent."""
 
