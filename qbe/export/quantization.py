@@ -99,12 +99,13 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     for name, products in _products(graph).items():
         matrices = {node.input[1]: numpy_helper.to_array(weights[node.input[1]]) for node in products}
         rows = np.max([np.abs(matrix).max(axis=1) for matrix in matrices.values()], axis=0)
-        if np.shape(ranges.get(name)) != rows.shape:
+        largest = ranges.get(name, np.empty(0, np.float32))
+        if largest.shape != rows.shape:
             raise ModelError(
-                f"{fp32}: expected ranges of the {len(rows)} channels of {name}, found "
-                f"{np.shape(ranges.get(name))}; give those that were measured with this model"
+                f"{fp32}: expected ranges of the {len(rows)} channels of {name}, found {len(largest)}; give "
+                "those that were measured with this model"
             )
-        channels = np.maximum(np.asarray(ranges[name], np.float32), _LEAST)
+        channels = np.maximum(largest.astype(np.float32), _LEAST)
         factors = channels**MIGRATION / np.maximum(rows, _LEAST) ** (1 - MIGRATION)
         smoothed = f"{name}/smoothed"
         graph.initializer.append(numpy_helper.from_array(1 / factors, f"{smoothed}/factors"))
