@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def export_encoder(
         def ranges() -> Mapping[str, NDArray[Any]]:
             if stored is not None and stored.exists():
                 return read_weights(stored)
-            return channel_ranges(traced, _sample_passes(staged, max_tokens))
+            passes = _passes(staged, sample_texts(), max_tokens)
+            return channel_ranges(traced, ({"input_ids": ids} for ids in passes))
 
         # before attention is fused, of which quantization knows no type
         for _ in int8_models(traced, int8, ranges):
@@ -119,13 +120,13 @@ def export_encoder(
     return card
 
 
-def _sample_passes(folder: Path, max_tokens: int) -> Iterator[dict[str, NDArray[np.int64]]]:
-    """The papers of the sample as inputs of the model."""
+def _passes(folder: Path, texts: Iterable[str], max_tokens: int) -> Iterator[NDArray[np.int64]]:
+    """The token ids (1, tokens) of each text, cut to ``max_tokens``, by the tokenizer in ``folder``."""
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(max_tokens)
     tokenizer.no_padding()
-    for text in sample_texts():
-        yield {"input_ids": np.array([tokenizer.encode(text).ids], dtype=np.int64)}
+    for text in texts:
+        yield np.array([tokenizer.encode(text).ids], dtype=np.int64)
 
 
 def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
@@ -208,15 +209,11 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
     """Compare both ONNX models with the original: the states of all layers, and [CLS] of the last where that
     is the paper's vector, on texts of different length.
     """
-    tokenizer = load_tokenizer(folder)
-    tokenizer.enable_truncation(positions(model))
-    tokenizer.no_padding()
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     differences: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     cosines: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
-    for text in TEXTS:
-        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+    for ids in _passes(folder, TEXTS, positions(model)):
         originals = _states(model, ids)
         for precision, session in sessions.items():
             exports = session.run(names, {"input_ids": ids})

@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +131,11 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
 def _products(graph: Any) -> dict[str, list[Any]]:
     """The products with weights of an ONNX graph, by the name of what they multiply with them."""
     weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
-    products = [node for node in graph.node if node.op_type == "MatMul" and node.input[1] in weights]
-    return {
-        name: list(nodes)
-        for name, nodes in groupby(sorted(products, key=lambda node: node.input[0]), lambda n: n.input[0])
-    }
+    products: dict[str, list[Any]] = {}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in weights:
+            products.setdefault(node.input[0], []).append(node)
+    return products
 
 
 def sample_texts() -> list[str]:
