@@ -23,18 +23,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.repository import FAULTS, Record, paper, repository
-from qbe import _cli
-from qbe.harvest.harvest import Asked, harvest
-from qbe.harvest.repository import Repository
-from qbe.harvest.update import update_index
+from qbe.cli import common as _cli
+from qbe.feeds.harvest.harvest import Asked, harvest
+from qbe.feeds.harvest.repository import Repository
+from qbe.feeds.harvest.update import update_index
+from qbe.feeds.watch.finding import find, note_papers, watch_session
+from qbe.feeds.watch.watches import Watches, watch_of
 from qbe.index.building.settings import Execution
 from qbe.index.opening import open_index
 from qbe.query import Query
 from qbe.search.request import SearchRequest
-from qbe.service.requests import SearchBody
+from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, Hit, Paper
-from qbe.watch.finding import find, note_papers, watch_session
-from qbe.watch.watches import Watches, watch_of
 
 RECORDS, PAGE = 10_000, 500
 NEW, REPLACED, DELETED, SEARCHES = 500, 20, 5, 100

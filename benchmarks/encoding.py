@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import interleaved, machine, papers, peers_option, positive, rate_table
-from qbe import _cli
+from qbe.cli import common as _cli
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import Encoder
+    from qbe.models.encode.encoder import Encoder
     from qbe.models.encoder_files import EncoderFiles, EncoderMetadata
 
 LARGE = "facet-encoder-large"
@@ -73,7 +73,7 @@ def _against_peer(
 
     from benchmarks import floors
     from benchmarks.sides import onnx_rounds
-    from qbe.encode.encoder import Encoder
+    from qbe.models.encode.encoder import Encoder
 
     torch.set_num_threads(threads)
     encoders = {precision: Encoder(file, threads) for precision, file in files.items()}
@@ -157,11 +157,11 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 def _weights(files: EncoderFiles) -> Path:
     """The folder of what qbe's export was made from."""
-    from qbe.files import sha256
     from qbe.models.large import LARGE as ENTRY
     from qbe.models.large import weights_folder
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
+    from qbe.util.files import sha256
 
     is_large = files.metadata.name == LARGE
     folder = weights_folder(ENTRY) if is_large else packaged_weights(ENCODERS[BASE_ENCODER])

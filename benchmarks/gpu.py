@@ -27,19 +27,19 @@ from numpy.typing import NDArray
 
 from benchmarks.common import machine, positive, spread, table
 from benchmarks.gpu_models import drawn_large, drawn_pairs
-from qbe import _cli
-from qbe.encode.aspect import EncodedAspect
-from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import PaperVectors
+from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import PaperVectors
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 from qbe.models.session import CPU, CUDA, try_device
-from qbe.parallel import Workers, available_threads
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
-from qbe.rerank.cross_encoder import CrossEncoder
-from qbe.rerank.reranker import RerankRequest
-from qbe.tag.tagger import Tagger, TaggingEncoder
+from qbe.search.rerank.cross_encoder import CrossEncoder
+from qbe.search.rerank.reranker import RerankRequest
 from qbe.types import Facet, Paper
+from qbe.util.parallel import Workers, available_threads
 
 SMALL, LARGE = "facet-encoder", "facet-encoder-large"
 K = 20

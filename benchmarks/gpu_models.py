@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder
-from qbe.files import sha256
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import EncoderMetadata, resolve_encoder, write_card
 from qbe.models.encoder_format import DEFAULT_FORMAT
 from qbe.models.graphs import FLOAT, IDS, LENGTHS, Graph, dequantize, mask_padding
@@ -25,6 +24,7 @@ from qbe.models.reranker_files import (
 )
 from qbe.models.sources import model_file
 from qbe.types import Paper
+from qbe.util.files import sha256
 
 
 def drawn_large(folder: Path) -> None:

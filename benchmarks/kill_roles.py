@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from qbe import _cli, _jvm
+from qbe.cli import common as _cli
 from qbe.corpus import read_jsonl, write_jsonl
+from qbe.index import jvm as _jvm
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import positive
-from qbe import _cli
+from qbe.cli import common as _cli
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,16 +24,16 @@ from benchmarks.common import (
     table,
     time_stages,
 )
-from qbe import _cli
+from qbe.cli import common as _cli
 from qbe.query import Query
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.encode.aspect import EncodedAspect
     from qbe.index.index import Index
     from qbe.index.reader import IndexReader
+    from qbe.models.encode.aspect import EncodedAspect
     from qbe.query import Aspect
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
@@ -73,12 +73,12 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.index.opening import open_index
-    from qbe.parallel import Workers
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
     from qbe.topics import read_pools
+    from qbe.util.parallel import Workers
 
     pools = read_pools(options.pool)
     with open_index(options.index, threads=threads) as index, index.reading() as reader:
@@ -108,7 +108,7 @@ def main(argv: list[str]) -> None:
 
 
 def _with_vectors(index: Index, aspect: Aspect) -> EncodedAspect:
-    from qbe.encode.aspect import EncodedAspect
+    from qbe.models.encode.aspect import EncodedAspect
 
     return EncodedAspect.of(aspect, index.vectors(aspect.paper))
 
@@ -117,10 +117,10 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
     """The steps of a search, each with the results of the previous steps as input, and whole searches."""
     import numpy as np
 
-    from qbe.parallel import Workers
     from qbe.search.fusion import weighted_sum
     from qbe.search.matches import add_matches
     from qbe.search.stages import EQUAL_WEIGHTS
+    from qbe.util.parallel import Workers
 
     index, pipelines = opened.index, opened.pipelines
     (aspect,) = query.aspects

@@ -19,7 +19,7 @@ from benchmarks.common import machine, positive, table
 from benchmarks.drawn import DrawnQueries, best_rows, draw_queries, same_places, shared_papers
 from benchmarks.multivector_roles import HITS
 from benchmarks.sides import Side, in_turn
-from qbe import _cli
+from qbe.cli import common as _cli
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

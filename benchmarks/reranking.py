@@ -28,8 +28,8 @@ from benchmarks.common import (
     time_stages,
 )
 from benchmarks.reranking_inputs import Task, fitted, tasks, write_classifier
-from qbe import _cli
-from qbe.rerank.reranker import Reranker
+from qbe.cli import common as _cli
+from qbe.search.rerank.reranker import Reranker
 
 BATCHES = (8, 16, 32)
 CANDIDATES = 100
@@ -55,9 +55,9 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.export.cross_encoder import export_cross_encoder
-    from qbe.parallel import Workers
-    from qbe.rerank.open import open_reranker
+    from qbe.models.export.cross_encoder import export_cross_encoder
+    from qbe.search.rerank.open import open_reranker
+    from qbe.util.parallel import Workers
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

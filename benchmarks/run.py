@@ -20,9 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.common import processor
-from qbe import _cli
+from qbe.cli import common as _cli
 from qbe.errors import OutputError, UsageError
-from qbe.files import atomic_file, write_text
+from qbe.util.files import atomic_file, write_text
 
 DOCUMENT = Path(__file__).with_name("README.md")
 MADE_BY = "machine.json"

@@ -21,7 +21,7 @@ from benchmarks import floors
 from benchmarks.answering import memory, timed
 from benchmarks.common import machine, median_p95, positive, table
 from benchmarks.drawn import best_rows, draw_queries, faceted_queries, same_places
-from qbe import _cli
+from qbe.cli import common as _cli
 
 if TYPE_CHECKING:
     from qbe.query import Query

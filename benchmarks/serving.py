@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common import machine, median_p95, positive, table
-from qbe import _cli
+from qbe.cli import common as _cli
 
 PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
 @contextmanager
 def server(index: Path, workers: int, log: Path) -> Iterator[tuple[int, int]]:
     """The port and the process id of a server that is ready."""
-    command = [sys.executable, "-m", "qbe.serve", "--index", str(index), "--port", "0"]
+    command = [sys.executable, "-m", "qbe", "serve", "--index", str(index), "--port", "0"]
     with log.open("w") as errors:
         process = subprocess.Popen(
             [*command, "--workers", str(workers)], stdout=subprocess.PIPE, stderr=errors, text=True

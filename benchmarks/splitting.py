@@ -14,7 +14,8 @@ from pathlib import Path
 
 from benchmarks.boundaries import Marked, Splitter, checked, csabstruct, data_folder, score
 from benchmarks.common import interleaved, machine, positive, ratio, spread, table
-from qbe import _cli, text
+from qbe import text
+from qbe.cli import common as _cli
 
 OURS = "qbe"
 
@@ -62,7 +63,7 @@ def _split_all(split: Splitter, texts: list[Marked]) -> None:
 
 def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
     """The splitters that are installed, ours first, and for the others what is missing."""
-    from qbe.text.split import split_sentences
+    from qbe.corpus.sentences import split_sentences
 
     splitters: dict[str, Splitter] = {OURS: split_sentences}
     absent = {}

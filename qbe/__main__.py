@@ -1,6 +1,6 @@
 """The command ``qbe``: it imports the module of the chosen command, and of no other.
 
-Each command is a module ``qbe.NAME.__main__`` with ``PROGRAM`` ("qbe NAME"), ``OPTIONS`` (of each parameter
+Each command is a module ``qbe.cli.NAME`` with ``PROGRAM`` ("qbe NAME"), ``OPTIONS`` (of each parameter
 whose option has another name, that option), ``parser()`` and ``main(arguments)``.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from qbe import _cli
+from qbe.cli import common as _cli
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ COMMANDS = {
 }
 
 
-def main() -> None:
-    """Run ``qbe`` with the arguments of the process, and end the process."""
-    arguments = sys.argv[1:]
+def main(command_name: str | None = None) -> None:
+    """Run ``qbe``, or one of its commands, with the arguments of the process, and end the process."""
+    arguments = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:]
     if not arguments or arguments[0] not in COMMANDS:
         _cli.run("qbe", _without_command, arguments=arguments)
     # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
-    command = __import__(f"qbe.{arguments[0]}.__main__", fromlist=("main",))
+    command = __import__(f"qbe.cli.{arguments[0]}", fromlist=("main",))
     _cli.run(command.PROGRAM, command.main, command.OPTIONS, arguments[1:])
 
 
@@ -77,7 +77,7 @@ def _unknown(name: str) -> str:
 
 
 def parser(command_parser: Callable[[str], argparse.ArgumentParser] | None = None) -> argparse.ArgumentParser:
-    """The parser of ``qbe`` with all its commands; see `qbe._cli.commands_parser`."""
+    """The parser of ``qbe`` with all its commands; see `qbe.cli.common.commands_parser`."""
     about = "Find papers like this one, for its problem, its method or its findings."
     root = _cli.commands_parser("qbe", about, COMMANDS, command_parser)
     root.add_argument("-V", "--version", action="store_true", help="print the version and exit")

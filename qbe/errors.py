@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    StrPath = str | os.PathLike[str]  # as in qbe.files, which imports this module
+    StrPath = str | os.PathLike[str]  # as in qbe.util.files, which imports this module
 
 
 class QbeError(Exception):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError
-from qbe.files import StrPath
-from qbe.lines import bad_line, plain_number, read_fields
 from qbe.shapes import HIGHEST
 from qbe.types import Facet
+from qbe.util.files import StrPath
+from qbe.util.lines import bad_line, plain_number, read_fields
 
 COLUMNS = ("query_id", "paper_id", *(facet.value for facet in Facet))
 

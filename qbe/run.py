@@ -9,8 +9,8 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from qbe.errors import UsageError, check_package
-from qbe.files import StrPath, write_text
 from qbe.types import Hit
+from qbe.util.files import StrPath, write_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from qbe.errors import UsageError
-from qbe.files import StrPath
-from qbe.lines import bad_line, read_fields, write_lines
 from qbe.query import Topic, TopicAspect, check_weight, format_weight
 from qbe.types import Facet
+from qbe.util.files import StrPath
+from qbe.util.lines import bad_line, read_fields, write_lines
 
 TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")
 POOLS_HEADER = ("query_id", "paper_id")

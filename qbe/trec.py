@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.files import StrPath
-from qbe.lines import bad_line, plain_number, read_fields, write_lines
 from qbe.types import Hit
+from qbe.util.files import StrPath
+from qbe.util.lines import bad_line, plain_number, read_fields, write_lines
 
 Rankings = Mapping[str, Sequence[Hit]]
 """Ranked papers by query id, best first."""

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qbe.files import sha256, write_text
+from qbe.util.files import sha256, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "qbe" / "models"

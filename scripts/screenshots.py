@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from playwright.sync_api import sync_playwright
 
-    from qbe.demo.sample import open_sample_index
+    from qbe.cli.demo_sample import open_sample_index
 
     options.output.mkdir(parents=True, exist_ok=True)
     with open_sample_index(lambda line: sys.stderr.write(f"{line}\n")) as index:
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Serve an index at any free port; gives the address."""
-    command = [sys.executable, "-m", "qbe.serve", "--index", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "qbe", "serve", "--index", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             assert server.stdout is not None

@@ -107,7 +107,7 @@ Shared = Callable[[str, Callable[[Path], object]], Path]
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory, request) -> Shared:
     """Makes a folder of a name once for all processes that run the tests."""
-    from qbe.files import make_once
+    from qbe.util.files import make_once
 
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
@@ -158,7 +158,17 @@ def tiny_encoder(shared, tiny_model) -> Path:
     """The tiny model, exported by the command line."""
 
     def make(folder: Path) -> None:
-        command = [sys.executable, "-m", "qbe.export", "encoder", "--model", tiny_model, "--output", folder]
+        command = [
+            sys.executable,
+            "-m",
+            "qbe",
+            "export",
+            "encoder",
+            "--model",
+            tiny_model,
+            "--output",
+            folder,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
@@ -204,7 +214,7 @@ def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
 
     def make(folder: Path) -> None:
-        from qbe.export.__main__ import main
+        from qbe.cli.export import main
 
         main(["cross-encoder", "--model", str(tiny_classifier), "--output", str(folder)])
 
@@ -238,9 +248,9 @@ def tiny_joint_grades(shared) -> Path:
 @pytest.fixture(scope="session")
 def tiny_index(shared, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
-    from qbe._jvm import make_class_archive
     from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings
+    from qbe.index.jvm import make_class_archive
 
     def make(folder: Path) -> None:
         settings = BuildSettings(encoder=str(tiny_encoder))
@@ -352,7 +362,7 @@ def trained(request, one_thread, trained_once):
 @pytest.fixture
 def search(tiny_index, capsys):
     """Run the command in this process; gives what it printed."""
-    from qbe.search.__main__ import main
+    from qbe.cli.search import main
 
     def run(*arguments: object, folder: Path = tiny_index) -> str:
         main(["--index", str(folder), *map(str, arguments)])

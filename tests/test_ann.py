@@ -14,8 +14,8 @@ from support.factories import FACTORIES, GRAPH, ROUNDED, vectors_apart
 from support.processors import INT8_IS_EXACT
 from support.searching import first_stage, paper_of
 
+from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.__main__ import main
 from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
 from qbe.index.dense.faiss_segment import FAISS, FaissSegment, FaissSegments, nearer

@@ -10,9 +10,9 @@ import tarfile
 import pytest
 from support.http_files import served
 
-from qbe import _anserini
-from qbe._anserini import anserini_jar, cached_jar, find_jar
 from qbe.errors import MissingDependencyError
+from qbe.index import anserini as _anserini
+from qbe.index.anserini import anserini_jar, cached_jar, find_jar
 
 pytestmark = pytest.mark.slow
 
@@ -91,8 +91,8 @@ def test_another_file_of_that_name_is_not_used(server, monkeypatch):
 SEARCHES = """
 import sys
 sys.modules["pyserini"] = None
-from qbe import _cli
-from qbe.search.__main__ import OPTIONS, PROGRAM, main
+from qbe.cli import common as _cli
+from qbe.cli.search import OPTIONS, PROGRAM, main
 
 given = ["--index", sys.argv[1], "--paper", "s001", "--rerank", "none", "--first-stage"]
 main([*given, "dense"])

@@ -6,20 +6,20 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from qbe.encode.aspect import EncodedAspect
-from qbe.encode.batches import BatchModel, batches
-from qbe.encode.encoder import Encoder
-from qbe.encode.tokenizer import Window
 from qbe.errors import UsageError
 from qbe.models.batches import encoder_batches
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.encode.batches import BatchModel, batches
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.tokenizer import Window
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.graphs import Graph, halve
 from qbe.models.reranker_files import resolve_reranker
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
-from qbe.rerank.cross_encoder import CrossEncoder
-from qbe.rerank.open import open_reranker
-from qbe.rerank.reranker import RerankRequest
-from qbe.tag.tagger import Tagger, TaggingEncoder
+from qbe.search.rerank.cross_encoder import CrossEncoder
+from qbe.search.rerank.open import open_reranker
+from qbe.search.rerank.reranker import RerankRequest
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -141,7 +141,7 @@ def test_tagging_keeps_order_and_given_labels(papers, half):
 
 
 def test_the_stream_is_not_read_to_its_end(tiny_encoder, papers, monkeypatch):
-    monkeypatch.setattr("qbe.encode.encoder.CHUNK", 2)
+    monkeypatch.setattr("qbe.models.encode.encoder.CHUNK", 2)
     read = []
     stream = (read.append(paper) or paper for paper in papers[:40])
     encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp16"), threads=2)

@@ -9,10 +9,10 @@ import rispy
 from support.bibliographies import CHIPS, paper_of, read_bibtex
 from support.papers import Papers
 
+from qbe.cli.search_options import check, form_of_file, parser
 from qbe.errors import UsageError
 from qbe.query import Aspect, Query
 from qbe.search.explain import label_of, shown
-from qbe.search.options import check, form_of_file, parser
 from qbe.search.present import heading, to_record, to_table
 from qbe.search.writers import COLUMNS, Result, escaped, open_writer
 from qbe.shapes import COMPETITORS, SAME_PROBLEM_OTHER_METHOD

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
 
-from qbe.bibliography.latex import to_latex, with_formulas
-from qbe.bibliography.reference import reference_of
-from qbe.bibliography.writing import comment, entries, to_bibtex, to_ris
 from qbe.corpus import read_jsonl
+from qbe.corpus.bibliography.latex import to_latex, with_formulas
+from qbe.corpus.bibliography.reference import reference_of
+from qbe.corpus.bibliography.writing import comment, entries, to_bibtex, to_ris
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.reading import Reading
 from qbe.errors import UsageError

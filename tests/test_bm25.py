@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qbe._jvm import java_class, silence_log4j
 from qbe.corpus import read_jsonl
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Query
 from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
+from qbe.util.parallel import Workers
 
 pytestmark = pytest.mark.slow
 

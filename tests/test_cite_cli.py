@@ -13,17 +13,17 @@ from support.bibliographies import read_bibtex
 from support.citing import NO_YEAR
 from support.searching import ids
 
-from qbe import _cli
-from qbe.cite.__main__ import main
 from qbe.cite.config import CiteConfig
-from qbe.cite.options import OPTIONS, PROGRAM
 from qbe.cite.recommender import CiteRequest, Recommender
+from qbe.cli import common as _cli
+from qbe.cli.cite import main
+from qbe.cli.cite_options import OPTIONS, PROGRAM
+from qbe.corpus.sentences import paper_from_text
 from qbe.errors import OutputError, RunError, UsageError
-from qbe.outputs import CITED, SEARCH, check_output
 from qbe.search import output as outputs
 from qbe.search.stages import CrossEncoder
-from qbe.text.split import paper_from_text
 from qbe.trec import read_run
+from qbe.util.outputs import CITED, SEARCH, check_output
 
 QUERY = "s031"
 TITLE, ABSTRACT = "Labels for cities", "Cities have few labels. We ask drivers for them."

@@ -27,17 +27,17 @@ from qbe.cite.links import Evidence
 from qbe.cite.model import write_model
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
-from qbe.encode.aspect import EncodedAspect
+from qbe.corpus.sentences import paper_from_text
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.search.stages import CrossEncoder
-from qbe.text.split import paper_from_text
 from qbe.types import Paper
+from qbe.util.parallel import Workers
 
 QUERY, SEEDS, EXCLUDED = "s031", ("s003", "s020"), ("s012",)
 NOT_YOUNGER = PaperFilter(before="query")

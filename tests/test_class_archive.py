@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _jvm
-from qbe._jvm import make_class_archive
-from qbe.index.__main__ import main as index_main
+from qbe.cli.index import main as index_main
+from qbe.index import jvm as _jvm
+from qbe.index.jvm import make_class_archive
 
 pytestmark = pytest.mark.slow
 
 SEARCH = """
 import sys
-from qbe import _jvm
-from qbe.search.__main__ import main
+from qbe.index import jvm as _jvm
+from qbe.cli.search import main
 
 main(["--index", sys.argv[1], "--paper", "s036", "--first-stage", "bm25", "--rerank", "none"])
 print(_jvm.java_class("java.lang.System").getProperty("java.vm.info"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _cli
 from qbe.__main__ import COMMANDS
-from qbe.completion.__main__ import command_parser
+from qbe.cli import common as _cli
+from qbe.cli.completion import command_parser
 from qbe.errors import MissingDependencyError, ModelError, check_package, did_you_mean
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.sources import find_encoder, find_reranker, find_tagger
@@ -171,7 +171,7 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__")
 def without(package: str, folder: Path, command: str, *arguments: object) -> str:
     """The one line that a command prints without a package; it ends with 1 and leaves nothing."""
     before = sorted(folder.iterdir())
-    line = [sys.executable, "-c", WITHOUT, package, f"qbe.{command}", *map(str, arguments)]
+    line = [sys.executable, "-c", WITHOUT, package, f"qbe.cli.{command}", *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert sorted(folder.iterdir()) == before

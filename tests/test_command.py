@@ -11,8 +11,8 @@ import pytest
 
 from qbe import __version__
 from qbe.__main__ import COMMANDS
-from qbe._cli import HIDDEN
-from qbe.completion.__main__ import command_parser
+from qbe.cli.common import HIDDEN
+from qbe.cli.completion import command_parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,7 +74,7 @@ def test_no_such_command(in_process, line, message):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_names_that_are_dispatched_to_and_the_same_help(name, in_process):
-    module = import_module(f"qbe.{name}.__main__")
+    module = import_module(f"qbe.cli.{name}")
     assert f"qbe {name}" == module.PROGRAM
     assert callable(module.main)
     parser = command_parser(name)
@@ -83,7 +83,7 @@ def test_every_command_has_the_names_that_are_dispatched_to_and_the_same_help(na
     assert set(module.OPTIONS.values()) <= options_of(parser) | positional
     printed = in_process(name, "--help").out
     assert printed.startswith(f"usage: qbe {name} ")
-    assert printed == parser.format_help() == in_process("--help", module=f"qbe.{name}").out
+    assert printed == parser.format_help() == in_process("--help", module=f"qbe.cli.{name}").out
 
 
 def test_a_usage_error_is_one_line():
@@ -92,12 +92,12 @@ def test_a_usage_error_is_one_line():
 
 
 def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path, capsys, monkeypatch):
-    from qbe.index.__main__ import main as index
+    from qbe.cli.index import main as index
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qbe.index.__main__._build", interrupt)
+    monkeypatch.setattr("qbe.cli.index._build", interrupt)
     options = ["--corpus", "papers.jsonl", "--output", str(tmp_path / "index")]
     with pytest.raises(KeyboardInterrupt):
         index(options)

@@ -11,8 +11,8 @@ from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_bibtex
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Entry, Reading
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import RecordError
-from qbe.text.split import split_sentences
 
 
 def read(data: bytes | str) -> list[Entry]:

@@ -13,9 +13,9 @@ from support.formats import buffered
 from qbe.corpus import parquet
 from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
+from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
-from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
 pa = pytest.importorskip("pyarrow")

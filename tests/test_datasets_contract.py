@@ -21,9 +21,9 @@ from support.releases import (
 )
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
+from qbe.cli.datasets_options import parser
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
-from qbe.datasets.options import parser
 from qbe.datasets.registry import _WRITERS, DatasetOptions, write_dataset
 from qbe.errors import OutputError, QbeError
 from qbe.evaluate.crossed import read_facet_grades

@@ -9,13 +9,13 @@ import pytest
 from support.http_files import Server, served
 from support.releases import CSFCUBE_FOLDS, CSFCUBE_PAPERS, contents, write_csfcube
 
+from qbe.cli.datasets import main
 from qbe.corpus import read_corpus
-from qbe.datasets.__main__ import main
 from qbe.datasets.csfcube import DIGESTS, changed_files, convert, find_release
 from qbe.datasets.embedded import copy_sample
 from qbe.errors import DatasetError, OutputError
-from qbe.files import sha256
 from qbe.types import Facet
+from qbe.util.files import sha256
 
 
 def test_a_small_release_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

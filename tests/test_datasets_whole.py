@@ -13,7 +13,7 @@ from support.whole import (
     write_small_scidocs,
 )
 
-from qbe.datasets.__main__ import main as prepare
+from qbe.cli.datasets import main as prepare
 from qbe.query import Topic
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels

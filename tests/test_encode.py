@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.tiny import HIDDEN, MAX_TOKENS, layer_states
 from tokenizers import Tokenizer
 
-from qbe.encode.encoder import Encoder
-from qbe.encode.tokenizer import SpecialTokens, Window, windows
 from qbe.errors import ModelError
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.tokenizer import SpecialTokens, Window, windows
 from qbe.models.encoder_files import resolve_encoder
 from qbe.types import Paper, Sentence
 

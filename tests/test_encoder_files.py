@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 from support.damage import truncate
 
-from qbe import files
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
-from qbe.files import sha256
 from qbe.models import sources
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
 from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
 from qbe.models.sources import cached_export
+from qbe.util import files
+from qbe.util.files import sha256
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     monkeypatch.setattr(sources.processes, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
-    assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
+    assert calls[0][:4] == [sys.executable, "-m", "qbe", "export", "encoder"]
     digest = first.metadata.weights_sha256[:12]
     assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{ENCODER.format}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")

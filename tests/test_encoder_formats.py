@@ -15,16 +15,13 @@ from support.damage import truncate
 from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here, write_adapter
 from support.tiny import write_model
 
-from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import stored
-from qbe.encode.tokenizer import SpecialTokens, passes
+from qbe.cli import export as command
+from qbe.cli.export_options import parser
 from qbe.errors import ModelError, UsageError
-from qbe.export import __main__ as command
-from qbe.export.adapter import apply_adapter
-from qbe.export.encoder import export_encoder
-from qbe.export.options import parser
-from qbe.export.pytorch import load_model
 from qbe.models import sources
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import stored
+from qbe.models.encode.tokenizer import SpecialTokens, passes
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import (
     CLS,
@@ -37,10 +34,13 @@ from qbe.models.encoder_format import (
     EncoderFormat,
     declared_format,
 )
+from qbe.models.export.adapter import apply_adapter
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.pytorch import load_model
 from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED
 from qbe.models.sources import find_encoder
-from qbe.tag.tagger import Tagger
+from qbe.models.tag.tagger import Tagger
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.runs import hits
 
+from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
 from qbe.run import Run
 from qbe.shapes import SHAPES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.runs import run, write_qrels
 
-from qbe.evaluate.__main__ import main
+from qbe.cli.evaluate import main
 from qbe.evaluate.citations import citations_protocol
 from qbe.run import Run
 from qbe.types import Hit

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from support.runs import folds_text, run, write_qrels
 
-from qbe import _cli
+from qbe.cli import common as _cli
+from qbe.cli.evaluate import OPTIONS, main
+from qbe.cli.evaluate_options import PROGRAM, parser
 from qbe.errors import UsageError
-from qbe.evaluate.__main__ import OPTIONS, main
 from qbe.evaluate.inputs import group_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES
-from qbe.evaluate.options import PROGRAM, parser
 from qbe.evaluate.protocol import SPLITS
 from qbe.evaluate.report import PROTOCOLS
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.runs import run
 
+from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.crossed import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
 from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet

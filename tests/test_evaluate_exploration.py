@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.runs import run
 
 from qbe import Aspect, Paper, Query, Sentence
+from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.exploration import (
     ContrastGain,
     FacetContrast,

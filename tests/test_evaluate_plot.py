@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
 
+from qbe.cli.evaluate import main
 from qbe.errors import MissingDependencyError, OutputError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.plot import check_plot, figure_of
 from qbe.evaluate.report import Scoring, build_report
 

@@ -10,8 +10,8 @@ import pytest
 import pytrec_eval
 from support.runs import run, write_qrels
 
+from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.pools import pool_protocol
 from qbe.run import Run
 from qbe.types import Hit

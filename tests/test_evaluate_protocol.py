@@ -7,8 +7,8 @@ import pytest
 from support.runs import folds_text
 
 from qbe import trec
+from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.protocol import csfcube_protocol, load_folds
 from qbe.evaluate.published import papers, published_rows

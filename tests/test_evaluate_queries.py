@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import folds_text, run, write_qrels
 
+from qbe.cli.evaluate import main
 from qbe.errors import UsageError
-from qbe.evaluate.__main__ import main
 from qbe.evaluate.csfcube import ndcg_percent
 from qbe.evaluate.queries import (
     RankedPaper,

@@ -11,18 +11,18 @@ import torch
 from support.damage import truncate
 from support.tiny import layer_states
 
+from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
-from qbe.export import encoder as export
-from qbe.export.__main__ import main
-from qbe.export.attention import fuse_attention
-from qbe.export.cross_encoder import export_cross_encoder
-from qbe.export.pytorch import to_onnx
-from qbe.export.quantization import channel_ranges, smooth
-from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
+from qbe.models.export import encoder as export
+from qbe.models.export.attention import fuse_attention
+from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.pytorch import to_onnx
+from qbe.models.export.quantization import channel_ranges, smooth
 from qbe.models.kinds import ENCODER
 from qbe.models.reranker_files import read_reranker_card
 from qbe.models.session import open_session
+from qbe.util.files import sha256
 
 pytestmark = pytest.mark.slow
 
@@ -309,7 +309,7 @@ def test_the_command_prints_the_differences_and_replaces_models_only(kind, sourc
     assert named() == "given"
     (output / "stray").unlink()
     main([*arguments, "second"])
-    monkeypatch.setattr(f"qbe.export.{kind.replace('-', '_')}.FP32_MAX_DIFFERENCE", -1.0)
+    monkeypatch.setattr(f"qbe.models.export.{kind.replace('-', '_')}.FP32_MAX_DIFFERENCE", -1.0)
     with pytest.raises(ModelError, match="parity"):
         main([*arguments, "third"])
     assert named() == "second"

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file, save_file
 from support.tiny_classifier import write_classifier
 
 from qbe.errors import ModelError
-from qbe.export import cross_encoder as export
+from qbe.models.export import cross_encoder as export
 from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card
 from qbe.models.session import open_session
 

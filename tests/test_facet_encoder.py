@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from support.tiny_reranker import graded_lists, network, stirred, tokenized, write_lists
 from transformers import BertModel
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.graded_pairs import GradedPair
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.facet_encoder import make, mean_max_correlations

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _cli, files
+from qbe.cli import common as _cli
 from qbe.errors import InputError, OutputError, file_error
+from qbe.util import files
 
 
 def names(folder: Path) -> list[str]:
@@ -40,7 +41,7 @@ def test_atomic_file_keeps_the_former_content_on_an_exception(tmp_path: Path) ->
 def test_atomic_file_survives_kill(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"old")
     code = (
-        "import os, signal, sys, pathlib; from qbe.files import atomic_file\n"
+        "import os, signal, sys, pathlib; from qbe.util.files import atomic_file\n"
         "with atomic_file(pathlib.Path(sys.argv[1])) as stream:\n"
         "    stream.write(b'half'); stream.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -152,9 +153,7 @@ def test_atomic_file_keeps_a_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_atomic_file_writes_to_a_pipe_directly() -> None:
-    code = (
-        "from pathlib import Path; from qbe.files import write_text; write_text(Path('/dev/stdout'), 'abc')"
-    )
+    code = "from pathlib import Path; from qbe.util.files import write_text; write_text(Path('/dev/stdout'), 'abc')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "abc"
     assert Path("/dev/null").is_char_device()
@@ -193,7 +192,7 @@ def test_publish_directory_keeps_a_file(tmp_path: Path) -> None:
 
 def test_lock_across_processes(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from qbe.files import lock\n"
+        "import sys, pathlib; from qbe.util.files import lock\n"
         "with lock(pathlib.Path(sys.argv[1])) as held: print(held, flush=True); sys.stdin.readline()\n"
     )
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from qbe.errors import ModelError
-from qbe.files import sha256
-from qbe.grade.head import MODELS, Head, mean_head
-from qbe.grade.model import (
+from qbe.models.encoder_files import resolve_encoder
+from qbe.models.grade.head import MODELS, Head, mean_head
+from qbe.models.grade.model import (
     CARD,
     OUTPUTS,
     WEIGHTS,
@@ -21,8 +21,8 @@ from qbe.grade.model import (
     shipped_model,
     write_model,
 )
-from qbe.models.encoder_files import resolve_encoder
-from qbe.rerank.graded import FEATURES
+from qbe.search.rerank.graded import FEATURES
+from qbe.util.files import sha256
 
 SMALL = MODELS / "grades"
 SHIPPED = sorted(MODELS.glob("grades*"))

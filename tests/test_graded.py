@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from qbe.encode.pooling import PaperVectors
-from qbe.grade.words import NAMES as WORD_FEATURES
-from qbe.grade.words import TechniqueWords
 from qbe.index.index import Index
+from qbe.models.encode.pooling import PaperVectors
+from qbe.models.grade.words import NAMES as WORD_FEATURES
+from qbe.models.grade.words import TechniqueWords
 from qbe.query import Query
-from qbe.rerank.graded import FEATURES, Features, GradedQuery
-from qbe.rerank.projections import FacetProjection, StoredPapers
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
+from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
+from qbe.search.rerank.projections import FacetProjection, StoredPapers
 from qbe.search.stages import Fused, Grades
 from qbe.types import Facet, Paper, Sentence
 

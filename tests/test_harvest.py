@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.repository import FAULTS, paper, repository
+from qbe.cli.harvest import main
 from qbe.corpus import read_corpus
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, QbeError
-from qbe.harvest import harvest as harvesting
-from qbe.harvest.__main__ import main
-from qbe.harvest.harvest import PART, STATE, Asked, beside, harvest, harvest_lock, read_state
-from qbe.harvest.repository import RETRIES, Repository
-from qbe.harvest.update import update_index
+from qbe.feeds.harvest import harvest as harvesting
+from qbe.feeds.harvest.harvest import PART, STATE, Asked, beside, harvest, harvest_lock, read_state
+from qbe.feeds.harvest.repository import RETRIES, Repository
+from qbe.feeds.harvest.update import update_index
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
-from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -330,7 +330,7 @@ def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder
         served.put(paper(3, datestamp="2026-11-26"))
         fetched(served, output)
         with monkeypatch.context() as patched:
-            patched.setattr("qbe.harvest.update.append_papers", _interrupted)
+            patched.setattr("qbe.feeds.harvest.update.append_papers", _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 update_index(output, folder)
         assert len(titles(folder)) == 2

@@ -29,7 +29,7 @@ from support.serving import Server as Served
 from support.serving import serving, wait_until
 
 from qbe.index.opening import open_index
-from qbe.network import server
+from qbe.serve.network import server
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,10 @@ from support.damage import full_disk
 from support.messages import messages_of
 from support.searching import first_stage
 
-from qbe import _cli, _jvm
+from qbe.cli import common as _cli
+from qbe.cli.index import OPTIONS, PROGRAM, main
+from qbe.cli.index_options import build_settings, parser, reading
 from qbe.corpus.reading import Reading
-from qbe.encode.encoder import Encoder
 from qbe.errors import (
     CorpusError,
     IndexBuildError,
@@ -23,16 +24,16 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.files import sha256
-from qbe.index.__main__ import OPTIONS, PROGRAM, main
+from qbe.index import jvm as _jvm
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
-from qbe.index.options import build_settings, parser, reading
 from qbe.index.papers import FACET_CODES
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
+from qbe.util.files import sha256
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import pytest
 from support.damage import change_manifest, vouch_index
 from support.searching import first_stage
 
-from qbe._jvm import lucene_version
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.building.sharding import IndexShards, build_shards
 from qbe.index.index import Index
+from qbe.index.jvm import lucene_version
 from qbe.index.papers import read_metadata
 from qbe.query import Query
 from qbe.types import Paper, Sentence

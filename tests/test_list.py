@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from qbe.cli.list import main as list_papers
+from qbe.cli.show import main as show_papers
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.list.__main__ import main as list_papers
-from qbe.show.__main__ import main as show_papers
 from qbe.types import Facet, Paper, Sentence
 
 

@@ -12,6 +12,7 @@ from support.live import corpus, files, rankings, raw_corpus
 from support.searching import first_stage
 from support.tiny_tagger import write_tagger
 
+from qbe.cli.index import main
 from qbe.errors import (
     EncoderMismatchError,
     FileFormatError,
@@ -20,8 +21,6 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.files import lock
-from qbe.index.__main__ import main
 from qbe.index.building import writer
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
@@ -31,6 +30,7 @@ from qbe.index.opening import Index
 from qbe.index.snapshot import COMMIT
 from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
+from qbe.util.files import lock
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from support.searching import first_stage
 from support.serving import serving
 
 from qbe.errors import IndexFormatError, OutputError
-from qbe.files import shared_lock, try_exclusive_lock
 from qbe.index import snapshot
 from qbe.index.building import writer
 from qbe.index.building.build import build
@@ -31,9 +30,10 @@ from qbe.index.reader import IndexReader
 from qbe.index.snapshot import COMMIT, read_commit
 from qbe.query import Query
 from qbe.serve.app import REFRESH_SECONDS
-from qbe.service.requests import SearchBody
-from qbe.service.service import SearchService
+from qbe.serve.service.requests import SearchBody
+from qbe.serve.service.service import SearchService
 from qbe.types import Facet
+from qbe.util.files import shared_lock, try_exclusive_lock
 
 pytestmark = pytest.mark.slow
 

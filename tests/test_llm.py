@@ -11,9 +11,17 @@ from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades
 from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
-from qbe.llm.answers import Answer, Answers
-from qbe.llm.endpoint import RETRIES, Budget, BudgetSpentError, Client, Endpoint, EndpointError, RequestError
-from qbe.llm.grading import ASKED, SCHEMA, AnswerError, Grader, PaperPair, parse_answer
+from qbe.models.llm.answers import Answer, Answers
+from qbe.models.llm.endpoint import (
+    RETRIES,
+    Budget,
+    BudgetSpentError,
+    Client,
+    Endpoint,
+    EndpointError,
+    RequestError,
+)
+from qbe.models.llm.grading import ASKED, SCHEMA, AnswerError, Grader, PaperPair, parse_answer
 from qbe.types import Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
@@ -146,7 +154,7 @@ def test_pairs_under_way_are_not_counted_when_all_has_ended():
 
 
 def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
-    monkeypatch.setattr("qbe.llm.answers.MOST_UNWRITTEN", 2)
+    monkeypatch.setattr("qbe.models.llm.answers.MOST_UNWRITTEN", 2)
     answers = Answers()
     for digest in "abc":
         answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))

@@ -8,14 +8,14 @@ from support.papers import Papers
 from support.rerankers import over_index, score
 from support.searching import first_stage
 
-from qbe.encode.pooling import PaperVectors
 from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
+from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Query
-from qbe.rerank.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
-from qbe.rerank.reranker import RerankScore
 from qbe.search.present import to_record, to_table
+from qbe.search.rerank.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
+from qbe.search.rerank.reranker import RerankScore
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 NAN = math.nan

@@ -26,10 +26,10 @@ from support.messages import refusals
 from support.serving import serving
 
 from qbe import types
+from qbe.cli.mcp import main
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
-from qbe.mcp.__main__ import main
-from qbe.mcp.answers import (
+from qbe.serve.mcp.answers import (
     LIMIT,
     MOST_AUTHORS,
     Hit,
@@ -37,10 +37,10 @@ from qbe.mcp.answers import (
     fitting_hits,
     size_of,
 )
-from qbe.mcp.server import create_server
-from qbe.mcp.tools import ExportPart, export_citations
-from qbe.service.requests import Export
-from qbe.service.service import SearchService
+from qbe.serve.mcp.server import create_server
+from qbe.serve.mcp.tools import ExportPart, export_citations
+from qbe.serve.service.requests import Export
+from qbe.serve.service.service import SearchService
 from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def connect(portal) -> Iterator[Callable[[Any], Caller]]:
 
 
 def command(index: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "qbe.mcp", "--index", str(index), *options]
+    return [sys.executable, "-m", "qbe", "mcp", "--index", str(index), *options]
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index):
 
 
 def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
-    monkeypatch.setattr("qbe.mcp.answers.LIMIT", 500)
+    monkeypatch.setattr("qbe.serve.mcp.answers.LIMIT", 500)
     expected = "found s036 longer; leave it out, or choose markdown"
     with (
         open_index(graded_index) as index,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe.files import sha256
+from qbe.cli.train_options import parser
 from qbe.models.large import LARGE
 from qbe.models.registry import ENCODERS
-from qbe.train.options import parser
+from qbe.util.files import sha256
 
 ROOT = Path(__file__).parent.parent
 MODELS = ROOT / "qbe" / "models"

@@ -10,10 +10,10 @@ import pytest
 
 from qbe.cite import model as citation
 from qbe.errors import ModelError
-from qbe.grade import model as grade
-from qbe.grade.head import Storage
-from qbe.rerank import projections as projection
-from qbe.rerank.graded import FEATURES
+from qbe.models.grade import model as grade
+from qbe.models.grade.head import Storage
+from qbe.search.rerank import projections as projection
+from qbe.search.rerank.graded import FEATURES
 
 
 class Kind(NamedTuple):

@@ -17,11 +17,11 @@ from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
-from qbe.export import encoder
-from qbe.export.encoder import export_encoder
-from qbe.export.graph import fill_graph, store_graph
-from qbe.export.quantization import channel_ranges, smooth
 from qbe.models.encoder_files import read_card
+from qbe.models.export import encoder
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.graph import fill_graph, store_graph
+from qbe.models.export.quantization import channel_ranges, smooth
 from qbe.models.kinds import RANGES
 from qbe.models.large import (
     LargeEncoder,
@@ -163,7 +163,7 @@ def tiny_mpnet(tmp_path_factory) -> Path:
 WITHOUT_PYTORCH = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(["torch", "transformers"]))  # importing them fails
-runpy.run_module("qbe.export", run_name="__main__")
+runpy.run_module("qbe.cli.export", run_name="__main__")
 """
 
 

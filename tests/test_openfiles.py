@@ -13,13 +13,13 @@ from support.damage import change_manifest
 from support.searching import first_stage
 
 from qbe.errors import IndexFormatError, OutputError, UsageError
-from qbe.files import lock, sha256
 from qbe.index import openfiles
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.openfiles import OpenFiles
 from qbe.query import Query
+from qbe.util.files import lock, sha256
 
 
 def hits(index: Index) -> list:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from qbe import models
+from qbe.cli.search import main as search_main
+from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError, UsageError
-from qbe.export.staging import check_model_folder
-from qbe.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
-from qbe.search.__main__ import main as search_main
-from qbe.tag.__main__ import main as tag_main
+from qbe.models.export.staging import check_model_folder
+from qbe.util.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
 
 RUN = "q1 Q0 p7 1 2.5 qbe-dense\nq1 Q0 p8 2 2.25 qbe-dense\n"
 PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
@@ -178,7 +178,7 @@ def evaluation(sample, tmp_path) -> list[str]:
 
 
 def test_an_evaluation_keeps_a_run_and_replaces_a_report(evaluation, tmp_path, capsys):
-    from qbe.evaluate.__main__ import main
+    from qbe.cli.evaluate import main
 
     with pytest.raises(OutputError, match="a report of qbe evaluate to replace, found another file"):
         main([*evaluation, "--output", str(tmp_path / "a.trec")])

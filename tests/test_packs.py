@@ -18,10 +18,11 @@ import zstandard
 from support.live import files, rankings
 
 from benchmarks.faulty_server import Faults, serving
-from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index, web
-from qbe.doctor.index import index_checks
+from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index
+from qbe.cli.doctor_index import index_checks
+from qbe.cli.pack import main as pack_command
+from qbe.cli.pull import main as pull_command
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
-from qbe.files import lock
 from qbe.index.checking import check_index
 from qbe.index.packs import layout, pulling, sources
 from qbe.index.packs.layout import HEADER_BYTES, Pack, PackedFile, padding, read_header, tar_header
@@ -29,9 +30,9 @@ from qbe.index.packs.packing import pack_index
 from qbe.index.packs.pulling import pull
 from qbe.index.packs.registry import find_pack, read_registry
 from qbe.index.packs.sources import Source
-from qbe.pack.__main__ import main as pack_command
-from qbe.pull.__main__ import main as pull_command
 from qbe.types import Paper, Sentence
+from qbe.util import web
+from qbe.util.files import lock
 
 NEW = Paper("new", "On new papers", (Sentence("We add a paper."), Sentence("It is found.")))
 
@@ -468,7 +469,7 @@ def test_a_registry(folder, tmp_path, tiny_index, grown, capsys, told, monkeypat
     pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
     assert read_registry(str(registry))["tiny"].license == "CC0"  # of the entry, where none is stated
     with lock(tmp_path / ".registry.json.lock"), pytest.raises(OutputError, match="found another process"):
-        monkeypatch.setattr("qbe.files._CHANGE_SECONDS", 0)
+        monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0)
         pack_command([str(tiny_index), str(tmp_path / "tiny.tar.zst"), "--registry", str(registry)])
     pack_command([str(grown), str(tmp_path / "packs" / "two ways.tar.zst"), "--registry", str(registry)])
     capsys.readouterr()

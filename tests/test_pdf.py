@@ -15,9 +15,9 @@ from qbe.corpus.pdf import reader
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
 from qbe.corpus.rejected import STANDS_IN, RejectedRecords
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import QbeError
 from qbe.search.query_file import paper_from_file
-from qbe.text.split import split_sentences
 
 PAPER = Paper(
     "Efficient first-order classification of flying fish",
@@ -50,7 +50,7 @@ def test_papers_with_the_stamp_of_arxiv_and_with_a_doi(tmp_path):
 
 
 def test_the_introduction_stands_for_an_abstract_and_this_is_said(tmp_path, tiny_index, capsys):
-    from qbe.search.__main__ import main
+    from qbe.cli.search import main
 
     path = written(tmp_path, without_abstract(PAPER))
     assert paper_from_file(str(path)).abstract == PAPER.body[0]
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
 
 
 def test_the_process_that_reads_ends_with_its_input():
-    from qbe import processes
+    from qbe.util import processes
 
     with processes.start([reader.sys.executable, "-m", "qbe.corpus.pdf.worker"]) as process:
         data = springer(PAPER)

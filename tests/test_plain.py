@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _cli
+from qbe.cli import common as _cli
+from qbe.cli.index import OPTIONS, PROGRAM, main
 from qbe.errors import QbeError, UsageError
-from qbe.index.__main__ import OPTIONS, PROGRAM, main
-from qbe.plain import one_line, plain
 from qbe.query import Query
 from qbe.search.writers import Result, open_writer, to_csv
-from qbe.service.records import export_parts
+from qbe.serve.service.records import export_parts
 from qbe.types import Hit, Paper, Sentence
+from qbe.util.plain import one_line, plain
 
 HARMFUL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\x08\r\n\t\x85\u2028\u2029\u202e\u2066\u200f\x00"
 SIGNS = set(HARMFUL) - {"\n", *"]0;PWN[2J31m"}
@@ -58,7 +58,7 @@ def test_records_for_shell_and_page_are_harmless_and_json():
     record = json.loads("".join(export_parts([PAPER], "json")))
     texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
     assert not SIGNS & set("".join(texts))
-    from qbe.service.records import as_json
+    from qbe.serve.service.records import as_json
 
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):

@@ -5,10 +5,11 @@ import pytest
 from support.searching import ids
 
 from qbe.errors import UsageError
-from qbe.grade.head import MODELS
 from qbe.index.index import Index
+from qbe.models.grade.head import MODELS
 from qbe.query import Query
-from qbe.rerank.projections import (
+from qbe.search.pipeline import Pipeline
+from qbe.search.rerank.projections import (
     TERMS,
     FacetProjection,
     ProjectionModel,
@@ -19,7 +20,6 @@ from qbe.rerank.projections import (
     shipped_model,
     write_model,
 )
-from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused, Projections
 from qbe.types import Facet
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from support.published import SCIBERT, TINY, adapter_tensors, exported_here, write_adapter, write_specter
 
-from qbe.encode.encoder import Encoder
-from qbe.export.adapter import apply_adapter
 from qbe.models import sources
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import SENTENCES
+from qbe.models.export.adapter import apply_adapter
 from qbe.models.kinds import ENCODER
 from qbe.models.registry import PUBLISHED
 from qbe.types import Paper

@@ -6,11 +6,11 @@ import threading
 import pytest
 from support.rerankers import over_index, projected_over_index, request, score
 
-from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.matching import MATCHINGS
-from qbe.rerank.open import open_reranker
+from qbe.search.rerank.matching import MATCHINGS
+from qbe.search.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
+from qbe.util.parallel import Workers
 
 pytestmark = pytest.mark.slow
 

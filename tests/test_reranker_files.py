@@ -10,7 +10,6 @@ import pytest
 from support.damage import truncate
 
 from qbe.errors import ModelError, UsageError
-from qbe.files import sha256
 from qbe.models import sources
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import (
@@ -21,6 +20,7 @@ from qbe.models.reranker_files import (
     resolve_reranker,
     write_reranker_card,
 )
+from qbe.util.files import sha256
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encod
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
 
     def run(command, **_):
-        assert command[:4] == [sys.executable, "-m", "qbe.export", "cross-encoder"]
+        assert command[:4] == [sys.executable, "-m", "qbe", "export", "cross-encoder"]
         assert command[command.index("--source") + 1] == "owner/model"
         shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)

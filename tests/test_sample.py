@@ -7,10 +7,10 @@ import pytest
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.files import sha256
 from qbe.topics import read_topics, write_pools
 from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet
+from qbe.util.files import sha256
 
 SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 LAYOUT = read_layout(SAMPLE / "layout.json")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from qbe.cli.index import main as index_main
+from qbe.cli.search import main as search_main
 from qbe.datasets.csfcube import convert
-from qbe.index.__main__ import main as index_main
-from qbe.search.__main__ import main as search_main
 from scripts import models, runs
 
 pytestmark = pytest.mark.slow

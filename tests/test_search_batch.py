@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from qbe import _jvm
 from qbe.errors import OutputError, RunError, UsageError
-from qbe.parallel import Workers
+from qbe.index import jvm as _jvm
 from qbe.search import output as outputs
 from qbe.search.output import block_file
 from qbe.search.session import SearchSession
+from qbe.util.parallel import Workers
 
 KILLED = """
 import os, signal, sys
 from qbe.search import output as outputs
-from qbe.search.__main__ import main
+from qbe.cli.search import main
 
 def hook(event, values):
     if event == "os.rename" and str(values[1]).endswith("00000002.block"):

@@ -12,9 +12,9 @@ import pytest
 from support.messages import refusals
 from support.searching import first_stage, ids
 
+from qbe.cli.search import main
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.__main__ import main
 from qbe.topics import read_topics
 from qbe.trec import read_run
 from qbe.types import Facet

@@ -14,9 +14,9 @@ from support.live import corpus
 from support.messages import messages_of
 from support.searching import first_stage, ids
 
-from qbe import _cli
+from qbe.cli import common as _cli
+from qbe.cli.search import OPTIONS, PROGRAM, main
 from qbe.corpus.record import dump_record, paper_to_record
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
@@ -29,13 +29,13 @@ from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.rows import Selection
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.types import Facet, Paper, Sentence
+from qbe.util.parallel import Workers
 
 STAGES = ("bm25", "dense", "fused")
 TIES = 2e-4

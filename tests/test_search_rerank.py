@@ -10,14 +10,14 @@ from support.papers import Papers
 from support.rerankers import ByHand
 from support.searching import PLAIN, ids, reranked
 
+from qbe.cli.search import main
 from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.query import Query
-from qbe.rerank.reranker import RerankScore
-from qbe.search.__main__ import main
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table
+from qbe.search.rerank.reranker import RerankScore
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow

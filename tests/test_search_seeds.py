@@ -9,8 +9,8 @@ import pytest
 from support.messages import refusals
 from support.searching import ids
 
+from qbe.cli.search import main
 from qbe.query import Aspect, Query, format_weight
-from qbe.search.__main__ import main
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
 from qbe.search.pipeline import Pipeline
 from qbe.search.queries import query_by

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 from support.messages import messages_of
 
+from qbe.cli.search import main
 from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import Topic
-from qbe.search.__main__ import main
 from qbe.topics import read_topics, write_topics
 
 ABSTRACT = "Home nurses drive a lot. We plan rounds as shortest paths. They drive a fifth less."

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from qbe.search.explain import describe, label_of
-from qbe.service.records import sentence_records
-from qbe.service.requests import SearchBody
+from qbe.serve.service.records import sentence_records
+from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 AIM = Sentence("We propose X for Y.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.5, 0.3, 0.0, 0.0))

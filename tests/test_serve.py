@@ -16,15 +16,15 @@ import pytest
 from support.messages import messages_of
 from support.serving import serving
 
+from qbe.cli.serve import main, parser, run
 from qbe.errors import InputError, UsageError
 from qbe.index.opening import open_index
-from qbe.network.guard import LOCAL, read_key
-from qbe.network.server import listen
-from qbe.serve.__main__ import main, parser, run
 from qbe.serve.app import page_files
 from qbe.serve.guard import settings_for
-from qbe.service.requests import SearchBody
-from qbe.service.service import SearchService
+from qbe.serve.network.guard import LOCAL, read_key
+from qbe.serve.network.server import listen
+from qbe.serve.service.requests import SearchBody
+from qbe.serve.service.service import SearchService
 
 pytestmark = pytest.mark.slow
 
@@ -296,7 +296,7 @@ def test_a_cluster_is_served_by_one_process():
 
 
 def test_what_is_wrong_for_all_workers_is_said_once(tmp_path):
-    command = [sys.executable, "-m", "qbe.serve", "--index", tmp_path, "--port", "0", "--workers", "2"]
+    command = [sys.executable, "-m", "qbe", "serve", "--index", tmp_path, "--port", "0", "--workers", "2"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(r"qbe serve: .*: expected an index with a manifest.json.*\n", done.stderr)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from support.serving import serving, wait_until
 
 from qbe.index.opening import open_index
-from qbe.network import guard, server
-from qbe.network.server import listen
 from qbe.serve.app import create_app
-from qbe.service.queue import OverloadedError
-from qbe.service.service import SearchService
+from qbe.serve.network import guard, server
+from qbe.serve.network.server import listen
+from qbe.serve.service.queue import OverloadedError
+from qbe.serve.service.service import SearchService
 
 pytestmark = pytest.mark.slow
 

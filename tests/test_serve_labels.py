@@ -66,7 +66,7 @@ def test_what_is_wrong_is_told_and_writes_nothing(server, folder, told):
 
 
 def test_a_folder_of_grades_belongs_to_one_server(server, tiny_index, folder):
-    command = [sys.executable, "-m", "qbe.serve", "--index", tiny_index, "--port", "0"]
+    command = [sys.executable, "-m", "qbe", "serve", "--index", tiny_index, "--port", "0"]
     command += ["--pairs", folder / "pairs.tsv", "--labels", folder / "grades"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 1

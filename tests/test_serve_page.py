@@ -15,10 +15,10 @@ import pytest
 from support.browser import SECONDS, expect, opened
 from support.serving import Server, serving, wait_until
 
+from qbe.feeds.watch.watches import Watch, changing, write_watches
 from qbe.index.building.changes import append_papers
 from qbe.shapes import SHAPES
 from qbe.types import Paper, Sentence
-from qbe.watch.watches import Watch, changing, write_watches
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,16 @@ from pydantic import ValidationError
 from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Stages
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
-from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
-from qbe.rerank.joint import JointGrader
+from qbe.models.encode.encoder import Encoder
 from qbe.search.first_stages import FusedStage
 from qbe.search.pipeline import Pipeline
-from qbe.service import queue
-from qbe.service.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
-from qbe.service.requests import (
+from qbe.search.rerank.joint import JointGrader
+from qbe.serve.service import queue
+from qbe.serve.service.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
+from qbe.serve.service.requests import (
     Comparison,
     Export,
     PastedText,
@@ -29,8 +29,8 @@ from qbe.service.requests import (
     SearchBody,
     problem_in_words,
 )
-from qbe.service.service import FIRST, RERANKED, Limits, SearchService, stages_of
-from qbe.service.titles import TitleSearch
+from qbe.serve.service.service import FIRST, RERANKED, Limits, SearchService, stages_of
+from qbe.serve.service.titles import TitleSearch
 
 pytestmark = pytest.mark.slow
 

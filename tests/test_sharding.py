@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.builds import Job, build_job, build_part_job, dated_job
 from support.searching import first_stage
 
+from qbe.cli.index import main
 from qbe.cluster.bm25 import (
     FEWEST_FILLERS,
     CorpusStatistics,
@@ -24,8 +25,6 @@ from qbe.cluster.bm25 import (
 )
 from qbe.cluster.shard import MovedOnError, Shard
 from qbe.errors import IndexBuildError, UsageError
-from qbe.files import sha256
-from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.building.parts import BuildShard
 from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, build_shards
@@ -37,6 +36,7 @@ from qbe.index.views import PaperStore
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet
+from qbe.util.files import sha256
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.boundaries import checked, score
-from qbe.text.split import split_sentences, split_spans
+from qbe.corpus.sentences import split_sentences, split_spans
 
 # "|" stands where one sentence ends and the next begins; the white space around it belongs to the text.
 EXAMPLES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qbe.__main__ import COMMANDS
-from qbe.completion.__main__ import command_parser
+from qbe.cli.completion import command_parser
 
 pytestmark = pytest.mark.slow
 
@@ -81,8 +81,7 @@ def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone
     assert {".".join(module.split(".")[:2]) for module in ours} <= {
         "qbe",
         "qbe.__main__",
-        "qbe._cli",
-        f"qbe.{command}",
+        "qbe.cli",
         *({"qbe.corpus"} if command == "index" else ()),  # the names of its formats, no reader
     }
 
@@ -104,7 +103,7 @@ USAGE_ERRORS = {
 @pytest.mark.parametrize("case", USAGE_ERRORS)
 def test_usage_errors_are_light(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, modules = loaded("-m", f"qbe.{case.partition(' ')[0]}", *USAGE_ERRORS[case])
+    code, modules = loaded("-m", "qbe", case.partition(" ")[0], *USAGE_ERRORS[case])
     assert code == 2
     assert not modules & HEAVY
     assert not any(tmp_path.iterdir())
@@ -149,16 +148,16 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
 def test_choices_are_those_of_the_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
+    from qbe.cli.index_options import OF_POSTINGS
     from qbe.evaluate.report import PROTOCOLS
     from qbe.index.dense.ann import AUTO_SENTENCES, EXACT, STORED
-    from qbe.index.options import OF_POSTINGS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
-    from qbe.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
-    from qbe.rerank.transport import REGULARIZATION
+    from qbe.models.tag.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.search import stages
     from qbe.search.request import LABEL_SOURCES
-    from qbe.tag.tagger import LABEL_SOURCES as OF_TAGGING
+    from qbe.search.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
+    from qbe.search.rerank.transport import REGULARIZATION
     from qbe.types import Facet
 
     assert choices("search")["facet"] == tuple(map(str, Facet))

@@ -13,18 +13,18 @@ import pytest
 from support.builds import Job, build_job, interrupt
 from support.live import corpus, files, rankings
 
+from qbe.cli.index import main
 from qbe.corpus import read_corpus
 from qbe.corpus.dedupe import made_id
 from qbe.corpus.reading import Reading
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
-from qbe.index.__main__ import main
 from qbe.index.building import build as stages
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
-from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

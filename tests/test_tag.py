@@ -14,13 +14,13 @@ from support.messages import messages_of
 from support.tiny import HIDDEN, layer_states, write_model
 from support.tiny_tagger import LAYERS
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.export.encoder import export_encoder
-from qbe.files import sha256
+from qbe.models.encode.encoder import Encoder
+from qbe.models.export.encoder import export_encoder
+from qbe.models.tag.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
 from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
-from qbe.tag.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+from qbe.util.files import sha256
 
 
 @pytest.fixture(scope="module")

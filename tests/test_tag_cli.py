@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.trainings import write
 
+from qbe.cli.tag import main
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
-from qbe.encode.encoder import Encoder
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, OutputError
-from qbe.tag.__main__ import main
-from qbe.tag.tagger import Tagger, TaggingEncoder
-from qbe.text.split import split_sentences
+from qbe.models.encode.encoder import Encoder
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
 pytestmark = pytest.mark.slow
@@ -80,7 +80,7 @@ def tag(tmp_path, tagging, tiny_tagger):
 
 def command(*arguments: object, **options) -> subprocess.CompletedProcess:
     """Run the command as a user does."""
-    line = [sys.executable, "-m", "qbe.tag", *map(str, arguments)]
+    line = [sys.executable, "-m", "qbe", "tag", *map(str, arguments)]
     return subprocess.run(line, capture_output=True, check=False, **options)
 
 

@@ -8,11 +8,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 from support.trainings import write
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.export.encoder import export_encoder
+from qbe.models.encode.encoder import Encoder
+from qbe.models.export.encoder import export_encoder
+from qbe.models.tag.tagger import Tagger
 from qbe.models.tagger_files import TAGGER_CARD
-from qbe.tag.tagger import Tagger
 from qbe.train.tagger import measure as tagger_measure
 from qbe.train.tagger.data import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import admit, measure

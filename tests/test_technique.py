@@ -2,12 +2,12 @@
 
 import pytest
 
+from qbe.cli.list import main
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
-from qbe.list.__main__ import main
 from qbe.search.filtering import FilterCache, Technique
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence

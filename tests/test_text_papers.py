@@ -4,9 +4,9 @@ from functools import partial
 
 from support.messages import messages_of
 
+from qbe.corpus.sentences import paper_from_text
 from qbe.errors import CorpusError
 from qbe.query import Query
-from qbe.text.split import paper_from_text
 from qbe.types import Paper, Sentence
 
 

@@ -11,14 +11,13 @@ from support.rerankers import score
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, UsageError
-from qbe.export.cross_encoder import export_cross_encoder
-from qbe.export.pytorch import write_tokenizer
 from qbe.index.index import Index
-from qbe.parallel import Workers
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.pytorch import write_tokenizer
 from qbe.query import Query
-from qbe.rerank.open import open_reranker
+from qbe.search.rerank.open import open_reranker
 from qbe.search.stages import CrossEncoder
 from qbe.train.citation.pairs import (
     Candidates,
@@ -29,6 +28,7 @@ from qbe.train.citation.pairs import (
     bm25_candidates,
     chosen_candidates,
 )
+from qbe.util.parallel import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support.messages import messages_of
 
+from qbe.cli import train as command
 from qbe.errors import UsageError
 from qbe.models import encoder_format
 from qbe.models.registry import BASE_ENCODER
-from qbe.train import __main__ as command
 from qbe.train import options
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.citation.pairs import Recipe as PairRecipe

@@ -17,7 +17,7 @@ from support.trainings import TRAININGS, Trained, Training, new_folders
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.graded_pairs import GradedPair
 from qbe.models.large import make_weights, read_weights
-from qbe.rerank.projections import read_model
+from qbe.search.rerank.projections import read_model
 from qbe.train import artifacts
 from qbe.train.artifacts import Folders
 from qbe.train.large import training as large_training
@@ -143,7 +143,7 @@ def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, na
 
 def test_training_without_torch_names_the_packages():
     program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
-    program += "from qbe.train.__main__ import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
+    program += "from qbe.cli.train import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

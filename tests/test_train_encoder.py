@@ -21,13 +21,12 @@ from support.messages import messages_of
 from support.trainings import new_folders, write
 
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
-from qbe.files import sha256
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
-from qbe.rerank.transport import entropic_transport
+from qbe.search.rerank.transport import entropic_transport
 from qbe.train.artifacts import RunOptions
 from qbe.train.encoder.data import Pair, hold_out, read_cocitations
 from qbe.train.encoder.fit import EncoderNetwork, EncoderTask, Recipe, WindowTokenizer, draw_negatives
@@ -35,6 +34,7 @@ from qbe.train.encoder.loss import OBJECTIVES, Settings, Triplets, Vectors, loss
 from qbe.train.encoder.training import train
 from qbe.train.trainer import fit
 from qbe.types import Paper, Sentence
+from qbe.util.files import sha256
 
 NONE = TitleIndex([])
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from qbe.errors import CorpusError
-from qbe.files import sha256
-from qbe.grade.head import Head, mean_head
-from qbe.grade.model import OUTPUTS, on_scale, read_model
-from qbe.grade.words import shipped_words
 from qbe.graded_pairs import GradedPair, read_graded_pairs
 from qbe.index.index import Index
-from qbe.parallel import Workers
-from qbe.rerank.graded import FEATURES, Features, GradedQuery
-from qbe.rerank.projections import find_model
-from qbe.rerank.projections import read_model as read_projections
+from qbe.models.grade.head import Head, mean_head
+from qbe.models.grade.model import OUTPUTS, on_scale, read_model
+from qbe.models.grade.words import shipped_words
 from qbe.search.opening import stored_vectors
+from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
+from qbe.search.rerank.projections import find_model
+from qbe.search.rerank.projections import read_model as read_projections
 from qbe.train.grades import GradedFeatures, load_or_measure
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head, grade_loss
+from qbe.util.files import sha256
+from qbe.util.parallel import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

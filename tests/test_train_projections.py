@@ -14,7 +14,7 @@ from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
-from qbe.rerank.projections import ProjectedMatching, StoredPapers, read_model
+from qbe.search.rerank.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.projections import (
     ProjectionNetwork,
     ProjectionTask,

@@ -12,9 +12,9 @@ from support.trainings import new_folders
 from torch import Tensor
 from transformers import BertModel
 
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError
 from qbe.graded_pairs import GradedPair
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
 from qbe.train.artifacts import RunOptions
 from qbe.train.correlation import spearman

@@ -18,11 +18,11 @@ from support.messages import messages_of
 from support.trainings import small_heads, unlabelled_papers, write
 
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError
-from qbe.export.tagger import HeadInputs, export_head
+from qbe.models.encode.encoder import Encoder
+from qbe.models.export.tagger import HeadInputs, export_head
+from qbe.models.tag.tagger import Tagger
 from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
-from qbe.tag.tagger import Tagger
 from qbe.train.tagger import training
 from qbe.train.tagger.data import (
     LabelledAbstract,

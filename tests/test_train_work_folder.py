@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from qbe.errors import ModelError, UsageError
-from qbe.files import sha256
 from qbe.train.artifacts import check_provenance, file_digests, load_arrays, save_arrays, save_state
+from qbe.util.files import sha256
 
 pytestmark = pytest.mark.slow
 

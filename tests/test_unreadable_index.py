@@ -22,8 +22,8 @@ def obey_permissions() -> None:
 
 SEARCHES = """
 import os, sys
-from qbe import _cli
-from qbe.search.__main__ import OPTIONS, PROGRAM, main
+from qbe.cli import common as _cli
+from qbe.cli.search import OPTIONS, PROGRAM, main
 
 for name in sys.argv[1:]:
     os.chmod(f"index/{name}", 0)

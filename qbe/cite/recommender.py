@@ -12,11 +12,10 @@ import numpy as np
 from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.parallel import Closing, Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of
@@ -27,6 +26,7 @@ from qbe.search.ranking import RankingRequest, RerankStage
 from qbe.search.request import check_filter
 from qbe.search.session import check_index
 from qbe.types import Hit, Paper
+from qbe.util.parallel import Closing, Workers
 
 
 class CiteRequest(NamedTuple):
@@ -72,7 +72,7 @@ class Recommender(Closing):
 
         Raises TypeError for values of another type, IndexFormatError where the index was built without
         vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
-        JavaError where BM25 finds no Java. A reranker raises what `qbe.rerank.open.open_reranker` does, and
+        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerank.open.open_reranker` does, and
         UsageError where it scores facets alone.
         """
         config = CiteConfig() if config is None else config

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
-from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.search.contracts import ScoreSource
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.search.fusion import z_normalize
+from qbe.util.parallel import Workers
 
 SCORES = ("bm25", "sentences", "whole", "citation")
 """Scores of the first stage, z-normalized over the candidates."""

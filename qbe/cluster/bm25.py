@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe import _jvm
+from qbe.index import jvm as _jvm
 from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, Postings, Ranked
 
 FIELD = "contents"

@@ -13,11 +13,11 @@ from typing import Any
 from qbe.cluster.ray_runtime import raised_in_task
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError
-from qbe.files import lock
 from qbe.index.building.parts import BuildShard, Parts, build_part, merge_parts, read_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.manifest import Manifest
+from qbe.util.files import lock
 
 PARTS_A_PROCESSOR = 2
 """Parts by default: more than one for each processor, so that none waits long for the last one."""

@@ -23,7 +23,7 @@ from qbe.index.snapshot import open_snapshot
 if TYPE_CHECKING:
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.text_search import TextSearch
-    from qbe.parallel import Workers
+    from qbe.util.parallel import Workers
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class ClusterIndex(Index):
 
     def open_reranker(self, workers: Workers | None = None, **parameters: Any) -> ClusterReranker:  # noqa: ARG002
         """A cross-encoder that the shards' processes share the work of; parameters and errors are those of
-        `qbe.rerank.open.open_reranker`, whose ``workers`` are not needed here.
+        `qbe.search.rerank.open.open_reranker`, whose ``workers`` are not needed here.
         """
         return ClusterReranker(self._calls, parameters)
 

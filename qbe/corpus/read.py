@@ -29,8 +29,8 @@ from qbe.corpus.streams import (
     open_source,
 )
 from qbe.errors import CorpusError, RecordError
-from qbe.files import is_address
 from qbe.types import Paper, Sentence
+from qbe.util.files import is_address
 
 AS_IT_COMES = Reading()
 HUGGING_FACE = "hf:"

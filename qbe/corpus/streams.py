@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 
 from qbe.corpus.head import kind_of_archive, not_recognized
 from qbe.errors import CorpusError, MissingDependencyError
-from qbe.files import is_address
+from qbe.util.files import is_address
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20

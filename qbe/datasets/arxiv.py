@@ -20,7 +20,7 @@ from qbe.datasets.citing import listing
 from qbe.datasets.names import ARXIV_CS
 from qbe.datasets.records import raw_line, unsplit
 from qbe.errors import DatasetError
-from qbe.files import atomic_file
+from qbe.util.files import atomic_file
 
 FILE = "arxiv-cs.jsonl.xz"
 ARXIV = f"{ARXIV_CS}/{FILE}"

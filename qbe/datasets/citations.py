@@ -38,9 +38,9 @@ from qbe.datasets.citing import (
 from qbe.datasets.records import unsplit
 from qbe.datasets.releases import find_release
 from qbe.errors import DatasetError
-from qbe.files import atomic_file
 from qbe.trec import read_qrels
 from qbe.types import Paper
+from qbe.util.files import atomic_file
 
 NAME = "citations"
 FILES = (PAPERS, "train.qrels", "dev.qrels")

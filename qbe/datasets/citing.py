@@ -22,11 +22,11 @@ from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.records import unsplit
 from qbe.errors import CorpusError, DatasetError
-from qbe.files import atomic_file
 from qbe.query import Topic
 from qbe.topics import write_topics
 from qbe.trec import Judgment, write_qrels
 from qbe.types import Paper
+from qbe.util.files import atomic_file
 
 TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
 

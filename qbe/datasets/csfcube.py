@@ -22,12 +22,12 @@ from qbe.datasets import releases
 from qbe.datasets.records import raw_record
 from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
 from qbe.errors import DatasetError
-from qbe.files import atomic_file, cache_folder, sha256
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.trec import write_qrels
 from qbe.types import Facet, Paper
-from qbe.web import download, matches
+from qbe.util.files import atomic_file, cache_folder, sha256
+from qbe.util.web import download, matches
 
 HIGHEST = 3
 """The highest grade."""
@@ -80,7 +80,7 @@ def find_release(
     Args:
         source: the folder, if it is known.
         base_url: address of the files.
-        digests: digests by file name (see `qbe.web.matches`).
+        digests: digests by file name (see `qbe.util.web.matches`).
         report: called with one line for each download.
 
     Raises DatasetError for a folder where a file is missing, and for a download that fails.

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from qbe.corpus.record import dump_record
 from qbe.datasets.records import raw_record
 from qbe.errors import DatasetError
-from qbe.files import StrPath, atomic_file
 from qbe.types import Facet
+from qbe.util.files import StrPath, atomic_file
 
 PAPERS = "papers.jsonl"
 

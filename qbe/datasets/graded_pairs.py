@@ -14,11 +14,11 @@ from qbe.datasets.arxiv import ARXIV
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit
 from qbe.errors import DatasetError, UsageError
-from qbe.files import atomic_file
 from qbe.graded_pairs import read_graded_pairs
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.types import Facet
+from qbe.util.files import atomic_file
 
 
 def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) -> list[str]:

@@ -14,7 +14,7 @@ from qbe.datasets import arxiv, citations, csfcube, embedded, graded_pairs, whol
 from qbe.datasets.citing import titles_of
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
 from qbe.errors import OutputError, UsageError, output_error
-from qbe.files import StrPath
+from qbe.util.files import StrPath
 
 Report = Callable[[str], None]
 

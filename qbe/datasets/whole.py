@@ -27,10 +27,10 @@ from qbe.corpus.record import FIELDS, dump_record
 from qbe.datasets.records import raw_record, unsplit
 from qbe.datasets.releases import Pools, as_judgments, find_release, read_object, read_pools
 from qbe.errors import CorpusError, DatasetError
-from qbe.files import atomic_file
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.trec import read_qrels, write_qrels
+from qbe.util.files import atomic_file
 
 Splits = dict[str, Pools]
 """Judged pools by query, by the name of the split."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import coverage, scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
-from qbe.files import StrPath
 from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
 from qbe.shapes import HIGHEST
 from qbe.trec import Rankings, read_qrels
 from qbe.types import Facet
+from qbe.util.files import StrPath
 
 GAP = 1.0
 """By how many grades, at least, each of a pair is better for its facet."""

@@ -11,10 +11,10 @@ from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.results import split_query_id
-from qbe.files import StrPath
 from qbe.shapes import SHAPES
 from qbe.trec import RunFile
 from qbe.types import Facet, Hit
+from qbe.util.files import StrPath
 
 _FACETS = "|".join(facet.value for facet in Facet)
 _TARGET = rf"(?P<target>(?:{_FACETS})(?P<other>-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})"

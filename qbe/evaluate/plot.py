@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.evaluate.report import IN_PER_CENT, Report
-from qbe.files import StrPath, atomic_file
-from qbe.outputs import PLOT_SOFTWARE
+from qbe.util.files import StrPath, atomic_file
+from qbe.util.outputs import PLOT_SOFTWARE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

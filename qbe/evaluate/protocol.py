@@ -19,9 +19,9 @@ from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores, too_small
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import AGGREGATED, ALL, Evaluation, Qrels, split_query_id
-from qbe.files import StrPath
 from qbe.trec import Rankings
 from qbe.types import Facet
+from qbe.util.files import StrPath
 
 SPLITS: Mapping[str, tuple[str, ...]] = {"test": ("fold1_test", "fold2_test"), "dev": ("fold1_dev",)}
 """The folds that a split averages. For dev it is one fold: both together hold all of the test queries."""

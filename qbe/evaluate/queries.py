@@ -14,9 +14,9 @@ from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, t
 from qbe.evaluate.inputs import read_runs
 from qbe.evaluate.report import Report
 from qbe.evaluate.results import Evaluation, split_query_id
-from qbe.files import StrPath
 from qbe.trec import read_qrels
 from qbe.types import Facet
+from qbe.util.files import StrPath
 
 MEASURE = NDCG_PERCENT
 

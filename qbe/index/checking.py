@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import atomic_file, lock
 from qbe.index.manifest import MANIFEST, PART, PULLED, SUPERSEDED, read_manifest
 from qbe.index.openfiles import OpenFiles, digest_of
 from qbe.index.papers import RECORDS
 from qbe.index.snapshot import COMMIT, DELETED, ROOT, SEGMENTS, Rows, Segment, dead_rows, read_commit
+from qbe.util.files import atomic_file, lock
 
 
 class Checked(NamedTuple):
@@ -122,7 +122,7 @@ def reason_of(error: Exception) -> str:
 @contextlib.contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
     """No other process writes to an index, or builds one there, while the block runs; ``folder`` has no link
-    in it. Raises IndexBuildError where one does, and what `qbe.files.lock` does.
+    in it. Raises IndexBuildError where one does, and what `qbe.util.files.lock` does.
     """
     with lock(folder.with_name(f".{folder.name}.lock")) as alone:
         if not alone:

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from qbe.errors import EncoderMismatchError, MissingDependencyError, UsageError
-from qbe.files import is_remote
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
 from qbe.index.views import PaperStore
-from qbe.parallel import Closing, thread_count
 from qbe.types import Facet, Paper
+from qbe.util.files import is_remote
+from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import Encoder
-    from qbe.encode.pooling import PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings
+    from qbe.models.encode.encoder import Encoder
+    from qbe.models.encode.pooling import PaperVectors
     from qbe.models.encoder_files import EncoderFiles
-    from qbe.tag.tagger import TaggingEncoder
+    from qbe.models.tag.tagger import TaggingEncoder
 
 
 T = TypeVar("T")
@@ -257,7 +257,7 @@ class Index(Closing):
         """
         _check_paper(paper)
         if facets != "given":
-            from qbe.tag.tagger import LABEL_SOURCES
+            from qbe.models.tag.tagger import LABEL_SOURCES
 
             if facets not in LABEL_SOURCES:
                 raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
@@ -320,7 +320,7 @@ class IndexModels:
     @property
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
-        from qbe.encode.encoder import Encoder
+        from qbe.models.encode.encoder import Encoder
         from qbe.models.encoder_files import HALF
 
         with self._lock:
@@ -345,7 +345,7 @@ class IndexModels:
 
         Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
         """
-        from qbe.tag.tagger import Tagger, TaggingEncoder, open_trunk
+        from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
             if self._tagging is None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe import _jvm
 from qbe.errors import IndexBuildError
+from qbe.index import jvm as _jvm
 from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import IDS
 from qbe.types import Paper

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qbe.errors import IndexFormatError, input_error
-from qbe.files import write_text
 from qbe.index.dense.ann import STORED, FaissParams
 from qbe.index.openfiles import digest_of
 from qbe.models.encoder_format import COSINE, L2
+from qbe.util.files import write_text
 
 FORMAT_VERSION = 6
 READABLE = (4, 5, 6)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, InputError, UsageError, input_error
-from qbe.files import cache_folder
+from qbe.util.files import cache_folder
 
 DESCRIPTORS = Path("/proc/self/fd")
 """Where Linux opens a file again by a descriptor of this process, also one whose name is gone."""

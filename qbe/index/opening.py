@@ -14,7 +14,7 @@ from qbe.index.building.settings import BuildSettings, Execution, Progress, Sile
 from qbe.index.building.source import Corpus
 from qbe.index.building.writer import Written
 from qbe.index.index import Index as ReadableIndex
-from qbe.parallel import thread_count
+from qbe.util.parallel import thread_count
 
 T = TypeVar("T")
 

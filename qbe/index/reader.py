@@ -17,12 +17,12 @@ from qbe.index.views import PaperStore, combined_manifest, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.pooling import PaperVectors
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.names import Names
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings, TextSearch
+    from qbe.models.encode.pooling import PaperVectors
 
 T = TypeVar("T")
 
@@ -272,7 +272,7 @@ class IndexReader:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its
         sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.encode.pooling import PaperVectors
+        from qbe.models.encode.pooling import PaperVectors
 
         self.require_vectors()
         row = self.papers.find(paper.paper_id)

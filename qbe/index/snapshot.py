@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, InputError, input_error
-from qbe.files import shared_lock, sync, write_text
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest, seal, unseal
 from qbe.index.openfiles import OpenFiles
+from qbe.util.files import shared_lock, sync, write_text
 
 Rows = NDArray[np.int64]
 

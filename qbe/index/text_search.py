@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe import _jvm
 from qbe.errors import IndexFormatError
+from qbe.index import jvm as _jvm
 from qbe.index.lucene import LUCENE, read_rows
 from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import Rows, run_starts

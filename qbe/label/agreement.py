@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import FileFormatError
-from qbe.files import StrPath
 from qbe.label.pairs import Merges, merged, read_grades
 from qbe.types import Facet
+from qbe.util.files import StrPath
 
 Floats = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.files import change_lock
 from qbe.label.pairs import HAND, Grades, Pair, read_grades, read_pairs, write_pairs
-from qbe.outputs import check_output
+from qbe.util.files import change_lock
+from qbe.util.outputs import check_output
 
 MOST_ASSESSORS = 100
 """Files in a folder; clients cannot make more."""

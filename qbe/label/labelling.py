@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
-from qbe.files import lock
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.llm.answers import Answers
-from qbe.llm.endpoint import Budget, Client, Endpoint
-from qbe.llm.grading import Estimate, Grader, Outcome, PaperPair
+from qbe.models.llm.answers import Answers
+from qbe.models.llm.endpoint import Budget, Client, Endpoint
+from qbe.models.llm.grading import Estimate, Grader, Outcome, PaperPair
 from qbe.types import Facet, Paper
+from qbe.util.files import lock
 
 
 class LabelConfig(NamedTuple):

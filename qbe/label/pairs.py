@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.files import StrPath
 from qbe.graded_pairs import COLUMNS, read_graded_pairs
-from qbe.lines import bad_line, read_fields, write_lines
-from qbe.outputs import Result
+from qbe.util.files import StrPath
+from qbe.util.lines import bad_line, read_fields, write_lines
+from qbe.util.outputs import Result
 
 IDS = COLUMNS[:2]
 POOL, GIVEN = "pool", "given"

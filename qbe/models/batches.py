@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from qbe.files import atomic_file, cache_folder, make_once, sha256
 from qbe.models.encoder_files import EncoderFiles, state_output
 from qbe.models.graphs import (
     FLOAT,
@@ -22,6 +21,7 @@ from qbe.models.graphs import (
     to_single,
 )
 from qbe.models.reranker_files import SCORE, RerankerFiles
+from qbe.util.files import atomic_file, cache_folder, make_once, sha256
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Graphs for batches on a GPU, rewritten from exported ones: weights that are no longer quantized, padding
 that attention leaves out, sums of token states over spans, products in half precision.
 
-An export is made for one text a call on a CPU (`qbe.export.encoder`): int8 with a scale for all numbers of a
+An export is made for one text a call on a CPU (`qbe.models.export.encoder`): int8 with a scale for all numbers of a
 call, no padding, and the states of all tokens as its result. Of these graphs those for GPUs are made, without
 PyTorch, by the package onnx.
 """
@@ -131,7 +131,7 @@ def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> A
 
 def dequantize(graph: Graph) -> None:
     """Put products of numbers in the place of products of integers, in a graph whose weights were quantized
-    (`qbe.export.quantization.to_int8`); another one stays as it is.
+    (`qbe.models.export.quantization.to_int8`); another one stays as it is.
     """
     makers = {name: node for node in graph.nodes for name in node.output}
     exact: dict[str, list[Any]] = {}
@@ -256,7 +256,7 @@ def pool(graph: Graph, states: str) -> None:
 
 def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
     """Label the sentences of a batch, the spans but the first, by a tagger's ``head``, which was made for one
-    text (`qbe.export.tagger`), from the ``states`` (batch, tokens, dimension) that it takes, into SCORES.
+    text (`qbe.models.export.tagger`), from the ``states`` (batch, tokens, dimension) that it takes, into SCORES.
 
     Raises ModelError for a head of another form.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from qbe.errors import ModelError, UsageError
-from qbe.files import sha256
+from qbe.util.files import sha256
 
 T = TypeVar("T")
 
@@ -98,10 +98,10 @@ CROSS_ENCODER = ModelKind(
 TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)
 
 GRAPH = "graph.onnx"
-"""A traced model without its weights (`qbe.export.graph`)."""
+"""A traced model without its weights (`qbe.models.export.graph`)."""
 
 RANGES = "ranges.safetensors"
-"""Beside a graph, the ranges of its activations (`qbe.export.quantization.channel_ranges`), float16."""
+"""Beside a graph, the ranges of its activations (`qbe.models.export.quantization.channel_ranges`), float16."""
 
 DIFFERENCE = "difference.safetensors"
 """What a large encoder's folder holds: the difference of its weights from a base (`qbe.models.large`)."""

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe import processes
 from qbe.errors import ModelError, check_package
-from qbe.files import cache_folder, make_once, sha256
 from qbe.models.kinds import DIFFERENCE, verify_digest
 from qbe.models.registry import LARGE_ENCODER
+from qbe.util import processes
+from qbe.util.files import cache_folder, make_once, sha256
 
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
 LARGEST = 127

@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe import processes
 from qbe.errors import ModelError, did_you_mean, requirement
-from qbe.files import cache_folder, make_once, sha256
 from qbe.models.encoder_format import DECLARING_FILES, DEFAULT_FORMAT, EncoderFormat, declared_format
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, GRAPH, TAGGER, ModelKind, verify_digest
 from qbe.models.large import LARGE, weights_folder
@@ -29,6 +27,8 @@ from qbe.models.registry import (
     PUBLISHED,
     EncoderEntry,
 )
+from qbe.util import processes
+from qbe.util.files import cache_folder, make_once, sha256
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -276,7 +276,7 @@ def exported(kind: ModelKind, source: Path | Weights) -> Path:
     """The folder of a model's finished files; weights that were never exported are exported now.
 
     That happens once, in a process of its own (it may need torch, this one does not), into
-    ``qbe.files.cache_folder()``. While another process makes the same export, this one waits.
+    ``qbe.util.files.cache_folder()``. While another process makes the same export, this one waits.
     Raises ModelError where weights cannot be verified or exported.
     """
     if isinstance(source, Path):
@@ -331,7 +331,7 @@ def _variant(source: Weights) -> str:
 
 
 def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
-    command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(source.locate())]
+    command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(source.locate())]
     command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
     if source.encoder_format is not None:
         command += source.encoder_format.options()

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.index.rows import Selection
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe import _jvm
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
+from qbe.index import jvm as _jvm
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
 from qbe.index.dense.vectors import CandidateSource, Compared
 from qbe.index.lucene import contents
@@ -18,12 +17,13 @@ from qbe.index.reader import IndexReader
 from qbe.index.rows import PerSelection, Selection, distinct
 from qbe.index.text_search import Ranked
 from qbe.index.views import rows_of
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order
 from qbe.search.fusion import best_hits, weighted_sum
 from qbe.search.matches import penalize_background
 from qbe.search.stages import FUSED_DEPTH
 from qbe.types import Facet, Hit, Pools
+from qbe.util.parallel import Workers
 
 
 def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
@@ -41,7 +41,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     if form == "abstract":
         return contents(paper)
     if form == "words" and query.aspect.facet is not None:
-        from qbe.grade.words import shipped_words
+        from qbe.models.grade.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
     return f"{paper.title} {' '.join(paper.texts(query.positions))}"

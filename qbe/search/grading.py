@@ -22,8 +22,8 @@ from qbe.shapes import PLAIN, SHAPES, Variety
 from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:
-    from qbe.grade.model import Estimates
-    from qbe.rerank.graded import Candidates, GradedQuery, Grader, Regrader
+    from qbe.models.grade.model import Estimates
+    from qbe.search.rerank.graded import Candidates, GradedQuery, Grader, Regrader
 
 DEPTH = 300
 """How many candidates each first stage brings by each liked aspect."""
@@ -58,7 +58,7 @@ class ExploreStage:
     another one in the disliked (of at most 1).
 
     Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
-    (`qbe.rerank.graded.Regrader`).
+    (`qbe.search.rerank.graded.Regrader`).
     """
 
     def __init__(
@@ -297,7 +297,7 @@ def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[
     """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
     name none. A facet that no paper of the query has sentences of is left out.
     """
-    from qbe.rerank.graded import named_grades
+    from qbe.search.rerank.graded import named_grades
 
     liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
     papers = (each.paper for each in request.papers)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.search.contracts import Rows, Scores
 from qbe.search.fusion import penalized
 from qbe.types import Facet, Hit, Match
+from qbe.util.parallel import Workers
 
 Floats = NDArray[np.float32]
 

@@ -15,10 +15,9 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.parallel import Workers
-from qbe.rerank.reranker import FunctionReranker, Reranker, scoring_of
 from qbe.search.contracts import FirstStage
 from qbe.search.ranking import RerankStage
+from qbe.search.rerank.reranker import FunctionReranker, Reranker, scoring_of
 from qbe.search.stages import (
     BM25,
     EQUAL_WEIGHTS,
@@ -32,14 +31,15 @@ from qbe.search.stages import (
     Projections,
 )
 from qbe.types import Paper
+from qbe.util.parallel import Workers
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import Grader, Regrader
-    from qbe.rerank.projections import VectorSource
     from qbe.search.grading import ExploreStage
+    from qbe.search.rerank.graded import Grader, Regrader
+    from qbe.search.rerank.projections import VectorSource
 
 RerankerOpener = Callable[..., Reranker]
-"""Opens a cross-encoder: parameters and errors are those of `qbe.rerank.open.open_reranker`."""
+"""Opens a cross-encoder: parameters and errors are those of `qbe.search.rerank.open.open_reranker`."""
 
 
 def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
@@ -88,7 +88,7 @@ def open_rerank_stage(
     """What reranks, None where nothing does; ``open_regrader`` is that of `regrader_opener`. The model of a
     cross-encoder is loaded when it first scores; ``open_reranker`` opens it in another place.
 
-    Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
+    Raises what `qbe.search.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are
     not in the index, UsageError where there are no projections of its encoder's vectors.
 
     >>> stage = open_rerank_stage(Matching("transport"), index, Workers())
@@ -99,7 +99,7 @@ def open_rerank_stage(
         return None
     penalty = 0.0
     if isinstance(stage, Grades):
-        from qbe.rerank.graded import GradedReranker
+        from qbe.search.rerank.graded import GradedReranker
 
         reranker: Reranker = GradedReranker(open_grader(index), workers, open_regrader)
     elif isinstance(stage, Projections):
@@ -117,7 +117,7 @@ def open_rerank_stage(
 def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
     model = stage.model
     if model is None or isinstance(model, str | Path):
-        from qbe.rerank.open import defer_reranker
+        from qbe.search.rerank.open import defer_reranker
 
         named = {} if model is None else {"name": str(model)}
         if stage.device is not None:
@@ -130,9 +130,9 @@ def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: Reranke
 
 
 def _language_model(stage: LanguageModel) -> Reranker:
-    from qbe.llm.endpoint import RETRIES, Client, Endpoint
-    from qbe.llm.grading import Grader
-    from qbe.rerank.language_model import LanguageModelReranker
+    from qbe.models.llm.endpoint import RETRIES, Client, Endpoint
+    from qbe.models.llm.grading import Grader
+    from qbe.search.rerank.language_model import LanguageModelReranker
 
     assert stage.model is not None
     client = Client(
@@ -160,8 +160,8 @@ def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | Non
     opened: list[Regrader] = []
 
     def open_once() -> Regrader:
-        from qbe.rerank.graded import Regrader
-        from qbe.rerank.joint import JointGrader
+        from qbe.search.rerank.graded import Regrader
+        from qbe.search.rerank.joint import JointGrader
 
         with opening:
             if not opened:
@@ -172,7 +172,7 @@ def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | Non
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.matching import VectorMatching
+    from qbe.search.rerank.matching import VectorMatching
 
     index.require_vectors()
     parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
@@ -186,7 +186,7 @@ def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
 
 
 def _projected_matching(stage: Projections, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.projections import ProjectedMatching, find_model, read_model
+    from qbe.search.rerank.projections import ProjectedMatching, find_model, read_model
 
     index.require_vectors()
     assert index.manifest.dense is not None
@@ -202,7 +202,7 @@ def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSou
     >>> stored_vectors(index)([index.paper("s036")]).whole.shape
     (1, 384)
     """
-    from qbe.rerank.projections import StoredPapers
+    from qbe.search.rerank.projections import StoredPapers
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         with index.reading() if reader is None else nullcontext(reader) as current:
@@ -217,7 +217,7 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     """What grades the papers of an index (of which commit: `stored_vectors`); raises UsageError where the
     grade model does not read its vectors.
 
-    >>> from qbe.rerank.graded import GradedQuery
+    >>> from qbe.search.rerank.graded import GradedQuery
     >>> paper = index.paper("s036")
     >>> open_grader(index).grade(GradedQuery(paper, index.vectors(paper)), [paper])[0].grades.shape
     (1, 3)
@@ -225,11 +225,11 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     dense = index.manifest.dense
     if dense is None:
         raise no_grades()
-    from qbe.grade.model import read_model, shipped_model
-    from qbe.grade.words import shipped_words
-    from qbe.rerank.graded import FEATURES, Features, Grader
-    from qbe.rerank.projections import find_model
-    from qbe.rerank.projections import read_model as read_projections
+    from qbe.models.grade.model import read_model, shipped_model
+    from qbe.models.grade.words import shipped_words
+    from qbe.search.rerank.graded import FEATURES, Features, Grader
+    from qbe.search.rerank.projections import find_model
+    from qbe.search.rerank.projections import read_model as read_projections
 
     encoder = dense["encoder"]
     folder = shipped_model(encoder)
@@ -242,7 +242,7 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
 
 def no_grades() -> UsageError:
     """What is raised where grades are asked for over an index whose vectors no grade model reads."""
-    from qbe.rerank.projections import ENCODERS
+    from qbe.search.rerank.projections import ENCODERS
 
     return UsageError(
         f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build it "
@@ -265,7 +265,7 @@ def open_explore_stage(
     ...     open_explore_stage(index, reader, stage, Workers()) is None
     False
     """
-    from qbe.grade.model import shipped_model
+    from qbe.models.grade.model import shipped_model
 
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:

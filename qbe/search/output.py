@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import RunError
-from qbe.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
 from qbe.index.index import Index
-from qbe.outputs import Seal
 from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder, Grades, Projections, Stages
 from qbe.shapes import PLAIN, Variety
+from qbe.util.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
+from qbe.util.outputs import Seal
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ def fingerprint(index: Index, stages: Stages, run: RunInputs) -> Inputs:
 
 def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
-    from qbe.grade.model import WEIGHTS, shipped_model
+    from qbe.models.grade.model import WEIGHTS, shipped_model
 
     dense, reranker = index.manifest.dense, stages.reranker
     grades = None if dense is None else shipped_model(dense["encoder"])
@@ -224,18 +224,18 @@ def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
 
         models["joint"] = sha256(JOINT_GRADES / JOINT_CARD)
     if isinstance(reranker, CrossEncoder):
-        from qbe.rerank.open import describe_reranker
+        from qbe.search.rerank.open import describe_reranker
 
         models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
     if isinstance(reranker, Projections):
-        from qbe.rerank import projections
+        from qbe.search.rerank import projections
 
         assert dense is not None
         given = None if reranker.model is None else Path(reranker.model)
         folder = projections.find_model(dense["encoder"], given)
         models["projections"] = sha256(folder / projections.WEIGHTS)
     if predicted:
-        from qbe.tag.tagger import Tagger
+        from qbe.models.tag.tagger import Tagger
 
         models["tagger"] = Tagger.open(index.manifest.settings["tagger"]).identity
     return models

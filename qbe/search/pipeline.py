@@ -8,11 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
-from qbe.files import StrPath
 from qbe.index.index import Index
-from qbe.parallel import Closing
 from qbe.query import Query, Topic
-from qbe.rerank.reranker import Progress
 from qbe.run import Run
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.filters import PaperFilter
@@ -20,11 +17,14 @@ from qbe.search.opening import RerankerOpener
 from qbe.search.output import BLOCK
 from qbe.search.queries import queries_of
 from qbe.search.request import SearchRequest
+from qbe.search.rerank.reranker import Progress
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
 from qbe.shapes import PLAIN, Variety
 from qbe.topics import read_topics
 from qbe.types import Facet, Hit, Pools
+from qbe.util.files import StrPath
+from qbe.util.parallel import Closing
 
 
 class Explanation(NamedTuple):
@@ -201,7 +201,7 @@ class Pipeline(Closing):
         return Run(self.stages.run_tag, rankings)
 
     def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
-        """The pipeline as a transformer of PyTerrier (see `qbe.pyterrier.as_transformer`)."""
-        from qbe.pyterrier import as_transformer
+        """The pipeline as a transformer of PyTerrier (see `qbe.search.pyterrier.as_transformer`)."""
+        from qbe.search.pyterrier import as_transformer
 
         return as_transformer(self, k, facet)

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from qbe.bibliography.reference import Reference, reference_of
 from qbe.corpus.authors import ET_AL
-from qbe.plain import plain
+from qbe.corpus.bibliography.reference import Reference, reference_of
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.questions import ASKED, in_words
 from qbe.types import Hit, Match, Paper, TransportEntry
+from qbe.util.plain import plain
 
 INDENT = 14
 

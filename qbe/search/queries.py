@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from qbe.corpus import parse_paper
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
+from qbe.corpus.sentences import paper_from_text, split_sentences
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
-from qbe.plain import one_line
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.search.questions import asked_paper
-from qbe.text.split import paper_from_text, split_sentences
 from qbe.topics import numbered_topics
 from qbe.types import Facet, Paper
+from qbe.util.plain import one_line
 
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
 """What counts of a paper: facets with weights, a facet, sentence positions, or (None) its whole abstract."""

@@ -15,9 +15,9 @@ from qbe.corpus.formats import FORMATS, JSON_LINES, Reader
 from qbe.corpus.head import HEAD_BYTES, Head, kind_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
+from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, from_western, open_source
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.text.split import split_sentences
 from qbe.types import Paper
 
 ID = "query"

@@ -2,7 +2,7 @@
 
 "Graph neural networks for traffic forecasting" and "who else uses optimal transport for alignment?" name both
 by their form: a title's ("X for Y", "Y using X", "Y via X") or a question's. Where the form leaves it open,
-the lean of words to techniques or problems decides (`qbe.grade.words`).
+the lean of words to techniques or problems decides (`qbe.models.grade.words`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from qbe.corpus.sentences import paper_from_text
 from qbe.errors import UsageError
 from qbe.query import Query
-from qbe.text.split import paper_from_text
 from qbe.types import Facet, Paper, Sentence
 
 MOST_WORDS, MOST_CHARACTERS = 20, 300
@@ -104,7 +104,7 @@ def in_words(question: Mapping[str, str]) -> str:
 def paper_from_question(text: str) -> Paper:
     """What is searched with in place of a paper: the technique and the problem that a question or a short
     text names, as sentences of method and of background. Raises UsageError for a text that is no question
-    (see `question_of`), and what `qbe.text.split.paper_from_text` does.
+    (see `question_of`), and what `qbe.corpus.sentences.paper_from_text` does.
 
     >>> paper = paper_from_question("graph neural networks for traffic forecasting")
     >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
@@ -198,6 +198,6 @@ def _slots(text: str) -> Question | None:
 
 
 def _lean(text: str) -> float:
-    from qbe.grade.words import shipped_words  # read where a text may be a question alone
+    from qbe.models.grade.words import shipped_words  # read where a text may be a question alone
 
     return shipped_words().lean_of(text)

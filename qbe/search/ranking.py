@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.index.views import rows_of
+from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Query
-from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.search.contracts import FirstStage, Scores
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate
 from qbe.search.matches import penalize_background
+from qbe.search.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.types import Facet, Hit
 
 ASPECT_DEPTH = 1000
@@ -85,7 +85,7 @@ def rank(
     aspects bring (or its pool) are scored by every aspect, and the scores combined
     (`qbe.search.fusion.combine_aspects`).
 
-    >>> from qbe.parallel import Workers
+    >>> from qbe.util.parallel import Workers
     >>> from qbe.search.first_stages import BM25Stage
     >>> query = Query(index.paper("s036"))
     >>> request = RankingRequest(query, [EncodedAspect.of(query.aspects[0])], None)
@@ -172,7 +172,7 @@ class RerankStage:
     has one, and if explained its transport plan. A query none of whose aspects the reranker takes keeps the
     ranking of the first stage.
 
-    >>> from qbe.rerank.matching import VectorMatching
+    >>> from qbe.search.rerank.matching import VectorMatching
     >>> matching = VectorMatching(
     ...     "mean-max", lambda paper: index.vectors(paper).sentences, similarity=index.similarity
     ... )

@@ -7,19 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbe.encode.aspect import EncodedAspect
-from qbe.encode.pooling import PaperVectors
 from qbe.errors import FacetNotFoundError, UsageError, check_count
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.shapes import PLAIN, Variety
 from qbe.types import Facet, Paper
+from qbe.util.parallel import Workers
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import GradedQuery
+    from qbe.search.rerank.graded import GradedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def graded_papers(prepared: PreparedQuery) -> list[GradedQuery]:
                 f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
                 "have them predicted (`labels` predicted)"
             )
-    from qbe.rerank.graded import GradedQuery
+    from qbe.search.rerank.graded import GradedQuery
 
     return [GradedQuery(paper, prepared.vectors[id(paper)]) for paper in reversed(papers.values())]
 

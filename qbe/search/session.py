@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.parallel import Closing, Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.rerank.reranker import Progress
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
@@ -32,12 +30,14 @@ from qbe.search.opening import (
 from qbe.search.questions import is_question
 from qbe.search.ranking import RankingRequest, RerankStage, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
+from qbe.search.rerank.reranker import Progress
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
 from qbe.shapes import Variety
 from qbe.types import Hit
+from qbe.util.parallel import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
-    from qbe.rerank.graded import GradedQuery
+    from qbe.search.rerank.graded import GradedQuery
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
@@ -240,7 +240,7 @@ class SearchSession(Closing):
         return self.rerank_pairs(aspects, 1) > 0
 
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """Whether there is a reranker that takes one of a query's aspects (see `qbe.rerank.reranker`)."""
+        """Whether there is a reranker that takes one of a query's aspects (see `qbe.search.rerank.reranker`)."""
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:

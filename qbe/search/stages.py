@@ -96,7 +96,7 @@ class BM25(_FirstStage):
 
     ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences), ``abstract``
     (title and whole abstract, whatever the facet) or ``words`` (those that tell the facet, of techniques by
-    method, of problems by background: `qbe.grade.words`). Raises UsageError for another one.
+    method, of problems by background: `qbe.models.grade.words`). Raises UsageError for another one.
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -153,12 +153,12 @@ class Fused(_FirstStage):
 class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
-    Takes queries by facet (`qbe.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
+    Takes queries by facet (`qbe.search.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
     grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
     much a paper is put lower that resembles those above it (`qbe.search.grading`).
 
     With ``joint``, so many papers with the best grades, of the ``depth`` of a query by one facet, are graded
-    again by a cross-encoder, which reads each together with the query (`qbe.rerank.joint`): seconds a
+    again by a cross-encoder, which reads each together with the query (`qbe.search.rerank.joint`): seconds a
     query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
@@ -202,7 +202,7 @@ class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
     ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades,
-    which rerank by facet), an object with ``batch_score`` (`qbe.rerank.reranker.Reranker`), or any
+    which rerank by facet), an object with ``batch_score`` (`qbe.search.rerank.reranker.Reranker`), or any
     function ``(aspect, papers) -> scores``. ``device``, one of DEVICES, runs a pair model of a name or
     folder (None: the CPU). The other parameters and errors are those of `Projections`.
 
@@ -480,8 +480,8 @@ def default_stages(index: Index) -> Stages:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.grade.model import shipped_model
-    from qbe.rerank.projections import shipped_model as shipped_projections
+    from qbe.models.grade.model import shipped_model
+    from qbe.search.rerank.projections import shipped_model as shipped_projections
 
     first = Dense() if lucene is None else Fused()
     if shipped_model(dense["encoder"]):

@@ -19,14 +19,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
+from qbe.feeds.watch.watcher import Watcher
 from qbe.label.by_hand import HandGrades
-from qbe.network.guard import failure
 from qbe.serve import labels, routes
 from qbe.serve.guard import Guard, Metrics, ServeSettings
+from qbe.serve.network.guard import failure
 from qbe.serve.routes import failure_of
-from qbe.service.requests import problem_in_words
-from qbe.service.service import SearchService
-from qbe.watch.watcher import Watcher
+from qbe.serve.service.requests import problem_in_words
+from qbe.serve.service.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 

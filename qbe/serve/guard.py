@@ -18,12 +18,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError
-from qbe.network import guard
-from qbe.network.guard import LOCAL, check_access, failure, read_body
+from qbe.serve.network import guard
+from qbe.serve.network.guard import LOCAL, check_access, failure, read_body
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.service.service import SearchService
+    from qbe.serve.service.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from qbe.errors import UsageError
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.llm.grading import default_guideline
+from qbe.models.llm.grading import default_guideline
 from qbe.serve.routes import Service
-from qbe.service.records import as_json
-from qbe.service.service import SearchService
+from qbe.serve.service.records import as_json
+from qbe.serve.service.service import SearchService
 from qbe.types import Paper
 
 router = APIRouter(prefix="/api")

@@ -13,11 +13,13 @@ from fastapi.sse import format_sse_event
 from starlette.concurrency import run_in_threadpool
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.network.guard import failure
+from qbe.feeds.watch.watcher import WatchBody, Watcher, WatchName
+from qbe.feeds.watch.watches import check_since
 from qbe.serve.guard import Metrics
-from qbe.service.queue import OverloadedError, TooSlowError
-from qbe.service.records import as_json
-from qbe.service.requests import (
+from qbe.serve.network.guard import failure
+from qbe.serve.service.queue import OverloadedError, TooSlowError
+from qbe.serve.service.records import as_json
+from qbe.serve.service.requests import (
     Comparison,
     Export,
     PastedText,
@@ -25,9 +27,7 @@ from qbe.service.requests import (
     SearchBody,
     is_list,
 )
-from qbe.service.service import SearchService
-from qbe.watch.watcher import WatchBody, Watcher, WatchName
-from qbe.watch.watches import check_since
+from qbe.serve.service.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from qbe.errors import ModelError, UsageError
-from qbe.export.staging import check_model_folder
-from qbe.files import atomic_file, sha256, write_text
+from qbe.models.export.staging import check_model_folder
+from qbe.util.files import atomic_file, sha256, write_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -172,7 +172,7 @@ def checked(path: Path, what: str, advice: str = "delete it") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """`qbe.files.atomic_file`; what a killed call left unfinished of the same file is removed first.
+    """`qbe.util.files.atomic_file`; what a killed call left unfinished of the same file is removed first.
 
     A work folder serves one training at a time, so that nobody else is writing it.
     """

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
+from qbe.models.encode.pooling import Floats
 from qbe.types import Facet
 
 

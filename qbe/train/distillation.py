@@ -19,14 +19,13 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
-from qbe.files import sha256
 from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
-from qbe.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
+from qbe.search.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
@@ -38,6 +37,7 @@ from qbe.train.reranker.training import Kept, base_weights, figures_on_dev
 from qbe.train.trainer import Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import PUBLISHED, Weights, best_weights, interpolated
 from qbe.types import Facet, Paper
+from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Scored(NamedTuple):
 
 
 class Teacher:
-    """Scores papers with each other by projections of their vectors (`qbe.rerank.projections`)."""
+    """Scores papers with each other by projections of their vectors (`qbe.search.rerank.projections`)."""
 
     def __init__(self, vectors: StoredVectors, projections: Mapping[Facet, FacetProjection]) -> None:
         """``projections`` by facet: matrices (dimension, dimension) and weights (4,)."""

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file, save_file
 
-from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import Floats
-from qbe.export.encoder import export_encoder
-from qbe.export.staging import staged_folder
 from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import Floats
 from qbe.models.encoder_files import EncoderMetadata, write_card
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.staging import staged_folder
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.sources import model_file
@@ -42,7 +42,7 @@ SHARE = 0.8
 """The share of the trained weights. With more the tagger reads the encoder worse (`qbe train admit`)."""
 PRECISION = "int8"
 """The precision that ships, and is measured."""
-SOURCE = "python -m qbe.train facet-encoder"
+SOURCE = "python -m qbe train facet-encoder"
 """The origin that ``encoder.json`` states; written out as in the encoder that ships."""
 WEIGHTS = "model.safetensors"
 

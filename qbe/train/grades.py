@@ -10,22 +10,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
-from qbe.grade.head import mean_head
-from qbe.grade.model import GradeModel, on_scale, write_model
-from qbe.grade.words import FILE, SHIPPED, shipped_words
 from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
-from qbe.parallel import Workers
-from qbe.rerank.graded import FEATURES, Features, GradedQuery
-from qbe.rerank.projections import WEIGHTS, find_model, read_model
+from qbe.models.export.staging import staged_folder
+from qbe.models.grade.head import mean_head
+from qbe.models.grade.model import GradeModel, on_scale, write_model
+from qbe.models.grade.words import FILE, SHIPPED, shipped_words
 from qbe.search.opening import stored_vectors
+from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
+from qbe.search.rerank.projections import WEIGHTS, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head
 from qbe.train.pairs import encoder_of, held_by, papers_of, within, without_evaluated
+from qbe.util.files import sha256
+from qbe.util.parallel import Workers
 
 log = logging.getLogger(__name__)
 

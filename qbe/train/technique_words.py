@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbe.corpus.read import read_corpus
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
-from qbe.grade.words import FILE, TechniqueWords, terms_of
+from qbe.corpus.sentences import split_sentences
 from qbe.graded_pairs import read_graded_pairs
-from qbe.text.split import split_sentences
+from qbe.models.export.staging import staged_folder
+from qbe.models.grade.words import FILE, TechniqueWords, terms_of
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card
 from qbe.train.pairs import papers_of
 from qbe.types import Paper
+from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 

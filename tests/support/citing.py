@@ -10,10 +10,10 @@ import numpy as np
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.grade.head import Head
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.manifest import read_manifest
+from qbe.models.grade.head import Head
 from qbe.types import Paper
 from support.live import corpus
 from support.tiny import HIDDEN

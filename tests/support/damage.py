@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbe.files import sha256
 from qbe.index.manifest import MANIFEST, seal, unseal
 from qbe.models.reranker_files import read_reranker_card, write_reranker_card
+from qbe.util.files import sha256
 
 
 def truncate(path: Path) -> None:

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from qbe.corpus.formats import Reader
 from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, RecordError
-from qbe.text.split import split_sentences
 
 FORMATS = Path(__file__).parents[1] / "data" / "formats"
 SEEDS = st.integers(0, 2**32 - 1)

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from qbe import files
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_build  # noqa: F401  (loaded before there are processes)
 from qbe.index.index import Index
+from qbe.util import files
 
 COMMITS = ("segments.json", "index", "exchange")
 """What is renamed, or what is done, where another index becomes visible."""

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from qbe.encode.aspect import EncodedAspect
-from qbe.encode.pooling import PaperVectors
 from qbe.index.index import Index
-from qbe.parallel import Workers
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Query
-from qbe.rerank.matching import VectorMatching
-from qbe.rerank.projections import FacetProjection, ProjectedMatching, StoredPapers
-from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
+from qbe.search.rerank.matching import VectorMatching
+from qbe.search.rerank.projections import FacetProjection, ProjectedMatching, StoredPapers
+from qbe.search.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
+from qbe.util.parallel import Workers
 
 Vectors = Callable[[Paper], PaperVectors]
 

@@ -82,7 +82,7 @@ class Server:
 @contextmanager
 def serving(index: Path, log: Path, *options: str, package: str = "serve") -> Iterator[Server]:
     """A server that has opened its index, at a free port; all that it writes is in the log."""
-    command = [sys.executable, "-m", f"qbe.{package}", "--index", str(index), "--port", "0", "--threads", "1"]
+    command = [sys.executable, "-m", "qbe", package, "--index", str(index), "--port", "0", "--threads", "1"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with log.open("w") as stream:  # a pipe that nobody reads would stop the server
         process = subprocess.Popen([*command, *options], stdout=stream, stderr=stream, env=environment)

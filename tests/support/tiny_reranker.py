@@ -10,10 +10,9 @@ import torch
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.export.joint import export_joint
-from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.joint import export_joint
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import JOINT_MODEL, JointCard, write_joint_card
@@ -24,6 +23,7 @@ from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper, tokenize
 from qbe.train.weights import copied, trainable
 from qbe.types import Facet, Paper
+from qbe.util.files import sha256
 from support.tiny import Sizes, write_weights
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160

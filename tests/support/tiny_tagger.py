@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from qbe.files import sha256
 from qbe.models.encoder_files import read_card
 from qbe.models.tagger_files import HEAD, TaggerMetadata, write_tagger_card
 from qbe.types import FacetProbabilities
+from qbe.util.files import sha256
 
 LAYERS = (1, 2)
 

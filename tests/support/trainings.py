@@ -251,9 +251,9 @@ GRADED = {
 
 
 def grades(request: pytest.FixtureRequest) -> Training:
-    from qbe.files import sha256
     from qbe.train import grades as training
     from qbe.train.heads import GradeRecipe
+    from qbe.util.files import sha256
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
     header = "query_id paper_id background method result"
@@ -309,8 +309,8 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 @contextmanager
 def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
     """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
-    from qbe.encode.encoder import Encoder
-    from qbe.tag.tagger import Tagger
+    from qbe.models.encode.encoder import Encoder
+    from qbe.models.tag.tagger import Tagger
     from qbe.train.reranker.papers import Readers
 
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from qbe import processes
 from qbe.corpus import fields
 from qbe.corpus.head import Head
 from qbe.corpus.pdf.layout import FIRST, INTRODUCTION
@@ -19,6 +18,7 @@ from qbe.corpus.pdf.worker import DAMAGED, MOST_BYTES, NO_TEXT, PASSWORD
 from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.streams import MAX_LINE_BYTES
 from qbe.errors import RecordError, check_package
+from qbe.util import processes
 
 SECONDS = 20.0
 """Within which the first pages of a document must be read; those of papers take a fifth of a second."""

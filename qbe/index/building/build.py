@@ -8,11 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from qbe import _jvm
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import check_package
-from qbe.files import publish_directory
+from qbe.index import jvm as _jvm
 from qbe.index.building import shards
 from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
@@ -43,9 +43,9 @@ from qbe.index.manifest import (
 )
 from qbe.index.papers import RECORDS, SegmentPapers, write_papers
 from qbe.index.snapshot import Commit
-from qbe.tag.tagger import TaggingEncoder
-from qbe.text.split import split_sentences
+from qbe.models.tag.tagger import TaggingEncoder
 from qbe.types import Paper
+from qbe.util.files import publish_directory
 
 Resolve = Callable[[str, int, int], FaissParams]
 """Makes parameters of a factory string, the number of sentences and the dimension, or raises UsageError."""

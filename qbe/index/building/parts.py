@@ -16,7 +16,6 @@ from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
-from qbe.files import link_or_copy, publish_directory, sha256, write_text
 from qbe.index.building import shards
 from qbe.index.building.build import build, build_inputs, encode, is_same, read_papers
 from qbe.index.building.rejected import check_replaceable, publish_rejected
@@ -29,6 +28,7 @@ from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS, SegmentPapers, encode_paper
 from qbe.models.encoder_files import resolve_encoder
 from qbe.types import Paper
+from qbe.util.files import link_or_copy, publish_directory, sha256, write_text
 
 PART_FORMAT = 2
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.errors import CorpusError, IndexBuildError
-from qbe.files import atomic_file
 from qbe.index.building.staging import Place
+from qbe.util.files import atomic_file
 
 REJECTED = "rejected.jsonl"
 """The same file within an unfinished build."""

@@ -13,7 +13,7 @@ from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.models.encoder_files import PRECISIONS, usual_precision
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES, chosen_device
-from qbe.tag.tagger import LABEL_SOURCES
+from qbe.models.tag.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
 ShareRead = Callable[[], float | None]

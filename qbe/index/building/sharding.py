@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.files import publish_directory, sync_tree
 from qbe.index.building import shards
 from qbe.index.building.build import build_segment
 from qbe.index.building.compaction import copy_papers
@@ -31,6 +30,7 @@ from qbe.index.rows import Rows, shares, starts_of
 from qbe.index.snapshot import COMMIT, Commit, Segment, Snapshot, open_snapshot, segment_name, write_commit
 from qbe.index.views import combined_manifest
 from qbe.models.encoder_files import resolve_encoder
+from qbe.util.files import publish_directory, sync_tree
 
 
 class WholeDense(NamedTuple):

@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError
-from qbe.files import atomic_file
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.stored import SENTENCES, WHOLE, Half, npy_header, vector_file, write_array
 from qbe.index.papers import (
@@ -30,9 +28,11 @@ from qbe.index.papers import (
     facet_codes,
     without_labels,
 )
+from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
-from qbe.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
+from qbe.util.files import atomic_file
 
 SHARDS = "shards"
 SHARD_PAPERS = 512
@@ -138,7 +138,7 @@ class BuildModels:
     ) -> None:
         """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
 
-        Raises what `qbe.encode.encoder.Encoder` does.
+        Raises what `qbe.models.encode.encoder.Encoder` does.
         """
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import Unfinished, resumable_staging, sync_tree, write_text
 from qbe.index.checking import check_own_files, reason_of, write_lock
 from qbe.index.manifest import Manifest, read_manifest
 from qbe.index.snapshot import Commit, read_commit
+from qbe.util.files import Unfinished, resumable_staging, sync_tree, write_text
 
 
 class Place(NamedTuple):

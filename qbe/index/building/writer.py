@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from qbe.errors import file_error
-from qbe.files import atomic_file, sync, try_exclusive_lock
 from qbe.index.building.staging import STATE
 from qbe.index.checking import write_lock
 from qbe.index.manifest import MANIFEST, SUPERSEDED, unseal
@@ -36,6 +35,7 @@ from qbe.index.snapshot import (
     write_commit,
 )
 from qbe.index.views import counts_without
+from qbe.util.files import atomic_file, sync, try_exclusive_lock
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.pooling import GRID
 from qbe.index.dense.ann import FLOAT16, INT8
 from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import StackedRows
+from qbe.models.encode.pooling import GRID
 from qbe.models.encoder_format import L2
 
 SENTENCES = "vectors.npy"
@@ -81,7 +81,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
     A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
     are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
-    `qbe.encode.pooling.stored`).
+    `qbe.models.encode.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()

@@ -20,7 +20,6 @@ import zstandard
 
 from qbe.corpus.record import dump_record
 from qbe.errors import OutputError, PackError, UsageError, file_error
-from qbe.files import atomic_file
 from qbe.index.manifest import MANIFEST, describe_files, digest, write_manifest
 from qbe.index.packs.layout import (
     DESCRIPTION,
@@ -47,8 +46,9 @@ from qbe.index.snapshot import (
     write_commit,
 )
 from qbe.index.views import combined_manifest
-from qbe.parallel import thread_count
 from qbe.types import TEXT_NOT_INCLUDED
+from qbe.util.files import atomic_file
+from qbe.util.parallel import thread_count
 
 _LEVEL = 3
 _BLOCK = 1 << 20

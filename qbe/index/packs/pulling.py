@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import IndexBuildError, IndexFormatError, InputError, OutputError, PackError, file_error
-from qbe.files import cache_folder, is_remote, link_or_copy, make_once, publish_directory, write_text
 from qbe.index.checking import check_own_files, write_lock
 from qbe.index.manifest import MANIFEST
 from qbe.index.openfiles import has_digest
@@ -34,6 +33,7 @@ from qbe.index.packs.layout import (
 from qbe.index.packs.sources import Source
 from qbe.index.snapshot import COMMIT, open_snapshot
 from qbe.index.views import combined_manifest
+from qbe.util.files import cache_folder, is_remote, link_or_copy, make_once, publish_directory, write_text
 
 _BLOCK = 1 << 20
 _SAY_EVERY_S = 10.0

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin
 
 from qbe.errors import PackError, UsageError, did_you_mean
-from qbe.files import change_lock, is_remote, write_text
 from qbe.index.packs.packing import Packed
 from qbe.index.packs.sources import WEB, read_whole
+from qbe.util.files import change_lock, is_remote, write_text
 
 VARIABLE = "QBE_REGISTRY"
 """The environment variable with the address of the registry that is used where none is given."""

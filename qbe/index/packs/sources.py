@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import quote, urlsplit
 
-from qbe import web
 from qbe.corpus.streams import open_address
 from qbe.errors import MissingDependencyError, PackError
-from qbe.files import HUB, is_remote
 from qbe.index.packs.layout import Reads, read_exactly
+from qbe.util import web
+from qbe.util.files import HUB, is_remote
 
 WEB = ("http://", "https://")
 HUB_FILE = "index.tar.zst"

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import Evidence
 from qbe.cite.scoring import CiteQuery
-from qbe.encode.aspect import EncodedAspect
-from qbe.encode.pooling import PaperVectors
 from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Aspect
 from qbe.trec import read_qrels
 

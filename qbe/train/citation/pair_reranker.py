@@ -7,20 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import UsageError
-from qbe.export.cross_encoder import export_cross_encoder
-from qbe.export.encoder import positions
-from qbe.export.pytorch import write_tokenizer
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.encoder import positions
+from qbe.models.export.pytorch import write_tokenizer
+from qbe.models.export.staging import staged_folder
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import CrossEncoderMetadata
 from qbe.models.sources import find_start, weights_file
-from qbe.parallel import Workers
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, table
 from qbe.train.citation.data import read_split
@@ -35,6 +33,8 @@ from qbe.train.citation.pairs import (
 )
 from qbe.train.trainer import Progress, fit, matmul_dtype
 from qbe.train.weights import copied, mean
+from qbe.util.files import sha256
+from qbe.util.parallel import Workers
 
 DEFAULT_RECIPE = Recipe()
 

@@ -19,13 +19,12 @@ from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
 from qbe.errors import CorpusError, UsageError
-from qbe.export.staging import staged_folder
-from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.parallel import Workers
+from qbe.models.export.staging import staged_folder
+from qbe.models.grade.head import Head, mean_head
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
@@ -50,6 +49,7 @@ from qbe.train.late_interaction import StoredVectors
 from qbe.train.pairs import encoder_of
 from qbe.train.trainer import fit, fit_seeds
 from qbe.train.weights import copied, with_weights
+from qbe.util.parallel import Workers
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
-from qbe.export.encoder import export_encoder
-from qbe.export.pytorch import write_tokenizer
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.encoder_format import COSINE
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.pytorch import write_tokenizer
+from qbe.models.export.staging import staged_folder
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.sources import find_start, weights_file
@@ -24,6 +23,7 @@ from qbe.train.encoder.fit import EncoderNetwork, EncoderTask, Recipe, WindowTok
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.trainer import fit_seeds, matmul_dtype
 from qbe.train.weights import copied, with_weights
+from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()

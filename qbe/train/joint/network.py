@@ -13,9 +13,9 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.encode.tokenizer import PaperTokenizer
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.reranker_files import pair_input
-from qbe.rerank.joint import paper_ids
+from qbe.search.rerank.joint import paper_ids
 from qbe.train.large.network import FACETS, TrainedEncoder
 from qbe.types import Paper
 

@@ -18,24 +18,22 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.export.joint import export_joint
-from qbe.export.staging import staged_folder
-from qbe.files import sha256, write_text
-from qbe.grade.model import on_scale
 from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.joint import export_joint
+from qbe.models.export.staging import staged_folder
+from qbe.models.grade.model import on_scale
 from qbe.models.kinds import TOKENIZER
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
-from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.graded import GradedQuery, Grader
-from qbe.rerank.joint import JointGrader
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
+from qbe.search.rerank.graded import GradedQuery, Grader
+from qbe.search.rerank.joint import JointGrader
 from qbe.search.stages import Fused
 from qbe.shapes import SHAPES, SIMILAR_FROM
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, checked, load_arrays, save_arrays
@@ -49,6 +47,8 @@ from qbe.train.reranker.training import base_weights
 from qbe.train.trainer import fit_seeds, matmul_dtype
 from qbe.train.weights import Weights, copied
 from qbe.types import Facet, Paper
+from qbe.util.files import sha256, write_text
+from qbe.util.parallel import Workers
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = JointRecipe()

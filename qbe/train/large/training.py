@@ -13,19 +13,18 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from qbe.encode.tokenizer import PaperTokenizer
-from qbe.export.encoder import export_encoder
-from qbe.export.graph import store_graph
-from qbe.export.quantization import channel_ranges
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
 from qbe.graded_pairs import GradedLists
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import EncoderMetadata
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.graph import store_graph
+from qbe.models.export.quantization import channel_ranges
+from qbe.models.export.staging import staged_folder
 from qbe.models.kinds import DIFFERENCE, GRAPH, RANGES, TOKENIZER
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
-from qbe.rerank.projections import ProjectionModel, write_model
+from qbe.search.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import APACHE, GRADES_LIMITS, Card
 from qbe.train.correlation import facet_correlations
@@ -37,6 +36,7 @@ from qbe.train.reranker.papers import Readers, read_graded_papers
 from qbe.train.trainer import fit_seeds, matmul_dtype
 from qbe.train.weights import Weights, copied, with_weights
 from qbe.types import Facet, Paper
+from qbe.util.files import sha256
 
 DEFAULT_RECIPE = LargeRecipe()
 WEIGHTS, PROJECTIONS = "model.safetensors", "projections"

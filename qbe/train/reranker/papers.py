@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
-from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.registry import BASE_ENCODER
-from qbe.tag.tagger import Tagger, TaggingEncoder
-from qbe.text.split import split_sentences
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.train.artifacts import Sources
 from qbe.train.correlation import check_dev
 from qbe.train.pairs import joined_lists, papers_of, without

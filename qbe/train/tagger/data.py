@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.corpus import read_jsonl, read_records
+from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
-from qbe.encode.pooling import Floats
 from qbe.errors import CorpusError
-from qbe.parallel import ordered_map
-from qbe.text.split import split_sentences
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import Floats
 from qbe.types import FacetProbabilities, Paper, Sentence
+from qbe.util.parallel import ordered_map
 
 LABELS = FacetProbabilities._fields
 """The five labels; a label's number is its position here."""
@@ -139,7 +139,7 @@ class Tokens(NamedTuple):
 
 
 class _StateRecorder:
-    """A `qbe.encode.encoder.TokenStateHook` that keeps the hidden states of the first window."""
+    """A `qbe.models.encode.encoder.TokenStateHook` that keeps the hidden states of the first window."""
 
     width = 0
 

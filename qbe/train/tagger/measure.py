@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
+from qbe.models.encode.encoder import Encoder
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger, write_tagger_card
-from qbe.tag.tagger import Tagger, TaggingEncoder
 from qbe.train.tagger.data import LABELS, LabelledAbstract, read_csabstruct
 from qbe.train.tagger.fit import Floats
 from qbe.types import FacetProbabilities, Paper, Sentence

@@ -14,15 +14,14 @@ import numpy as np
 import torch
 
 from qbe.corpus.titles import TitleIndex
-from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.export.staging import staged_folder
-from qbe.export.tagger import HeadInputs, export_head
-from qbe.files import sha256
+from qbe.models.encode.encoder import Encoder
+from qbe.models.export.staging import staged_folder
+from qbe.models.export.tagger import HeadInputs, export_head
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.sources import packaged_weights
+from qbe.models.tag.tagger import Tagger, span_mask
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
-from qbe.tag.tagger import Tagger, span_mask
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import APACHE, Card, table
 from qbe.train.tagger.data import (
@@ -37,6 +36,7 @@ from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predic
 from qbe.train.tagger.measure import Scores, measure, score
 from qbe.train.tagger.network import Head, Teacher
 from qbe.types import Paper, Sentence
+from qbe.util.files import sha256
 
 log = logging.getLogger(__name__)
 

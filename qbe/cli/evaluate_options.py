@@ -1,0 +1,127 @@
+"""The options of ``qbe evaluate``. Nothing heavy is imported, so that its help is fast."""
+
+from __future__ import annotations
+
+import os
+
+from qbe.cli import common as _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+PROGRAM = "qbe evaluate"
+
+EPILOG = """\
+NAME.background.trec, NAME.method.trec and NAME.result.trec are one run, NAME, and get one row.
+Figures by facet are given where all query ids end in _background, _method or _result.
+
+measures: those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https://ir-measur.es) and of
+the CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20,
+CSFCube_R20).
+
+protocols (docs/evaluation.md defines them):
+  csfcube      CSFCube's own scorer: judged pools in two folds
+  pools        judged pools of whole-abstract queries, as of RELISH, TRECCOVID-RF and SciDocs; give the
+               qrels of one split
+  crossed      of pairs of papers of which each is better for one facet by a grade: the shares ranked right
+               by the run of the first facet, of the second, and by both
+  exploration  rankings by a liked and a disliked facet, of runs named NAME.background-not-method.trec or of
+               queries such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background)
+  as-asked     of the first 5 and 10 hits over a whole corpus, those that are as asked; a hit without a grade
+               counts as not asked for, and is reported
+  diversity    of the first 10 hits of any list for a paper (ID, ID_anything), how many corners they come
+               from: same problem and other method, same method and other problem, competitors
+  citations    recommended citations over the whole ranking
+crossed, exploration, as-asked and diversity take qrels of several facets of the same papers, or files of
+graded pairs (tab-separated: query_id, paper_id, background, method, result).
+
+A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
+counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
+figure.
+
+examples:
+  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
+      --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
+  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
+      --run runs/csfcube.fused+grades.*.trec --baseline runs/csfcube.fused.*.trec \\
+      --worst 10
+  qbe evaluate --protocol citations --qrels citations/dev.qrels --run runs/fused.trec \\
+      --baseline runs/bm25.trec --published
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options; paths stay strings.
+
+    >>> options = parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "b.trec"])
+    >>> options.run, options.protocol
+    (['a.trec', 'b.trec'], None)
+    """
+    parser = _cli.parser(PROGRAM, "Evaluate TREC runs against TREC qrels.")
+    parser.epilog = EPILOG
+    add = parser.add_argument
+    add("--qrels", nargs="+", required=True, metavar="FILE", help="TREC qrels files, which are joined")
+    add("--run", nargs="+", required=True, metavar="FILE", help="TREC run files")
+    add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
+    add(
+        "--protocol",
+        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "diversity", "citations"),
+        help="how runs are scored (default: means over queries, by measures of ir-measures)",
+    )
+    add("--folds", metavar="FILE", help="the folds (default: folds.json next to the first qrels file)")
+    add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")
+    add(
+        "--baseline",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="runs that the others are compared with, by significance tests",
+    )
+    add("--published", action="store_true", help="add published figures (csfcube and citations)")
+    add("--output", metavar="FILE", help="write the whole report as JSON")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)",
+    )
+    add(
+        "--worst",
+        type=int,
+        metavar="N",
+        help="print the N queries with the largest losses of the first run against the baseline, and the N "
+        "with its lowest scores",
+    )
+    add("--corpus", metavar="FILE", help="papers: titles for --worst")
+    return parser
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together, or a value out of range.
+
+    >>> check(parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "--worst", "5"]))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: --worst needs --protocol csfcube and a --baseline; give both
+    """
+    from qbe.errors import UsageError
+
+    csfcube = options.protocol == "csfcube"
+    if not csfcube and (options.folds or options.split):
+        raise UsageError("--folds and --split go with CSFCube's protocol; add --protocol csfcube")
+    if options.published and not (csfcube or options.protocol == "citations"):
+        raise UsageError(
+            "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
+        )
+    if options.published and options.split == "dev":
+        raise UsageError(
+            "published figures are those of the test folds; leave out --published or --split dev"
+        )
+    if options.plot and options.output and os.path.realpath(options.plot) == os.path.realpath(options.output):
+        raise UsageError(f"expected --plot and --output to name two files, found {options.plot} for both")
+    if options.worst is not None and not (csfcube and options.baseline):
+        raise UsageError("--worst needs --protocol csfcube and a --baseline; give both")
+    if options.worst is not None and options.worst < 1:
+        raise UsageError(f"expected --worst of at least 1, found {options.worst}")
+    if options.corpus and options.worst is None:
+        raise UsageError("--corpus gives the titles of --worst; add --worst, or leave it out")

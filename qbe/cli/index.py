@@ -1,0 +1,241 @@
+"""``qbe index``: build an index from a corpus of papers, and keep it up to date."""
+
+from __future__ import annotations
+
+from qbe.cli import common as _cli
+from qbe.cli.index_options import parser
+from qbe.index import options as index_options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    import contextlib
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from qbe.index.building.parts import PartMetadata, Parts
+    from qbe.index.building.settings import BuildSettings, Execution
+    from qbe.index.building.sharding import ShardSource
+    from qbe.index.building.writer import Written
+    from qbe.index.manifest import Manifest
+    from qbe.types import Paper
+
+    Built = tuple[Mapping[str, Any], Manifest | PartMetadata]
+    Build = Callable[[Path, Execution], Built]
+
+PROGRAM = "qbe index"
+OPTIONS = {
+    "folder": "--output",
+    "folders": "--merge",
+    "categories": "--category",
+    "columns": "--format",
+}
+
+CHANGES = ("append", "update", "sync", "delete", "compact")
+"""Actions that update an index."""
+
+NAMED = 20
+"""How many papers that were kept or deleted are named."""
+
+
+class Bars:
+    """Progress on a terminal (a `qbe.index.building.settings.Progress`)."""
+
+    def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
+        return _cli.progress_by_share(papers, "reading", "papers", share_read)
+
+    def steps(
+        self, name: str, unit: str, total: int
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        return _cli.counter(name, unit, total)
+
+    def stage(self, name: str) -> None:
+        import sys
+
+        if sys.stderr.isatty():
+            print(name, file=sys.stderr)
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options and build, or change, an index."""
+    options = parser().parse_args(arguments)
+    index_options.check_shards(options)
+    run(options)
+
+
+def run(options: argparse.Namespace, build: Build | None = None) -> None:
+    """Build or change an index as the options say; ``build`` builds one of a corpus in another place."""
+    threads = _cli.threads(options.threads)
+    action = index_options.action(options)
+
+    import sys
+    import time
+    from pathlib import Path
+
+    from qbe.index.building.settings import Execution
+    from qbe.index.building.staging import unfinished_build
+    from qbe.index.manifest import Manifest
+
+    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
+    if action in CHANGES:
+        written = _change(output, action, options, execution)
+        if written is None:
+            print(f"{output}: nothing to compact: one segment, no paper deleted")
+        else:
+            _say_left_out(output, written.left_out)
+            _say_papers(written, action)
+            print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
+        return
+    try:
+        counts, built = _build(output, options, execution) if build is None else build(output, execution)
+    except KeyboardInterrupt:
+        if unfinished_build(output):
+            print("interrupted; --resume goes on with what is finished", file=sys.stderr)
+        raise
+    _say_left_out(output, counts.get("left_out", {}))
+    size = sum(entry["bytes"] for entry in built.files.values())
+    print(
+        f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
+        f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
+        f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}",
+        flush=True,
+    )
+    if isinstance(built, Manifest) and built.lucene is not None:  # no part, nor vectors alone
+        from qbe.index.jvm import make_class_archive
+
+        make_class_archive(output)
+
+
+def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
+    """Say how many records were left out, by the reason, and what is to be known of others."""
+    from qbe.corpus.rejected import NOTED
+    from qbe.index.building.rejected import rejected_file
+    from qbe.util.plain import plain
+
+    left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
+    for noted in NOTED:
+        if count := left_out.pop(noted, 0):
+            print(f"{count:,} {noted}, {listed}")
+    if left_out:
+        reasons = ", ".join(f"{plain(reason)}: {count:,}" for reason, count in left_out.items())
+        total = sum(left_out.values())
+        noun = "record" if total == 1 else "records"
+        print(f"{total:,} {noun} left out ({reasons}), {listed}")
+
+
+def _say_papers(written: Written, action: str | None) -> None:
+    """Name papers that stay although the corpus has others in their place, and those that were deleted."""
+    from qbe.util.plain import plain
+
+    deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
+    why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
+    for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
+        for paper in papers[:NAMED]:
+            print(f"{what}: {plain(paper)}")
+        if len(papers) > NAMED:
+            print(f"{what}: {len(papers) - NAMED:,} more")
+
+
+def _confirm(question: str) -> bool:
+    """Whether a person on a terminal says yes; False without a terminal."""
+    import sys
+
+    from qbe.util.plain import plain
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
+    """Build an index or a part, or merge parts; returns its counts and its description."""
+    how: dict[str, Any] = {
+        "overwrite": options.overwrite,
+        "resume": options.resume,
+        "execution": execution,
+    }
+    if options.merge:
+        return _merge(output, options, how)
+    settings, how["reading"] = index_options.build_settings(options), index_options.reading(options)
+    if options.part:
+        from qbe.index.building.parts import BuildShard, build_part
+
+        part = BuildShard(*index_options.part_numbers(options.part))
+        metadata = build_part(output, options.corpus, settings, part, **how)
+        return metadata.counts, metadata
+    from qbe.index.building.build import build
+
+    manifest = build(output, options.corpus, settings, **how)
+    return manifest.corpus, manifest
+
+
+def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) -> Built:
+    """Join parts into an index, or into one of shards, as the papers of one index are."""
+    from pathlib import Path
+
+    from qbe.index.building.parts import Parts, merge_parts
+    from qbe.index.building.sharding import IndexShards, PartShards, build_shards
+    from qbe.index.manifest import PART
+
+    folders = tuple(map(Path, options.merge))
+    if options.shards and len(folders) == 1 and not (folders[0] / PART).is_file():
+        source: ShardSource = IndexShards(folders[0])
+    else:
+        parts = Parts(folders)
+        settings = _merged_settings(options, parts)
+        if not options.shards:
+            manifest = merge_parts(output, parts, settings, **how)
+            return manifest.corpus, manifest
+        source = PartShards(folders, settings)
+    manifest = build_shards(output, source, options.shards, **how)
+    return manifest.corpus, manifest
+
+
+def _merged_settings(options: argparse.Namespace, parts: Parts) -> BuildSettings:
+    """Those of the parts, except for what is done when they are merged."""
+    import dataclasses
+
+    of_parts = parts.settings
+    return dataclasses.replace(
+        index_options.build_settings(options),
+        encoder=options.encoder or of_parts["encoder"],
+        precision=of_parts["precision"],
+        facets=of_parts["facets"],
+        tagger=options.tagger or of_parts["tagger"],
+    )
+
+
+def _change(
+    output: Path, action: str | None, options: argparse.Namespace, execution: Execution
+) -> Written | None:
+    """Update an index; None where there was nothing to compact."""
+    if action == "delete":
+        from qbe.index.building.changes import delete_papers
+
+        return delete_papers(output, index_options.ids(options.delete))
+    if action == "compact":
+        from qbe.index.building.compaction import compact
+
+        return compact(output, execution=execution)
+    from functools import partial
+
+    from qbe.index.building.changes import append_papers, sync_papers
+
+    change = partial(append_papers, update=action == "update")
+    if action == "sync":
+        change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
+    return change(
+        output,
+        options.corpus,
+        reading=index_options.reading(options),
+        encoder=options.encoder,
+        tagger=options.tagger,
+        device=options.device,
+        execution=execution,
+    )
+
+
+if __name__ == "__main__":
+    _cli.run(PROGRAM, main, OPTIONS)

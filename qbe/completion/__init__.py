@@ -1,1 +1,0 @@
-"""Completion of commands, options and choices in a shell."""

@@ -1,1 +1,0 @@
-"""A first search, in the sample that is part of the package."""

@@ -1,1 +1,0 @@
-"""What this machine and this installation are, and what they lack."""

@@ -1,0 +1,1 @@
+"""Papers as they appear: harvests of repositories, and searches that are kept."""

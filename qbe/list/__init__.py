@@ -1,1 +1,0 @@
-"""The papers of an index as a list."""

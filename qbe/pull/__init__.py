@@ -1,1 +1,0 @@
-"""The command that pulls packed indexes."""

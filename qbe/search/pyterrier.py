@@ -1,0 +1,175 @@
+"""qbe's pipelines as transformers of PyTerrier, and transformers of PyTerrier as stages of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from qbe.corpus.sentences import paper_from_text
+from qbe.errors import PaperNotFoundError, UsageError, package_error
+from qbe.models.encode.aspect import EncodedAspect
+from qbe.query import Aspect, Query
+from qbe.run import COLUMNS, Run
+from qbe.search.rerank.reranker import paper_text, query_text
+from qbe.types import Facet, Hit, Paper, Pools
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUERY_COLUMNS = ("qid", "query")
+
+
+def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> Any:
+    """A ``pyterrier.Transformer`` that searches with a pipeline.
+
+    It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
+    or the text of an abstract, which is more than one word of ASCII. A column ``facet`` names what counts of
+    each (``facet`` of all, where there is no such column). A data frame of results, with ``docno``, is
+    reranked: only these papers are ranked. It gives the columns ``qid``, ``query``, ``docno``, ``score`` and
+    ``rank``, the best ``k`` papers of each query.
+
+    Raises MissingDependencyError where PyTerrier is not installed; the transformer PaperNotFoundError for an
+    id that is not in the index, UsageError where a query or its id is missing, or a qid has several queries.
+    """
+    try:
+        import pyterrier as pt
+    except ImportError as error:
+        raise package_error(error, "pyterrier") from error
+
+    class QbeTransformer(pt.Transformer):
+        """Searches with a pipeline of qbe."""
+
+        def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+            pt.validate.columns(inp, includes=list(QUERY_COLUMNS))
+            return _searched(pipeline, inp, k, facet)
+
+    made: Any = QbeTransformer
+    return made()
+
+
+def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -> pd.DataFrame:
+    """The results of the queries of a data frame."""
+    asked = [name for name in ("qid", "query", "facet") if name in frame.columns]
+    if frame[asked[:2]].isna().any(axis=None):
+        raise UsageError("expected a qid and a query in each row, found none in some; leave these out")
+    rows = frame.drop_duplicates("qid")
+    if len(frame.drop_duplicates(asked)) > len(rows):
+        raise UsageError("expected one query and facet for each qid, found several for some; give other qids")
+    facets = [_facet(value) for value in rows["facet"]] if "facet" in frame.columns else [facet] * len(rows)
+    queries = [
+        Query(_paper(pipeline, str(text)), each) for text, each in zip(rows["query"], facets, strict=True)
+    ]
+    pools: Pools | None = None
+    if "docno" in frame.columns:
+        by_query = {query_id: list(map(str, docnos)) for query_id, docnos in frame.groupby("qid")["docno"]}
+        pools = [by_query[query_id] for query_id in rows["qid"]]
+    hits = pipeline.batch_search(queries, k, pools, matches=False) if queries else []
+    results = Run("qbe", dict(zip(rows["qid"], hits, strict=True))).to_dataframe()
+    of_queries = [name for name in rows.columns if name not in COLUMNS[1:]]
+    merged: pd.DataFrame = results.astype({"qid": rows["qid"].dtype}).merge(rows[of_queries], on="qid")
+    return merged[[*of_queries, *COLUMNS[1:]]]
+
+
+def _paper(pipeline: Any, text: str) -> Paper:
+    try:
+        paper: Paper = pipeline.index.paper(text)
+    except PaperNotFoundError:
+        if text.isascii() and len(text.split()) == 1:  # an id that is misspelt
+            raise
+        return paper_from_text("", text)
+    return paper
+
+
+def _facet(value: object) -> Facet | None:
+    if value is None or value != value or value == "":
+        return None
+    try:
+        return value if isinstance(value, Facet) else Facet(value)
+    except ValueError:
+        raise UsageError(
+            f"expected background, method or result in the column facet, found {value!r}"
+        ) from None
+
+
+def from_transformer(transformer: Any) -> TransformerStage:
+    """A transformer of PyTerrier as the first stage or the reranker of a `qbe.Pipeline`.
+
+    ``transformer`` is any object with ``transform``, from data frame to data frame. Raises TypeError for
+    another one.
+
+    >>> class ByLength:
+    ...     def transform(self, frame):
+    ...         return frame.assign(score=frame["text"].str.len())
+    >>> stage = from_transformer(ByLength())
+    >>> from qbe.types import Sentence
+    >>> papers = [Paper(name, "", (Sentence(text),)) for name, text in (("a", "One."), ("b", "One two."))]
+    >>> stage(Aspect(papers[0]), papers)
+    [4.0, 8.0]
+    """
+    if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
+        raise TypeError(
+            f"expected a transformer with a method transform, found {transformer!r:.60} "
+            f"({type(transformer).__name__})"
+        )
+    return TransformerStage(transformer)
+
+
+class TransformerStage:
+    """A transformer as a stage; `from_transformer` is the way to make one.
+
+    As a reranker it gets the columns ``qid``, ``query``, ``docno`` and ``text`` (title and abstract), as a
+    first stage ``qid`` and ``query``. ``query`` is the title with the sentences that count. Papers that the
+    transformer leaves out are below all others.
+    """
+
+    needs_vectors = False
+
+    def __init__(self, transformer: Any) -> None:
+        self._transformer = transformer
+
+    def __call__(self, aspect: Aspect, papers: Sequence[Paper]) -> list[float]:
+        """The transformer's score of each paper."""
+        import pandas as pd
+
+        query = query_text(aspect)
+        rows = [("0", query, paper.paper_id, paper_text(paper)) for paper in papers]
+        frame = pd.DataFrame(rows, columns=["qid", "query", "docno", "text"])
+        scores = self._scores(frame).get("0", {})
+        lowest = min(scores.values(), default=0.0) - 1
+        return [scores.get(paper.paper_id, lowest) for paper in papers]
+
+    def batch_search(
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        allowed: object = None,
+        *,
+        explain: bool = False,
+    ) -> list[list[Hit]]:
+        """See `qbe.search.contracts.FirstStage`; raises UsageError for a filter, which the transformer cannot
+        read.
+        """
+        import pandas as pd
+
+        if allowed is not None:
+            raise UsageError("a `filter` needs a first stage of qbe's own, found a transformer; leave it out")
+        rows = [(str(number), query_text(query.aspect)) for number, query in enumerate(queries)]
+        by_query = self._scores(pd.DataFrame(rows, columns=list(QUERY_COLUMNS)))
+        ranked = []
+        for number, pool in enumerate(pools):
+            scores = by_query.get(str(number), {})
+            if pool is not None:
+                lowest = min(scores.values(), default=0.0) - 1
+                scores = {paper_id: scores.get(paper_id, lowest) for paper_id in pool}
+            hits = [
+                Hit(name, score, (), {"transformer": score} if explain else None)
+                for name, score in scores.items()
+            ]
+            ranked.append(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k])
+        return ranked
+
+    def _scores(self, frame: pd.DataFrame) -> dict[str, dict[str, float]]:
+        """The scores of the results of a data frame, by query and paper."""
+        run = Run.from_dataframe(self._transformer.transform(frame))
+        return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.items()}

@@ -1,0 +1,320 @@
+"""Grades of candidates in each facet, from 0 to 3, by stored vectors and words, and a reranker by them.
+
+A candidate is compared with a paper in several views: projected and plain sentence vectors of each facet
+(`qbe.search.rerank.projections`), also weighted by the tagger's probabilities, and the words of techniques and
+problems that both have (`qbe.models.grade.words`). The grade model turns these features into grades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import permutations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from qbe.models.encode.pooling import PaperVectors
+from qbe.models.grade.model import Estimates, GradeModel, on_scale
+from qbe.models.grade.words import NAMES as WORD_FEATURES
+from qbe.models.grade.words import PapersTerms, TechniqueWords, facet_shares
+from qbe.search.rerank.projections import (
+    TERMS,
+    Bools,
+    Doubles,
+    FacetProjection,
+    Ints,
+    Space,
+    StoredPapers,
+    VectorSource,
+    closest_pair,
+    mark_facet,
+)
+from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
+from qbe.types import Facet, Paper
+from qbe.util.parallel import Workers
+
+if TYPE_CHECKING:
+    from qbe.search.rerank.joint import JointGrader
+
+_SPACES = ("projected", "plain")
+_OTHERS = tuple(permutations(range(len(Facet)), 2))
+_NAMES = tuple(facet.value for facet in Facet)
+
+FEATURES = (
+    *(
+        f"{facet}.{space}.{term}"
+        for facet in _NAMES
+        for space in _SPACES
+        for term in (*TERMS, "best", "by probability", "all by probability")
+    ),
+    *(f"{_NAMES[first]}.with {_NAMES[second]}" for first, second in _OTHERS),
+    *(f"{facet}.of candidate" for facet in _NAMES),
+    "sentences of query",
+    "sentences of candidate",
+    *WORD_FEATURES,
+)
+"""The names of the features of a candidate, in their order."""
+
+
+class GradedQuery(NamedTuple):
+    """A paper that candidates are graded by, with its labels, and the vectors of all its sentences."""
+
+    paper: Paper
+    vectors: PaperVectors
+
+
+class FacetView(NamedTuple):
+    """Candidates seen by a facet: which sentences are ``marked`` as of it, and how much each is (sentences,);
+    the ``projected`` vectors, and the ``sums`` of the marked ones of these, and of the plain ones.
+    """
+
+    marked: Bools
+    shares: Doubles
+    projected: StoredPapers
+    sums: tuple[Doubles, Doubles]
+
+
+class Candidates(NamedTuple):
+    """Papers to be graded, with all that does not depend on the query; ``plain`` vectors are at unit
+    length.
+    """
+
+    plain: StoredPapers
+    views: Sequence[FacetView]
+    words: PapersTerms
+
+
+class Compared(NamedTuple):
+    """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
+    sentence of a facet; by facet the ``cosines`` (query's sentences, candidates' sentences) of projected
+    vectors; and where the sentences of each candidate lie among these.
+    """
+
+    values: Doubles
+    cosines: Sequence[Doubles]
+    places: Sequence[slice]
+
+
+class Features:
+    """Compares candidates with a paper in every view.
+
+    >>> from qbe.models.grade.words import shipped_words
+    >>> from qbe.search.rerank.projections import find_model, read_model
+    >>> from qbe.search.opening import stored_vectors
+    >>> projections = read_model(find_model(index.manifest.dense["encoder"])).projections
+    >>> features = Features(projections, shipped_words(), stored_vectors(index))
+    >>> paper = index.paper("s036")
+    >>> compared = features.compare(GradedQuery(paper, index.vectors(paper)), [paper])
+    >>> round(float(compared.values[0, FEATURES.index("method.plain.whole")]), 2)
+    1.0
+    """
+
+    def __init__(
+        self, projections: Mapping[Facet, FacetProjection], words: TechniqueWords, vectors: VectorSource
+    ) -> None:
+        """``vectors`` gives the stored vectors of candidates, by the encoder that the projections read."""
+        self._projections, self._words, self._vectors = projections, words, vectors
+
+    def candidates(self, papers: Sequence[Paper]) -> Candidates:
+        """At least one paper, to be compared with several queries."""
+        stored = self._vectors(papers)
+        plain, views = stored.projected(None), []
+        for facet, shares in zip(Facet, _shares(papers), strict=True):
+            marked = mark_facet(papers, facet, stored)
+            space = stored.projected(self._projections[facet].matrix)
+            views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
+        return Candidates(plain, views, self._words.of_papers(papers))
+
+    def compare(self, query: GradedQuery, candidates: Sequence[Paper] | Candidates) -> Compared:
+        """The features of candidates."""
+        if not candidates:
+            return Compared(np.empty((0, len(FEATURES))), [], [])
+        if not isinstance(candidates, Candidates):
+            candidates = self.candidates(candidates)
+        by_vectors, cosines = _by_vectors(query, candidates, self._projections)
+        by_words = self._words.compare(query.paper, candidates.words)
+        places = candidates.plain.places()
+        return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, places)
+
+    def similarities(self, papers: Sequence[Paper]) -> Doubles:
+        """How alike papers are, (facets, papers, papers): the cosines of the sums of their projected
+        sentences of each facet, in the order of `qbe.types.Facet`.
+        """
+        if not papers:
+            return np.empty((len(Facet), 0, 0))
+        stored = self._vectors(papers)
+        by_facet = []
+        for facet in Facet:
+            space = stored.projected(self._projections[facet].matrix)
+            sums = space.sums(mark_facet(papers, facet, stored))
+            by_facet.append(sums @ sums.T)
+        return np.stack(by_facet)
+
+
+class Grader:
+    """Grades candidates by their features.
+
+    >>> from qbe.search.opening import open_grader
+    >>> grader, paper = open_grader(index), index.paper("s036")
+    >>> (grades, *_), _ = grader.grade(GradedQuery(paper, index.vectors(paper)), [paper, index.paper("s051")])
+    >>> grades.shape, bool((grades[0] > grades[1]).all())
+    ((2, 3), True)
+    """
+
+    def __init__(self, features: Features, model: GradeModel) -> None:
+        """``model`` was trained on such features."""
+        self.features, self._model = features, model
+
+    def grade(
+        self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
+    ) -> tuple[Estimates, Compared]:
+        """What is estimated of candidates, and what it comes from."""
+        compared = self.features.compare(query, candidates)
+        return self._model.estimates(compared.values), compared
+
+
+def _by_vectors(
+    query: GradedQuery, candidates: Candidates, projections: Mapping[Facet, FacetProjection]
+) -> tuple[Doubles, list[Doubles]]:
+    starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
+    sentences, whole = query.vectors.sentences, query.vectors.whole
+    plain = Space.of(sentences, whole, candidates.plain, None)
+    roots = [np.sqrt(view.shares) for view in candidates.views]
+    columns: list[Doubles] = []
+    cosines: list[Doubles] = []
+    for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
+        positions = list(query.paper.facet_positions(facet)[0])
+        space = Space.of(sentences, whole, view.projected, projections[facet].matrix)
+        cosines.append(space.cosines)
+        for each, sums in zip((space, plain), view.sums, strict=True):
+            if not positions:
+                columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
+                continue
+            by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
+            columns += each.terms(positions, view.marked, sums, starts)
+            columns += [
+                each.best[positions].max(axis=0),
+                _mean(by_share, share),
+                _mean(each.best, share),
+            ]
+    for first, second in _OTHERS:
+        by_share = np.maximum.reduceat(plain.cosines * roots[second], starts, axis=1)
+        columns.append(_mean(by_share, mine[first]))
+    nearest = plain.cosines.max(axis=0)
+    for view in candidates.views:
+        of_facet = np.add.reduceat(view.shares, starts) + _LEAST
+        columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
+    sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
+    columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
+    return np.stack(columns, axis=1), cosines
+
+
+_LEAST = 1e-6
+
+
+def _mean(values: Doubles, weights: Doubles) -> Doubles:
+    """The weighted mean of values (sentences, candidates) over the sentences."""
+    mean: Doubles = weights @ values / (weights.sum() + _LEAST)
+    return mean
+
+
+def _shares(papers: Sequence[Paper]) -> Doubles:
+    """How much each sentence of papers is background, method and result, (3, sentences)."""
+    return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
+
+
+def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
+    """The grades of each candidate by the names of the facets that a paper has sentences of, from 0 to 3.
+
+    >>> from qbe.types import Sentence
+    >>> paper, ones = Paper("1", "", (Sentence("We cut.", Facet.METHOD),)), np.ones((1, 3))
+    >>> named_grades(paper, Estimates(3.25 * ones, ones, ones))
+    [{'method': 3.0}]
+    """
+    places = [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
+    names = [_NAMES[place] for place in places]
+    shown = on_scale(estimates.grades[:, places]).round(4)
+    return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
+
+
+class Regrader:
+    """Grades the best of graded candidates again: their grade becomes the mean of the one by stored vectors
+    and the joint one.
+    """
+
+    def __init__(self, grader: JointGrader, count: int) -> None:
+        """``count`` candidates are graded again."""
+        self._grader, self._count = grader, count
+        self._chances = np.array(grader.card.chances, np.float64)
+
+    def best(self, scores: Doubles) -> Ints:
+        """The places of the candidates to be graded again, out of scores (candidates,); of equal ones the
+        first.
+        """
+        return np.argsort(-scores, kind="stable")[: self._count]
+
+    def regraded(
+        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
+    ) -> Estimates:
+        """The estimates of candidates by a paper, with those of the ``best`` made again."""
+        joint = self._grader.grade(paper, [candidates[place] for place in best])
+        replaced = Estimates(*(part.copy() for part in estimates))
+        grades = (estimates.grades[best] + joint) / 2
+        intercepts, slopes = self._chances.T
+        similar = 1 / (1 + np.exp(-(intercepts + slopes * grades)))
+        # True grades are multiples of 0.5: what is not at least 1.5 is at most 1.
+        for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
+            part[best] = better.round(6)
+        return replaced
+
+
+class GradedReranker:
+    """Scores candidates for an aspect that is a facet by their estimated grade in it.
+
+    Of a score, ``match`` is the closest pair of sentences by projected vectors of the index, and ``grades``
+    are those of the facets that the query's paper has (`named_grades`).
+    """
+
+    name = "grades"
+    needs_vectors = True
+    takes_whole_abstracts = False
+
+    def __init__(
+        self,
+        grader: Grader,
+        workers: Workers | None = None,
+        open_regrader: Callable[[], Regrader | None] = lambda: None,
+    ) -> None:
+        """``workers`` score as many requests at a time as they have threads (by default one);
+        ``open_regrader``, called when something is scored, opens what grades the best again, if anything.
+        """
+        self._grader, self._workers, self._open_regrader = grader, workers or Workers(), open_regrader
+
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        """See `qbe.search.rerank.reranker.Reranker.batch_score`."""
+        regrader = self._open_regrader()
+        # What grades again takes all threads for one request.
+        workers = self._workers if regrader is None else Workers()
+        return scored_in_threads(partial(self._score, regrader), requests, workers, progress)
+
+    def _score(self, regrader: Regrader | None, request: RerankRequest) -> list[RerankScore]:
+        query, papers = request
+        facet, vectors = query.aspect.facet, query.vectors
+        assert facet is not None and vectors is not None
+        estimates, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
+        place = list(Facet).index(facet)
+        if regrader is not None:
+            best = regrader.best(estimates.grades[:, place])
+            estimates = regrader.regraded(query.aspect.paper, papers, estimates, best)
+        named = named_grades(query.aspect.paper, estimates)
+        scores = []
+        for grade, sentences, grades in zip(
+            estimates.grades[:, place].tolist(), compared.places, named, strict=True
+        ):
+            cosines = compared.cosines[place][list(query.positions), sentences]
+            match = closest_pair(cosines, query.positions)
+            scores.append(RerankScore(grade, match, grades=grades))
+        return scores

@@ -1,0 +1,436 @@
+"""Searches, labels, comparisons and recommendations over one open index, as records of JSON values."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import PurePath
+from typing import Any, NamedTuple, TypeVar
+
+from qbe.cite.model import default_model, read_model
+from qbe.cite.recommender import CiteRequest, Recommender
+from qbe.errors import PaperNotFoundError, QbeError, UsageError
+from qbe.index.index import Index
+from qbe.query import Aspect, Query
+from qbe.search.filters import PaperFilter
+from qbe.search.present import heading, to_record
+from qbe.search.queries import note_on_papers, pasted_paper
+from qbe.search.request import SearchRequest
+from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
+from qbe.search.stages import (
+    FIRST_STAGES,
+    Stages,
+    default_stages,
+    parse_reranker,
+)
+from qbe.serve.service.queue import TIMEOUT, BatchExecutor, OverloadedError
+from qbe.serve.service.records import Record, export_parts, paper_record, sentence_records
+from qbe.serve.service.requests import (
+    DEEPEST,
+    Comparison,
+    Export,
+    Page,
+    PastedText,
+    RecommendationBody,
+    SearchBody,
+    distinct_papers,
+)
+from qbe.serve.service.titles import TitleSearch
+from qbe.types import Facet, Hit, Match, Paper
+from qbe.util.parallel import Closing
+
+log = logging.getLogger("qbe.serve.service")
+
+T = TypeVar("T")
+
+
+READING_SECONDS = 5.0
+"""How long a file waits until those before it are read."""
+
+
+class Limits(NamedTuple):
+    """Seconds: a search that would have to wait longer for its first stage, or for the reranker, is refused;
+    a step that takes longer than ``search`` is given up.
+    """
+
+    first_stage: float = 0.3
+    reranked: float = 20.0
+    search: float = 60.0
+
+
+def stages_of(index: Index, rerank: str | None) -> Stages | None:
+    """The default stages of an index with the reranker that ``rerank`` says (`parse_reranker`), None where
+    nothing is said; raises UsageError.
+    """
+    return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
+
+
+class SearchService(Closing):
+    """Answers requests over an index, whose newest commit it follows when that is refreshed.
+
+    Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
+    the index open.
+
+    >>> with SearchService(index) as service:
+    ...     answer = service.search(SearchBody(paper_ids=["s036"], facet="method", k=1, rerank=False))
+    >>> answer["stage"], answer["hits"][0]["paper_id"]
+    ('first-stage', 's051')
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        stages: Stages | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        *,
+        open_reranker: Callable[..., Any] | None = None,
+    ) -> None:
+        """``stages`` are those of the index's encoder by default; see `SearchSession` for ``open_reranker``.
+
+        Raises TypeError for what is no index, IndexFormatError for one without vectors, UsageError for stages
+        that the index does not allow.
+        """
+        check_index(index)
+        with index.reading() as reader:
+            reader.require_vectors()
+            self._has_postings = reader.manifest.lucene is not None
+        self.index, self._limits = index, limits
+        self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
+        self._open_reranker = open_reranker
+        self._titles = TitleSearch(index)
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
+        self._citations: tuple[Recommender, BatchExecutor] | None = None
+        if stages is not None:
+            self._session(None)  # what cannot be opened fails here, not at the first search
+
+    def close(self) -> None:
+        """End all threads; searches that wait are refused."""
+        with self._lock:
+            opened: list[tuple[Closing, BatchExecutor]] = [*self._sessions.values()]
+            opened += [self._citations] if self._citations else []
+            self._sessions, self._citations = {}, None
+        for _, executor in opened:  # before the threads that they share
+            executor.close()
+        for searcher, _ in opened:
+            searcher.close()
+
+    def warm(self) -> None:
+        """Open what the first searches need, with one search of a paper of the index; logs what cannot be
+        opened, which a search will say as well.
+        """
+        try:
+            self._titles.complete("", 1)
+            if len(self.index):
+                with self.index.reading() as reader:
+                    paper_id = next(iter(reader)).paper_id
+                self.search(SearchBody(paper_ids=[paper_id], k=1))
+        except QbeError as error:
+            log.error("%s: %s", type(error).__name__, error)
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many searches wait or are in progress, by stage."""
+        with self._lock:
+            executors = [executor for _, executor in self._sessions.values()]
+        counts = dict.fromkeys((FIRST, RERANKED), 0)
+        for executor in executors:
+            for stage, count in executor.waiting.items():
+                counts[stage] += count
+        return counts
+
+    def about(self) -> Record:
+        """The index: its number of ``papers``, ``generation``, ``encoder``, ``first_stages``, and whether it
+        can grade (``grades``) and recommend citations (``citations``).
+        """
+        with self.index.reading() as reader:
+            dense = reader.manifest.dense
+            return {
+                "papers": len(reader),
+                "generation": reader.generation,
+                "encoder": None if dense is None else dense["encoder"]["name"],
+                "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
+                "grades": self._session(None).can_grade,
+                "citations": not self._lacking_for_citations,
+            }
+
+    def search(self, body: SearchBody) -> Record:
+        """The final hits of a search, as `stream` has them; raises what that does."""
+        return next(self._consistent(lambda: [self._search(body)]))
+
+    def _search(self, body: SearchBody) -> Record:
+        begin = time.perf_counter()
+        session = self._session(body.first_stage)
+        token = TIMEOUT.set(self._limits.reranked if body.rerank else None)
+        try:
+            ranking = session.search(self._request(body), rerank=body.rerank)
+        finally:
+            TIMEOUT.reset(token)
+        return self._search_record(ranking, body, begin)
+
+    def stream(self, body: SearchBody) -> Iterator[Record]:
+        """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
+
+        Each record has the query with its sentences (``aspects`` name its papers by their place in
+        ``papers``, and matches name aspects by theirs where there are several); ``stage``, what ranked the
+        hits; ``has_more`` and ``next_start`` for paging; ``notes`` for people; and hits as of
+        `qbe.search.present.to_record`. Raises what `SearchBody.compile` and `SearchSession.run` do,
+        OverloadedError where too many searches wait, TooSlowError.
+        """
+        return self._consistent(lambda: self._stream(body))
+
+    def _stream(self, body: SearchBody) -> Iterator[Record]:
+        begin = time.perf_counter()
+        session = self._session(body.first_stage)
+        for ranking in session.run(self._request(body), rerank=body.rerank):
+            yield self._search_record(ranking, body, begin)
+
+    def _request(self, body: SearchBody) -> SearchRequest:
+        return replace(body.compile(self.index), grades=True)
+
+    def recommend(self, body: RecommendationBody) -> Record:
+        """Papers of the index that a paper should cite, best first, in the form of `search`.
+
+        Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
+        UsageError for an index without postings or with vectors that the citation model does not read,
+        PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract,
+        OverloadedError where too many requests wait, TooSlowError.
+        """
+        return next(self._consistent(lambda: [self._recommend(body)]))
+
+    def _recommend(self, body: RecommendationBody) -> Record:
+        begin = time.perf_counter()
+        recommender, executor = self._citing()
+        (paper,) = body.papers(self.index)
+        given = [*body.exclude, *body.cited]
+        excluded = [paper_id for paper_id in given if paper_id in self.index]
+        cited = [paper_id for paper_id in body.cited if paper_id in self.index]
+        task = CiteRequest(paper, cited, excluded), body.start + body.k + 1, body.paper_filter
+        hits = executor(RERANKED, partial(_recommend, recommender), task)
+        missing = len(given) - len(excluded)
+        are = "1 paper is" if missing == 1 else f"{missing} papers are"
+        notes = [f"{are} not in the index and left out"] if missing else []
+        return {
+            "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+            "notes": notes,
+            **self._page_record(Query(paper), *_page_of(hits, body), body, begin),
+        }
+
+    def paper(self, paper_id: str) -> Record:
+        """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
+        return paper_record(self.index.find(paper_id), inside=True)
+
+    def read_file(self, data: bytes, name: str) -> Record:
+        r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
+        ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
+
+        Raises OverloadedError where others take too long before it, UsageError and CorpusError as
+        `qbe.search.query_file.paper_from_bytes` does.
+
+        >>> with SearchService(index) as service:
+        ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
+        {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
+        """
+        from qbe.corpus.pdf.reader import end_worker  # the readers of all formats take a while to load
+        from qbe.search.query_file import paper_from_bytes
+
+        if not self._reading.acquire(timeout=READING_SECONDS):
+            raise OverloadedError(1)
+        try:
+            paper = paper_from_bytes(data, PurePath(name).name or "file")
+        finally:
+            end_worker()  # what a hostile document did to it is not to reach the next one
+            self._reading.release()
+        return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
+
+    def label(self, body: PastedText) -> Record:
+        """The sentences of a pasted abstract with their facets; raises CorpusError."""
+        paper = self.index.label_facets(pasted_paper(body.text, body.title))
+        return {"title": paper.title, "sentences": sentence_records(paper)}
+
+    def compare(self, body: Comparison) -> Record:
+        """How alike two papers are in each facet: the grade from 0 to 3, where there is one, and the closest
+        pair of sentences of the facet. Raises PaperNotFoundError, CorpusError.
+        """
+        return next(self._consistent(lambda: [self._compare(body)]))
+
+    def _compare(self, body: Comparison) -> Record:
+        given = pasted_paper(body.text, body.title) if body.text is not None else None
+        paper = self.index.label_facets(given or self.index.find(str(body.paper_id)))
+        other = self.index.find(body.other_id)
+        facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+        query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
+        # One paper is ranked, for its grades and the closest sentences of each facet.
+        session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+        hits = session.search(request, rerank=False).hits
+        if session.regrades:
+            hits = session.grade(query, hits)
+        grades = dict(hits[0].grades or {}) if hits else {}
+        matches = [match for hit in hits for match in reversed(hit.matches)]  # the best one is the last
+        pairs = {facets[match.aspect]: match for match in matches} if facets else {}
+        return {
+            "paper": paper_record(paper, inside=paper.paper_id in self.index),
+            "other": paper_record(other, inside=True),
+            "facets": {
+                facet.value: {
+                    "grade": grades.get(facet.value),
+                    "pair": _pair(paper, other, pairs[facet]) if facet in pairs else None,
+                }
+                for facet in Facet
+            },
+        }
+
+    def complete(self, text: str, count: int) -> Record:
+        """Papers whose titles have the words of a text, the last perhaps only begun, or whose id it is."""
+        return {"papers": [title._asdict() for title in self._titles.complete(text, count)]}
+
+    def export(self, body: Export) -> str:
+        """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines; raises PaperNotFoundError."""
+        return "".join(self.export_parts(body))
+
+    def export_parts(self, body: Export) -> list[str]:
+        """The file in parts, one a paper; raises PaperNotFoundError."""
+        papers = distinct_papers(self.index, body.paper_ids)
+        return export_parts(papers, body.format)
+
+    def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:
+        """Answers; from the first one again where the index moved on meanwhile, so that a paper was gone."""
+        while True:
+            with self.index.reading() as reader:
+                digest = reader.manifest.digest
+            try:
+                yield from answers()
+                return
+            except PaperNotFoundError:
+                with self.index.reading() as reader:
+                    if reader.manifest.digest == digest:
+                        raise
+
+    def _session(self, first_stage: str | None) -> SearchSession:
+        """What searches by a first stage, None: that of the service; all share what reranks. Raises
+        UsageError for a first stage that the index does not allow.
+        """
+        if first_stage not in (None, "dense") and not self._has_postings:
+            raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
+        with self._lock:
+            if None not in self._sessions:
+                executor = self._executor()
+                session = SearchSession(
+                    self.index,
+                    self.stages,
+                    executor,
+                    open_reranker=self._open_reranker,
+                    chosen=self._chosen,
+                )
+                self._sessions[None] = session, executor
+            if first_stage not in self._sessions:
+                executor, stage = self._executor(), FIRST_STAGES[str(first_stage)]()
+                session = self._sessions[None][0].with_first_stage(stage, executor)
+                self._sessions[first_stage] = session, executor
+            return self._sessions[first_stage][0]
+
+    def _executor(self) -> BatchExecutor:
+        timeouts = {FIRST: self._limits.first_stage, RERANKED: self._limits.reranked}
+        return BatchExecutor(timeouts, self._limits.search)
+
+    def _citing(self) -> tuple[Recommender, BatchExecutor]:
+        """What recommends citations, opened when it is first needed; raises UsageError for an index whose
+        papers cannot be recommended.
+        """
+        if lacking := self._lacking_for_citations:
+            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
+        with self._lock:
+            if self._citations is None:
+                self._citations = Recommender.open(self.index), self._executor()
+            return self._citations
+
+    @cached_property
+    def _lacking_for_citations(self) -> str:
+        """What the index would need for recommendations, '' where it has it; no commit changes that."""
+        if not self._has_postings:
+            return "postings"
+        with self.index.reading() as reader:
+            dense = reader.manifest.dense
+        assert dense is not None  # an index without vectors is refused at the beginning
+        model = read_model(default_model(dense["encoder"]))
+        return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
+
+    def _search_record(self, ranking: Ranking, body: SearchBody, begin: float) -> Record:
+        page, next_start = _page_of(ranking.hits, body)
+        return {
+            "query": self._query_record(ranking.query, heading(ranking.query, page)),
+            "stage": ranking.stage,
+            "first_stage": body.first_stage or self.stages.first_stage.name,
+            "passing": ranking.selected.papers,
+            "papers": ranking.selected.total,
+            "notes": list(ranking.notes),
+            **self._page_record(ranking.query, page, next_start, body, begin),
+        }
+
+    def _page_record(
+        self, query: Query, page: Sequence[Hit], next_start: int | None, body: Page, begin: float
+    ) -> Record:
+        record = to_record(self.index.paper, query.query_id, query, page, first_rank=body.start + 1)
+        return {
+            "hits": record["hits"],
+            "has_more": next_start is not None,
+            "next_start": next_start,
+            "seconds": round(time.perf_counter() - begin, 4),
+        }
+
+    def _query_record(self, query: Query, title: str) -> Record:
+        selected: dict[str, set[int]] = {paper.paper_id: set() for paper in query.papers}
+        for aspect in query.aspects:
+            if aspect.weight > 0:
+                selected[aspect.paper.paper_id].update(aspect.selected_positions())
+        return {
+            "query_id": query.query_id,
+            "heading": title,
+            "papers": [
+                paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
+                for paper in query.papers
+            ],
+            "aspects": [
+                {
+                    "paper": query.papers.index(aspect.paper),
+                    "facet": aspect.facet.value if aspect.facet else None,
+                    "positions": list(aspect.selected_positions()),
+                    "weight": aspect.weight,
+                }
+                for aspect in query.aspects
+            ],
+        }
+
+
+def _page_of(hits: Sequence[Hit], body: Page) -> tuple[Sequence[Hit], int | None]:
+    """The page that a body asks for, of a ranking that goes on beyond it, and where the next one starts, None
+    at the end.
+    """
+    excluded, end = set(body.exclude), body.start + body.k
+    kept = [hit for hit in hits if hit.paper_id not in excluded]
+    return kept[body.start : end], end if len(kept) > end and end < DEEPEST else None
+
+
+def _pair(paper: Paper, other: Paper, match: Match) -> Record:
+    return {
+        "sentence": paper.sentences[match.query_position].text,
+        "position": match.query_position,
+        "other_sentence": other.sentences[match.position].text,
+        "other_position": match.position,
+        "score": round(match.score, 6),
+    }
+
+
+def _recommend(
+    recommender: Recommender, tasks: Sequence[tuple[CiteRequest, int, PaperFilter | None]]
+) -> list[list[Hit]]:
+    """The hits of several requests for citations: in one call where they have the same filter."""
+    requests, counts, filters = zip(*tasks, strict=True)
+    if any(each != filters[0] for each in filters):
+        return [hits for task in tasks for hits in _recommend(recommender, [task])]
+    hits = recommender.batch_recommend(requests, max(counts), filter=filters[0])
+    return [each[:k] for each, k in zip(hits, counts, strict=True)]

@@ -1,1 +1,0 @@
-"""Papers of an index, each as a whole."""

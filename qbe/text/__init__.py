@@ -1,1 +1,0 @@
-"""From an abstract as one string to sentences."""

@@ -1,0 +1,1 @@
+"""What every package may use: files, HTTP, threads and processes, harmless text."""
