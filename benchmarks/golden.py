@@ -128,7 +128,9 @@ def golden(work: Path, names: list[str]) -> dict[str, str]:
 
 def main() -> None:
     """Write digests, or compare them with a file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--output", type=Path, help="write the digests there")
     parser.add_argument("--compare", type=Path, help="compare with the digests of this file")
     parser.add_argument("--collections", nargs="+", default=["sample", "csfcube"])

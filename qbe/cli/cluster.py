@@ -94,7 +94,7 @@ def _index(arguments: list[str]) -> None:
     def build(output: Path, execution: Execution) -> Built:
         from qbe.cluster.build import ClusterBuild, build_on_cluster
         from qbe.cluster.ray_runtime import connected
-        from qbe.index import options as index_options
+        from qbe.cli import index_options
 
         settings, reading = index_options.build_settings(options), index_options.reading(options)
         with connected(options.address, execution.threads) as ray:
