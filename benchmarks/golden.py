@@ -1,8 +1,8 @@
 """Digests of what qbe answers, for comparing two versions of the code on one machine.
 
-Every first stage with every reranker, over the sample of the package and CSFCube, by the command line and over
-HTTP: `python -m benchmarks.golden --output golden.json`, then, with the other version, `--compare golden.json`.
-Digests of two processors differ where int8 is computed differently.
+Every first stage with every reranker, over the sample of the package and CSFCube, by the command line and
+over HTTP: `python -m benchmarks.golden --output golden.json`, then, with the other version, `--compare
+golden.json`. Digests of two processors differ where int8 is computed differently.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def collection(name: str, work: Path) -> Path | None:
 
 
 def runs(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the runs of all topics in pools, by each first stage and reranker, and of topics over the corpus."""
+    """Yield the runs of all topics, in pools by each first stage and reranker, and over the corpus."""
     common = ("search", "--index", folder / "index", "--topics", folder / "topics.tsv")
     pools = folder / "pools.tsv"
     for first in FIRST_STAGES:
@@ -81,16 +82,23 @@ def searches(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
 def answers(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the answers of a server."""
     command = [sys.executable, "-m", "qbe", "serve", "--index", str(folder / "index"), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=silent, text=True) as server:
         assert server.stdout
         line = server.stdout.readline()
         address = next(word for word in line.split() if word.startswith("http")).rstrip("/")
         try:
             for paper in papers:
                 for facet in ("background", "method", "result"):
-                    for first, reranker in (("fused", "grades"), ("dense", "projections"), ("bm25", "none")):
-                        body = {"paper_id": paper, "facet": facet, "first_stage": first, "rerank": reranker}
-                        yield f"POST {json.dumps(body)}", post(f"{address}/api/search", body)
+                    for stage in ("bm25", "dense", "fused"):
+                        for rerank in (False, True):
+                            body: dict[str, Any] = {
+                                "paper_ids": [paper],
+                                "facet": facet,
+                                "first_stage": stage,
+                            }
+                            body["rerank"] = rerank
+                            yield f"POST {json.dumps(body)}", post(f"{address}/api/search", body)
         finally:
             server.terminate()
 
@@ -98,9 +106,9 @@ def answers(folder: Path, papers: list[str]) -> Iterator[tuple[str, bytes]]:
 def post(url: str, body: dict[str, Any]) -> bytes:
     """Return the JSON of an answer without its times."""
     data = json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request) as response:
+        with urllib.request.urlopen(request) as response:  # noqa: S310
             answer = json.load(response)
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read().decode()}".encode()

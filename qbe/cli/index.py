@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qbe.cli import common as _cli
-from qbe.cli.index_options import parser
 from qbe.cli import index_options
+from qbe.cli.index_options import parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
