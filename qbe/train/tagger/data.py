@@ -87,7 +87,7 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
     The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
     CorpusError where the corpus has fewer of them.
 
-    >>> from qbe.datasets.embedded import copy_sample
+    >>> from qbe.datasets.sample import copy_sample
     >>> _ = copy_sample("sample")
     >>> [paper.paper_id for paper in sample_papers("sample/corpus.jsonl", TitleIndex([]), 3, seed=0)]
     ['s041', 's036', 's126']
