@@ -10,7 +10,7 @@ from qbe.index.checking import check_index, save_papers
 from qbe.index.packs.layout import pulled_as
 from qbe.index.snapshot import COMMIT, DELETED
 from qbe.util.outputs import EMPTY, check_output
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 
 def index_checks(folder: Path, save: Path | None = None) -> list[Check]:

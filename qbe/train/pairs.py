@@ -15,7 +15,7 @@ from qbe.corpus import read_jsonl
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.reader import IndexReader
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.pooling import Floats
