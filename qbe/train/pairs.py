@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+import random
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +16,12 @@ from qbe.corpus import read_jsonl
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
-from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.reader import IndexReader
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.pooling import Floats
+from qbe.models.registry import BASE_ENCODER
 from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.train.work import Sources
 from qbe.types import Facet, Paper, Sentence
 
@@ -147,6 +149,11 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
     return without(lists, frozenset(name for name in held if titles.holds(reader.paper(name).title)))
 
 
+def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
+    """The encoder and the tagger by which the facets of papers are predicted: the base encoder's."""
+    return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
+
+
 class GradedPapers(NamedTuple):
     """Graded lists to train on, those of dev by the label of the file, and their labelled papers by id."""
 
@@ -168,7 +175,9 @@ def read_graded_papers(sources: Sources, encoder: Encoder, tagger: Tagger) -> Gr
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     missing = papers_of(train, *dev.values())
     log.info("looking for %d papers in %s", len(missing), sources.corpus)
-    unsplit = (paper for paper in read_jsonl(sources.corpus, lambda text: [text]) if paper.paper_id in missing)
+    unsplit = (
+        paper for paper in read_jsonl(sources.corpus, lambda text: [text]) if paper.paper_id in missing
+    )
     papers = {
         paper.paper_id: replace(paper, sentences=tuple(map(Sentence, split_sentences(paper.abstract))))
         for paper in unsplit
@@ -185,6 +194,40 @@ def read_graded_papers(sources: Sources, encoder: Encoder, tagger: Tagger) -> Gr
     train = without(train, {name for name, paper in papers.items() if evaluated.holds(paper.title)})
     log.info("training on %d lists; %d papers", len(train), len(papers))
     return GradedPapers(train, dev, papers)
+
+
+def queries_of(lists: GradedLists, count: int) -> list[str]:
+    """The queries of lists of two or more candidates, in order; raises CorpusError below ``count``."""
+    queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
+    if len(queries) < count:
+        raise CorpusError(
+            f"expected at least {count} lists of two or more candidates to train on, found "
+            f"{len(queries)}; give more pairs"
+        )
+    return queries
+
+
+def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:
+    """The queries in the order of a seed, ``size`` a step; the rest is left out.
+
+    >>> [len(step) for step in in_steps("abcde", 2, "0")]
+    [2, 2]
+    """
+    order = random.Random(seed).sample(queries, len(queries))
+    for first in range(0, len(order) - size + 1, size):
+        yield order[first : first + size]
+
+
+def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
+
+    >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
+    >>> [len(sample_unrelated(pairs, count, random.Random(0))) for count in (0, 1, 9)]
+    [1, 2, 3]
+    """
+    unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
+    dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
+    return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
 def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:

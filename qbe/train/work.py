@@ -7,9 +7,10 @@ import dataclasses
 import glob
 import itertools
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.export.staging import check_model_folder, staged_folder
@@ -18,8 +19,11 @@ from qbe.util.files import atomic_file, sha256, write_text
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from qbe.index.index import Index
+    from qbe.index.reader import IndexReader
     from qbe.train.card import Card
 
+R = TypeVar("R")
 _NONE = Path()
 _NOTE = "made-from.json"
 
@@ -88,29 +92,47 @@ class Sources:
         return digests
 
 
-class Training(Protocol):
-    """One kind of model and its recipe; `run_training` calls the methods in this order."""
+class Training(ABC, Generic[R]):
+    """One kind of model and its recipe, a dataclass of all that is chosen.
 
-    recipe: Any
-    """A dataclass of all that is chosen."""
+    `run_training` sets the attributes and calls the methods in this order.
+    """
 
-    def open(
-        self, sources: Sources, run: RunOptions, opened: contextlib.ExitStack
-    ) -> Mapping[str, Any]:
-        """Open what is read, which closes with ``opened``; returns the identities of models and index."""
-        ...
+    sources: Sources
+    run: RunOptions
+    work: Path
+    name: str
+    """The name of the folder that is published."""
+    opened: contextlib.ExitStack
+    """What `open` opens closes with it."""
+    made_from: Mapping[str, Any]
+    """The recipe, the identities of models and index, and the digests of the data."""
 
-    def fit(self, work: Path, run: RunOptions) -> None:
-        """Train, with finished parts in ``work``, which are not done again."""
-        ...
+    def __init__(self, recipe: R) -> None:
+        self.recipe = recipe
 
-    def publish(self, folder: Path, made_from: Mapping[str, Any]) -> Card:
-        """Write the model's files and measure it; the card is written last."""
-        ...
+    def open_index(self) -> tuple[Index, IndexReader]:
+        """Open the index of the sources, until the training ends."""
+        from qbe.index.opening import open_index
+
+        index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
+        return index, self.opened.enter_context(index.reading())
+
+    @abstractmethod
+    def open(self) -> Mapping[str, Any]:
+        """Open what is read; returns the identities of models and index."""
+
+    @abstractmethod
+    def fit(self) -> None:
+        """Train, with finished parts in the work folder, which are not done again."""
+
+    @abstractmethod
+    def publish(self, folder: Path) -> Card:
+        """Write the model's files into a new folder, and measure it."""
 
 
 def run_training(
-    training: Training, sources: Sources, folders: Folders, run: RunOptions
+    training: Training[Any], sources: Sources, folders: Folders, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
     """Train a model, or continue its training, and publish it with its card, whose figures are returned.
 
@@ -123,14 +145,17 @@ def run_training(
 
     check_model_folder(folders.output)
     torch.set_num_threads(run.threads)
-    with contextlib.ExitStack() as opened:
-        models = training.open(sources, run, opened)
-        made_from = {"recipe": dataclasses.asdict(training.recipe), **models, "data": sources.digests()}
-        check_provenance(folders.work, made_from)
-        training.fit(folders.work, run)
+    training.sources, training.run, training.work = sources, run, folders.work
+    training.name = folders.output.resolve().name
+    with contextlib.ExitStack() as training.opened:
+        models = training.open()
+        recipe, data = dataclasses.asdict(training.recipe), sources.digests()
+        training.made_from = {"recipe": recipe, **models, "data": data}
+        check_provenance(folders.work, training.made_from)
+        training.fit()
         with staged_folder(folders.output) as staged:
-            card = training.publish(staged, made_from)
-            card.write(staged, made_from["data"])
+            card = training.publish(staged)
+            card.write(staged, data)
     return card.figures
 
 
@@ -163,7 +188,7 @@ def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
 
 
 def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
-    """Read arrays of `save_arrays`; raises ModelError, which says ``what`` was expected, for a damaged file."""
+    """Read arrays of `save_arrays`; raises ModelError, which says ``what`` they are, for a damaged file."""
     import numpy as np
 
     with checked(path, f"{what} of this training"), np.load(path) as stored:
