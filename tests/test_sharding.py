@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qbe.index.building.staging import STATE
 from support.builds import Job, build_job, build_part_job, dated_job
 from support.searching import first_stage
 
@@ -28,7 +29,6 @@ from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building import shards
 from qbe.index.building.parts import BuildShard
 from qbe.index.building.sharding import LEARNED, IndexShards, PartShards, build_shards
-from qbe.index.building.staging import STATE
 from qbe.index.opening import Index
 from qbe.index.snapshot import open_snapshot, read_commit
 from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, open_postings
