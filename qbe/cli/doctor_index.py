@@ -9,7 +9,7 @@ from qbe.cli.doctor_check import Check, State, checked, in_bytes
 from qbe.index.packs.layout import pulled_as
 from qbe.index.store import check_index, save_papers
 from qbe.util.outputs import EMPTY, check_output
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 
 def index_checks(folder: Path, save: Path | None = None) -> list[Check]:

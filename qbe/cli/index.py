@@ -102,7 +102,7 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Say how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.rejected import NOTED
     from qbe.index.build import rejected_file
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
     for noted in NOTED:
@@ -117,7 +117,7 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
 
 def _say_papers(written: Written, action: str | None) -> None:
     """Name papers that stay although the corpus has others in their place, and those that were deleted."""
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
     why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
@@ -132,7 +132,7 @@ def _confirm(question: str) -> bool:
     """Whether a person on a terminal says yes; False without a terminal."""
     import sys
 
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False

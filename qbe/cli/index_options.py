@@ -286,7 +286,7 @@ def ids(arguments: Sequence[str]) -> list[str]:
     """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises FileFormatError for a
     file that cannot be read.
     """
-    from qbe.util.lines import read_ids
+    from qbe.util.text import read_ids
 
     paper_ids: list[str] = []
     for argument in arguments:
