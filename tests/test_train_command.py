@@ -104,7 +104,7 @@ def test_what_single_trainings_take(calls):
 
 
 WRONG = {
-    "tagger": ["--seeds one", "--seeds=-1", "", "--csabstruct x --unlabelled y"],
+    "tagger": ["--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"],
     "large-encoder": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],
     "encoder": [f"--cocitations x --leave-out y --{wrong}" for wrong in ("epochs 0", "learning-rate 0")],
 }
@@ -112,7 +112,7 @@ WRONG = {
 
 def test_usage_errors(calls, monkeypatch, told, tmp_path):
     def called(name: str, line: str) -> Callable[[], None]:
-        return lambda: command.main([name, *EVERY.split(), *line.split()])
+        return lambda: command.main([name, "--output", "out", "--work", "work", *line.split()])
 
     monkeypatch.delenv("QBE_DATA")
     wrong = [called(name, line) for name, lines in WRONG.items() for line in lines]
