@@ -15,7 +15,7 @@ from support.searching import first_stage
 from qbe.cli import common as _cli
 from qbe.cli.index import OPTIONS, PROGRAM, main
 from qbe.cli.index_options import build_settings, parser, reading
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
     IndexBuildError,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.messages import messages_of
 from support.trainings import small_heads, unlabelled_papers, write
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError
 from qbe.models.encode.encoder import Encoder
 from qbe.models.export.tagger import HeadInputs, export_head

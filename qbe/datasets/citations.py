@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_jsonl
-from qbe.corpus.jsonl import write_jsonl
-from qbe.corpus.reading import Reading
+from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_formats import write_jsonl
+from qbe.corpus.records import Reading
 from qbe.corpus.streams import display_name
-from qbe.corpus.titles import TitleIndex
 from qbe.datasets.citing import (
     DEV,
     LISTED,

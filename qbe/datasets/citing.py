@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import read_corpus
 from qbe.corpus.fields import year
-from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import OFFSETS, dump_record, paper_to_record
+from qbe.corpus.identity import TitleIndex
+from qbe.corpus.records import OFFSETS, SKIP, Reading, dump_record, paper_to_record
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
-from qbe.corpus.titles import TitleIndex
 from qbe.datasets.records import unsplit
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import SKIP, Reading
 from qbe.datasets.arxiv import ARXIV
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.types import Paper
 
 

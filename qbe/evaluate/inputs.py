@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qbe import trec
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Reading
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.results import split_query_id
 from qbe.shapes import SHAPES

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.compaction import compact

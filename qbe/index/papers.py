@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError
 from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import run_starts
@@ -30,7 +30,7 @@ Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
 
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.record.dump_record` wrote. It is the last field,
+"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last field,
 and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
 """
 _ABSTRACT_KEY = b'", "abstract": ['

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError
 from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index

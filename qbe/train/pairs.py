@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, UsageError
 from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.reader import IndexReader

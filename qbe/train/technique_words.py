@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbe.corpus.read import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.sentences import split_sentences
 from qbe.graded_pairs import read_graded_pairs
 from qbe.models.export.staging import staged_folder

@@ -21,7 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, output_error
 from qbe.feeds.harvest import FORMATS
 from qbe.feeds.harvest.repository import Repository, TokenError

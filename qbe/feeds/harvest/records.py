@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from qbe.corpus.arxiv import to_record
-from qbe.corpus.record import parse_paper
-from qbe.corpus.xmlstream import Element, text_as_it_is, text_of
+from qbe.corpus.json_formats import from_arxiv as to_record
+from qbe.corpus.records import parse_paper
+from qbe.corpus.xml_formats import Element, text_as_it_is, text_of
 from qbe.errors import RecordError
 from qbe.feeds.harvest import FORMATS
 

@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from qbe.corpus.xmlstream import elements, text_of
+from qbe.corpus.xml_formats import elements, text_of
 from qbe.errors import CorpusError, UsageError
 from qbe.feeds.harvest import ARXIV, INTERVAL_S
 from qbe.feeds.harvest.records import HarvestedRecord, harvested

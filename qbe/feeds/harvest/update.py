@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbe.corpus.record import Splitter, parse_paper
+from qbe.corpus.records import Splitter, parse_paper
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import CorpusError, IndexFormatError
 from qbe.feeds.harvest.harvest import STATE, beside, changed_records, harvest_lock, read_state

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from qbe.corpus.authors import ET_AL
+from qbe.corpus.names import ET_AL
 from qbe.feeds.watch.watches import Found, Watch, Watches
 from qbe.search.listing import line
 from qbe.search.present import described

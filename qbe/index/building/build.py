@@ -8,8 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import check_package
 from qbe.index import jvm as _jvm

@@ -11,9 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.index.building import shards

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.corpus.sentences import split_sentences
 from qbe.models.tag.tagger import TaggingEncoder
 from qbe.types import Paper

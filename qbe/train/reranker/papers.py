@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encode.encoder import Encoder

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.corpus import read_jsonl, read_records
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.pooling import Floats

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import ModelError
 from qbe.models.encode.encoder import Encoder
 from qbe.models.export.staging import staged_folder
