@@ -73,7 +73,7 @@ def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(json_stream, "MAX_LINE_BYTES", 1 << 16)
     source = buffered(data)
     with pytest.raises(
-        CorpusError, match="expected at most [0-9,]* (bytes|open brackets) an item, found more; "
+        CorpusError, match=r"expected at most [0-9,]* (bytes|open brackets) an item, found more; "
     ):
         list(json_objects(source, "a.json", None if data.startswith(b"[") else "items"))
     assert source.read()

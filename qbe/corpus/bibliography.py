@@ -18,7 +18,7 @@ from qbe.corpus.markup import symbol_of, without_latex
 from qbe.corpus.names import ET_AL, given_first, person_name, read_name, split_authors, split_name
 from qbe.errors import UsageError
 from qbe.types import Paper
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 FORMATS = ("bibtex", "ris")
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"

@@ -89,8 +89,8 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
     >>> [(paper.paper_id, paper.abstract) for paper in read_jsonl("papers.jsonl")]
     [('7', 'We count.')]
     """
-    for where, record in read_records(source):
-        yield parse_paper(record, where, split)
+    for where, original in read_records(source):
+        yield parse_paper(original, where, split)
 
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:

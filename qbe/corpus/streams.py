@@ -192,9 +192,7 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
             raw = stack.enter_context(_stream_of(_of_address(str(source))))
         else:
             try:
-                raw = stack.enter_context(
-                    io.BufferedReader(Path(source).open("rb", buffering=0), _BUFFER_BYTES)
-                )
+                raw = cast(io.BufferedReader, stack.enter_context(Path(source).open("rb", _BUFFER_BYTES)))
             except OSError as error:
                 raise _unreadable(name, error) from error
         if bytes_read is not None and Path(source).is_file():

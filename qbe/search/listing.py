@@ -10,7 +10,7 @@ from qbe.corpus.bibliography import author_names, entries, reference_of
 from qbe.corpus.identity import MERGED_IDS, normalized_title
 from qbe.corpus.names import ET_AL
 from qbe.types import Paper
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 AUTHOR = 20
 """Columns of a first author in a table."""
