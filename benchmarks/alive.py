@@ -24,16 +24,14 @@ from pathlib import Path
 
 from benchmarks.repository import FAULTS, Record, paper, repository
 from qbe.cli import common as _cli
-from qbe.feeds.harvest.harvest import Asked, harvest
-from qbe.feeds.harvest.repository import Repository
-from qbe.feeds.harvest.update import update_index
-from qbe.feeds.watch.finding import find, note_papers, watch_session
-from qbe.feeds.watch.watches import Watches, watch_of
+from qbe.feeds.harvest import Asked, harvest, update_index
+from qbe.feeds.oai import Repository
+from qbe.feeds.watches import Watches, find, note_papers, watch_of, watch_session
 from qbe.index.building.settings import Execution
 from qbe.index.opening import open_index
 from qbe.query import Query
 from qbe.search.request import SearchRequest
-from qbe.serve.service.requests import SearchBody
+from qbe.serve.models import SearchBody
 from qbe.types import Facet, Hit, Paper
 
 RECORDS, PAGE = 10_000, 500
