@@ -14,9 +14,9 @@ from qbe.cli.harvest import main
 from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.feeds.harvest import HarvestSpec, Journal, harvest, harvest_lock, update_index
 from qbe.feeds.oai import RETRIES, Repository
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

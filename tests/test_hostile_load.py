@@ -28,7 +28,7 @@ import pytest
 from support.serving import Server as Served
 from support.serving import serving, wait_until
 
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
 from qbe.serve.workers import MAX_CONNECTIONS
 
 pytestmark = pytest.mark.slow

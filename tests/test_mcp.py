@@ -28,7 +28,7 @@ from support.serving import serving
 from qbe import types
 from qbe.cli.mcp import main
 from qbe.errors import UsageError
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
 from qbe.serve.mcp import (
     LIMIT,
     MAX_AUTHORS,

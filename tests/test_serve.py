@@ -18,7 +18,7 @@ from support.serving import serving
 
 from qbe.cli.serve import main, parser, run
 from qbe.errors import InputError, UsageError
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
 from qbe.search.form import SearchForm
 from qbe.serve.app import page_files
 from qbe.serve.guard import LOCAL, read_key, settings_for

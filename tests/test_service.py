@@ -12,8 +12,8 @@ from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Sta
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import build_index, open_index
+from qbe.index.index import build_index, open_index
+from qbe.index.source import BuildSettings
 from qbe.models.encode.encoder import Encoder
 from qbe.search.first_stages import FusedStage
 from qbe.search.form import CitationForm, SearchForm
@@ -373,7 +373,6 @@ def test_a_new_commit_is_followed(tiny_index, tmp_path):
         first = ids(service.search(request))
         with open_index(folder) as writer:
             writer.delete(first)
-            writer.compact()
         assert index.refresh()
         assert not index.refresh()
         assert first != ids(service.search(request))

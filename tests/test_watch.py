@@ -26,10 +26,10 @@ from qbe.feeds.watches import (
     watch_session,
     write_watches,
 )
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
 from qbe.search.form import SearchForm
 from qbe.search.rerank.graded import Features

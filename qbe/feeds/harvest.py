@@ -25,11 +25,9 @@ from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_error, output_error
 from qbe.feeds import FORMATS
 from qbe.feeds.oai import Repository, TokenError
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers
-from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.source import Origin, Source
-from qbe.index.building.writer import Written
+from qbe.index.build import build
+from qbe.index.source import BuildSettings, Execution, Origin, Source
+from qbe.index.update import Written, append_papers
 from qbe.types import Paper
 from qbe.util.files import StrPath, lock, write_text
 
@@ -263,7 +261,7 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
 
     A harvest that is not complete waits. When the update fails or is interrupted the index is unchanged, and
     the next one does it. Raises CorpusError for a file that is no journal, UsageError for one that updates
-    another index, and what `qbe.index.building.changes.append_papers` does.
+    another index, and what `qbe.index.update.append_papers` does.
     """
     path, folder = Path(path), os.path.realpath(folder)
     with harvest_lock(path):
@@ -290,7 +288,7 @@ def update_index(path: StrPath, folder: StrPath, execution: Execution | None = N
             written = append_papers(folder, source, update=True, execution=execution)
         else:
             build(Path(folder), source, BuildSettings(), execution=execution)
-            written = Written(len(newest), 0, 0, len(newest), segments=1, generation=0)
+            written = Written(len(newest), 0, 0, len(newest), generation=1)
         assert journal.place is not None
         spec = dataclasses.replace(journal.spec, first_date=journal.place.since)
         Journal(path, spec, journal.place.date, folder).write()

@@ -194,9 +194,7 @@ class Watches:
         """Add the papers of an index that are not known yet, in its order."""
         known = set(self.known)
         with index.reading() as reader:
-            ids = reader.papers.ids
-            new = [ids[row] for row in reader.papers.live.tolist() if ids[row] not in known]
-        self.known += new
+            self.known += [paper_id for paper_id in reader.papers.ids if paper_id not in known]
 
 
 def _full() -> str:

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.index.index import Index
+from qbe.index.index import Index, IndexReader
 from qbe.index.names import Names
-from qbe.index.reader import IndexReader
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
