@@ -12,12 +12,11 @@ from support.serving import serving, wait_until
 
 from qbe.cli.watch import main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.feeds.reports import ATOM, items_of, report
+from qbe.feeds.reports import ATOM, Watcher, items_of, report
 from qbe.feeds.watches import (
     KEPT,
     Found,
     Watch,
-    Watcher,
     Watches,
     changing,
     find,

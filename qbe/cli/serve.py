@@ -205,7 +205,7 @@ def _app(
     """The application over an index, and the index; the stack closes both."""
     import logging
 
-    from qbe.feeds.watches import Watcher
+    from qbe.feeds.reports import Watcher
     from qbe.index.index import Index
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of

@@ -1,16 +1,33 @@
-"""Reports of what watches found: a table, JSON lines, Markdown, or an Atom feed (RFC 4287)."""
+"""Reports of what watches found as a table, JSON lines, Markdown or Atom (RFC 4287); watches of a server."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from qbe.corpus.authors import ET_AL
+from qbe.errors import QbeError
+from qbe.feeds.watches import (
+    Found,
+    Watch,
+    Watches,
+    changing,
+    find,
+    keep,
+    read_watches,
+    watch_of,
+    watch_session,
+    write_watches,
+)
+from qbe.index.index import Index
+from qbe.search.form import SearchForm
 from qbe.search.listing import line
 from qbe.search.present import described
 from qbe.search.records import export_parts
@@ -18,9 +35,10 @@ from qbe.search.writers import escaped
 from qbe.types import Paper
 from qbe.util.text import plain
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from qbe.feeds.watches import Found, Watch, Watches
+log = logging.getLogger("qbe.feeds")
+
+MAX_SHOWN = 200
+"""Papers of a watch in an answer of a server, the newest."""
 
 ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -120,3 +138,81 @@ def _child(parent: ElementTree.Element, name: str, text: str | None = None) -> E
     if text is not None:
         child.text = _NO_XML.sub("", text)
     return child
+
+
+class Watcher:
+    """Keeps watches in the file ``path``, which `qbe watch` uses as well, for a server of an index."""
+
+    def __init__(self, path: str | Path, index: Index) -> None:
+        """Raises what `read_watches` does, UsageError for an index without grades."""
+        self._path, self._index = Path(path), index
+        self._problems: dict[str, str] = {}
+        read_watches(self._path)
+        watch_session(index).close()
+
+    def find(self) -> None:
+        """Find what is new for all watches; what goes wrong with one is logged, and kept for `records`."""
+        if not read_watches(self._path).watches:
+            self._problems = {}
+            return
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            self._note(find(watches, session))
+            write_watches(self._path, watches)
+
+    def _note(self, problems: Mapping[str, QbeError]) -> None:
+        self._problems = {name: str(error) for name, error in problems.items()}  # others read the one before
+        for name, error in problems.items():
+            log.error("%s: %s", name, error)
+
+    def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
+        """Keep a search, for which all papers of the index are old; raises UsageError for a name that is
+        taken, and what the search does.
+        """
+        watch = watch_of(name, form, grade)
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            self._note(keep(watches, watch, session))
+            write_watches(self._path, watches)
+        return self.records()
+
+    def remove(self, name: str) -> dict[str, Any]:
+        """Remove a search; raises UsageError where there is none of that name."""
+        with changing(self._path) as watches:
+            watches.remove(name)
+            write_watches(self._path, watches)
+        self._problems = {each: problem for each, problem in self._problems.items() if each != name}
+        return self.records()
+
+    def records(self, since: str = "") -> dict[str, Any]:
+        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first, and
+        the ``problem`` of one whose last search failed, '' of others.
+        """
+        watches = read_watches(self._path)
+        return {
+            "watches": [
+                {
+                    "name": watch.name,
+                    "search": dict(watch.search),
+                    "is_bibliography": bool(watch.cited),
+                    "grade": watch.grade,
+                    "problem": self._problems.get(watch.name, "").replace(
+                        watch.cited or "\0", "bibliography"
+                    ),
+                    "papers": [
+                        record_of(item)
+                        for item in items_of(watches, self._paper, since, watch.name)
+                        if item.found.found >= since
+                    ][:MAX_SHOWN],
+                }
+                for watch in watches.watches.values()
+            ]
+        }
+
+    def feed(self, name: str | None = None) -> str:
+        """The Atom feed of all watches, or of one; raises UsageError where there is none of that name."""
+        watches = read_watches(self._path)
+        if name is not None:
+            watches.check_name(name)
+        return report(items_of(watches, self._paper, "", name), "atom", watches.feed)
+
+    def _paper(self, paper_id: str) -> Paper | None:
+        return self._index.paper(paper_id) if paper_id in self._index else None

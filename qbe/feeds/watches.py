@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.errors import FileFormatError, QbeError, UsageError, input_error
-from qbe.feeds.reports import items_of, record_of, report
 from qbe.index.index import Index
 from qbe.query import HIGHEST
 from qbe.search.form import MAX_PAPERS, SearchForm, distinct_papers
@@ -36,11 +34,9 @@ from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Hit
 from qbe.util.files import StrPath, change_lock, write_text
 from qbe.util.text import one_line
-
-log = logging.getLogger("qbe.feeds")
 
 VERSION = 1
 MAX_WATCH_NAME, MAX_WATCHES = 100, 1000
@@ -50,9 +46,6 @@ KEPT = 1000
 
 MAX_WAITING, MAX_OF_ONE = 100_000, 10_000
 """Papers of all watches, and of one, that may wait for their report; further ones stay new until then."""
-
-MAX_SHOWN = 200
-"""Papers of a watch in an answer of a server, the newest."""
 
 MAX_SEARCH_BYTES = 16 << 20
 """Of the searches of all watches."""
@@ -405,81 +398,3 @@ def grade_of(form: SearchForm, hit: Hit) -> float:
     if isinstance(aspects, Mapping):
         return round(HIGHEST * float(hit.score), 4)
     return grades.get(str(aspects), 0.0) if isinstance(aspects, Facet) else max(grades.values(), default=0.0)
-
-
-class Watcher:
-    """Keeps watches in the file ``path``, which `qbe watch` uses as well, for a server of an index."""
-
-    def __init__(self, path: str | Path, index: Index) -> None:
-        """Raises what `read_watches` does, UsageError for an index without grades."""
-        self._path, self._index = Path(path), index
-        self._problems: dict[str, str] = {}
-        read_watches(self._path)
-        watch_session(index).close()
-
-    def find(self) -> None:
-        """Find what is new for all watches; what goes wrong with one is logged, and kept for `records`."""
-        if not read_watches(self._path).watches:
-            self._problems = {}
-            return
-        with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(find(watches, session))
-            write_watches(self._path, watches)
-
-    def _note(self, problems: Mapping[str, QbeError]) -> None:
-        self._problems = {name: str(error) for name, error in problems.items()}  # others read the one before
-        for name, error in problems.items():
-            log.error("%s: %s", name, error)
-
-    def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        """Keep a search, for which all papers of the index are old; raises UsageError for a name that is
-        taken, and what the search does.
-        """
-        watch = watch_of(name, form, grade)
-        with watch_session(self._index) as session, changing(self._path) as watches:
-            self._note(keep(watches, watch, session))
-            write_watches(self._path, watches)
-        return self.records()
-
-    def remove(self, name: str) -> dict[str, Any]:
-        """Remove a search; raises UsageError where there is none of that name."""
-        with changing(self._path) as watches:
-            watches.remove(name)
-            write_watches(self._path, watches)
-        self._problems = {each: problem for each, problem in self._problems.items() if each != name}
-        return self.records()
-
-    def records(self, since: str = "") -> dict[str, Any]:
-        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first, and
-        the ``problem`` of one whose last search failed, '' of others.
-        """
-        watches = read_watches(self._path)
-        return {
-            "watches": [
-                {
-                    "name": watch.name,
-                    "search": dict(watch.search),
-                    "is_bibliography": bool(watch.cited),
-                    "grade": watch.grade,
-                    "problem": self._problems.get(watch.name, "").replace(
-                        watch.cited or "\0", "bibliography"
-                    ),
-                    "papers": [
-                        record_of(item)
-                        for item in items_of(watches, self._paper, since, watch.name)
-                        if item.found.found >= since
-                    ][:MAX_SHOWN],
-                }
-                for watch in watches.watches.values()
-            ]
-        }
-
-    def feed(self, name: str | None = None) -> str:
-        """The Atom feed of all watches, or of one; raises UsageError where there is none of that name."""
-        watches = read_watches(self._path)
-        if name is not None:
-            watches.check_name(name)
-        return report(items_of(watches, self._paper, "", name), "atom", watches.feed)
-
-    def _paper(self, paper_id: str) -> Paper | None:
-        return self._index.paper(paper_id) if paper_id in self._index else None

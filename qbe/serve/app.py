@@ -19,7 +19,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
-from qbe.feeds.watches import Watcher
+from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades
 from qbe.serve import routes
 from qbe.serve.guard import Guard, Metrics, ServeSettings, failure

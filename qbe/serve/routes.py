@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.feeds.watches import Watcher, check_since
+from qbe.feeds.reports import Watcher
+from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
 from qbe.models.llm.grading import default_guideline
 from qbe.search.queries import pasted_paper

@@ -92,7 +92,8 @@ class Protocol(H11Protocol):
             if not self.transport.is_closing():
                 super().data_received(data[start : start + PIECE])
         if self._is_answering():
-            self._expect(None)
+            if not self.flow.write_paused:
+                self._expect(None)
         elif self._timer is None:
             self._expect(HEAD_SECONDS, self.transport.close)
 
