@@ -168,7 +168,7 @@ class Query:
 
     @property
     def is_by_facets(self) -> bool:
-        """Whether it has several aspects, each of them a facet: then grades rank (`qbe.models.grade`)."""
+        """Whether it has several aspects, each of them a facet: then grades rank (`qbe.models.grades`)."""
         return not self.is_single and all(aspect.facet is not None for aspect in self.aspects)
 
     @property

@@ -29,7 +29,7 @@ EXTRA_OF = {
     "qbe/evaluate/plot.py": "plot",
     "qbe/models/export": "train",
     "qbe/serve/mcp": "serve",
-    "qbe/models/graphs.py": "gpu",
+    "qbe/models/gpu.py": "gpu",
     "qbe/models/large.py": "large",
     "qbe/serve/network": "serve",
     "qbe/run.py": "evaluate",

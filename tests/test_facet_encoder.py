@@ -11,8 +11,8 @@ from support.tiny_reranker import graded_lists, network, stirred, tokenized, wri
 from transformers import BertModel
 
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
 from qbe.runs import GradedPair
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.facet_encoder import make, mean_max_correlations

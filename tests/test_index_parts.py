@@ -20,7 +20,7 @@ from qbe.index.building.parts import BuildShard, Parts, merge_parts
 from qbe.index.index import Index
 from qbe.index.manifest import seal, unseal
 from qbe.index.papers import without_labels
-from qbe.models.encode.encoder import Encoder
+from qbe.models.encoder import Encoder
 from qbe.query import Query
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
-from qbe.models.encode.encoder import Encoder
+from qbe.models.encoder import Encoder
 from qbe.search.first_stages import FusedStage
 from qbe.search.pipeline import Pipeline
 from qbe.search.rerank.joint import JointGrader

@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import BertModel
 
 from qbe.errors import CorpusError, ModelError
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import TOKENIZER
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedPair
 from qbe.train.artifacts import RunOptions
 from qbe.train.correlation import spearman

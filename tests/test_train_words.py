@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from qbe.models.grade.words import FILE, TechniqueWords
+from qbe.models.words import FILE, TechniqueWords
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.technique_words import WordsRecipe, slots_of, train
 

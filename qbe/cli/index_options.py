@@ -320,7 +320,7 @@ def reading(options: argparse.Namespace) -> Reading:
 def build_settings(options: argparse.Namespace) -> BuildSettings:
     """The settings of a build or a part."""
     from qbe.index.building.settings import BuildSettings
-    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
+    from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     name, precision = encoder(options)
     store = options.store or ()

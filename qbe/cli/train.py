@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
     if "output" in options:
-        from qbe.models.export.staging import check_model_folder
+        from qbe.models.cards import check_model_folder
 
         check_model_folder(Path(options.output))
     seeds = _seeds(getattr(options, "seeds", "0"))

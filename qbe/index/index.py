@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.encode.pooling import PaperVectors
-    from qbe.models.encoder_files import EncoderFiles
-    from qbe.models.tag.tagger import TaggingEncoder
+    from qbe.models.cards import EncoderFiles
+    from qbe.models.encoder import Encoder
+    from qbe.models.pooling import PaperVectors
+    from qbe.models.tagger import TaggingEncoder
 
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Index(Closing):
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
-            from qbe.models.tagger_files import resolve_tagger
+            from qbe.models.folders import resolve_tagger
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
@@ -257,7 +257,7 @@ class Index(Closing):
         """
         _check_paper(paper)
         if facets != "given":
-            from qbe.models.tag.tagger import LABEL_SOURCES
+            from qbe.models.tagger import LABEL_SOURCES
 
             if facets not in LABEL_SOURCES:
                 raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
@@ -320,8 +320,8 @@ class IndexModels:
     @property
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
-        from qbe.models.encode.encoder import Encoder
-        from qbe.models.encoder_files import HALF
+        from qbe.models.encoder import Encoder
+        from qbe.models.session import HALF
 
         with self._lock:
             if self._encoder is None:
@@ -345,7 +345,7 @@ class IndexModels:
 
         Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
         """
-        from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
+        from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
             if self._tagging is None:
@@ -364,7 +364,7 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     >>> matching_encoder(index.folder, index.manifest, None).metadata.name
     'facet-encoder'
     """
-    from qbe.models.encoder_files import resolve_encoder
+    from qbe.models.folders import resolve_encoder
 
     assert manifest.dense is not None
     built = manifest.dense["encoder"]

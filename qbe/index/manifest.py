@@ -14,7 +14,7 @@ from typing import Any
 from qbe.errors import IndexFormatError, input_error
 from qbe.index.dense.ann import STORED, FaissParams
 from qbe.index.openfiles import digest_of
-from qbe.models.encoder_format import COSINE, L2
+from qbe.models.formats import COSINE, L2
 from qbe.util.files import write_text
 
 FORMAT_VERSION = 6
@@ -63,7 +63,7 @@ class Manifest:
 
     @property
     def similarity(self) -> str:
-        """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How an index with vectors compares them, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.dense is not None
         stored = self.dense["similarity"]
         return next(similarity for similarity, name in STORED_AS.items() if name == stored)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qbe.index.names import Names
     from qbe.index.papers import Mask
     from qbe.index.text_search import Postings, TextSearch
-    from qbe.models.encode.pooling import PaperVectors
+    from qbe.models.pooling import PaperVectors
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ class IndexReader:
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+        """How its vectors are compared, one of `qbe.models.formats.SIMILARITIES`.
 
         Raises IndexFormatError where the index has no vectors.
         """
@@ -272,7 +272,7 @@ class IndexReader:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its
         sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.models.encode.pooling import PaperVectors
+        from qbe.models.pooling import PaperVectors
 
         self.require_vectors()
         row = self.papers.find(paper.paper_id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.cards import DEFAULT_ENCODER
 from qbe.types import Facet
 
 README = "README.md"

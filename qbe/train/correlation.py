@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.errors import CorpusError
-from qbe.models.encode.pooling import Floats
+from qbe.models.pooling import Floats
 from qbe.runs import GradedLists
 from qbe.types import Facet
 

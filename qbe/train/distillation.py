@@ -22,8 +22,8 @@ from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import TOKENIZER
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import read_graded_pairs
 from qbe.search.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state

@@ -18,14 +18,18 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file, save_file
 
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import Floats
-from qbe.models.encoder_files import EncoderMetadata, write_card
+from qbe.models.cards import (
+    DEFAULT_ENCODER,
+    TOKENIZER,
+    EncoderMetadata,
+    model_file,
+    staged_folder,
+    write_card,
+)
+from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
-from qbe.models.export.staging import staged_folder
-from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
-from qbe.models.sources import model_file
+from qbe.models.folders import BASE_ENCODER
+from qbe.models.pooling import Floats
 from qbe.query import Aspect
 from qbe.runs import GradedLists, read_graded_pairs
 from qbe.train.artifacts import Folders, RunOptions, Sources, read_provenance

@@ -1,4 +1,4 @@
-"""Fitting the small networks of `qbe.models.grade.head`, by the order of candidates or by their grades."""
+"""Fitting the small networks of `qbe.models.heads`, by the order of candidates or by their grades."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.models.grade.head import Head
-from qbe.models.grade.model import OUTPUTS
+from qbe.models.grades import OUTPUTS
+from qbe.models.heads import Head
 from qbe.query import OTHER_TO, SIMILAR_FROM
 from qbe.train.trainer import Schedule, fit, shuffled
 from qbe.types import Facet
@@ -164,7 +164,7 @@ _PAIRS = tuple(combinations(range(_FACETS), 2))
 
 
 def grade_loss(predicted: Tensor, grades: Tensor, recipe: GradeRecipe) -> Tensor:
-    """The loss of scores (pairs, 9), as of `qbe.models.grade.model.GradeModel`, against grades (pairs, 3).
+    """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
     >>> recipe = GradeRecipe(differences=0.5, chances=0.0)
     >>> float(grade_loss(torch.tensor([[1.0] + 8 * [0.0]]), torch.zeros(1, 3), recipe))  # 1/3 + 0.5 * 2/3

@@ -43,7 +43,7 @@ from qbe.index.manifest import (
 )
 from qbe.index.papers import RECORDS, SegmentPapers, write_papers
 from qbe.index.snapshot import Commit
-from qbe.models.tag.tagger import TaggingEncoder
+from qbe.models.tagger import TaggingEncoder
 from qbe.types import Paper
 from qbe.util.files import publish_directory
 

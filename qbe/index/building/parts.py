@@ -26,7 +26,7 @@ from qbe.index.building.staging import STATE, Place, build_place, check_target, 
 from qbe.index.manifest import PART, Manifest, checksum, describe_files, seal, unseal
 from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS, SegmentPapers, encode_paper
-from qbe.models.encoder_files import resolve_encoder
+from qbe.models.folders import resolve_encoder
 from qbe.types import Paper
 from qbe.util.files import link_or_copy, publish_directory, sha256, write_text
 

@@ -29,7 +29,7 @@ from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.rows import Rows, shares, starts_of
 from qbe.index.snapshot import COMMIT, Commit, Segment, Snapshot, open_snapshot, segment_name, write_commit
 from qbe.index.views import combined_manifest
-from qbe.models.encoder_files import resolve_encoder
+from qbe.models.folders import resolve_encoder
 from qbe.util.files import publish_directory, sync_tree
 
 

@@ -28,9 +28,9 @@ from qbe.index.papers import (
     facet_codes,
     without_labels,
 )
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.files import atomic_file
 
@@ -138,7 +138,7 @@ class BuildModels:
     ) -> None:
         """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
 
-        Raises what `qbe.models.encode.encoder.Encoder` does.
+        Raises what `qbe.models.encoder.Encoder` does.
         """
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
@@ -148,7 +148,7 @@ class BuildModels:
 
     @property
     def similarity(self) -> str:
-        """How the encoder's vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How the encoder's vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.encoder is not None
         return self.encoder.files.metadata.encoder_format.similarity
 

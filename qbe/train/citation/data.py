@@ -13,8 +13,7 @@ from qbe.cite.links import Evidence
 from qbe.cite.scoring import CiteQuery
 from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.pooling import PaperVectors
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 

@@ -10,15 +10,11 @@ from typing import Any
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.export.cross_encoder import export_cross_encoder
-from qbe.models.export.encoder import positions
-from qbe.models.export.pytorch import write_tokenizer
-from qbe.models.export.staging import staged_folder
-from qbe.models.kinds import ENCODER, TOKENIZER
-from qbe.models.registry import BASE_ENCODER
-from qbe.models.reranker_files import CrossEncoderMetadata
-from qbe.models.sources import find_start, weights_file
+from qbe.models.cards import ENCODER, TOKENIZER, CrossEncoderMetadata, staged_folder
+from qbe.models.export.encoder import export_cross_encoder
+from qbe.models.export.pytorch import positions, write_tokenizer
+from qbe.models.folders import BASE_ENCODER, find_start, weights_file
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, table
 from qbe.train.citation.data import read_split

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from qbe.cite.links import Evidence, Ints
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.pytorch import load_model
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import BM25Stage

@@ -23,8 +23,8 @@ from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.models.export.staging import staged_folder
-from qbe.models.grade.head import Head, mean_head
+from qbe.models.cards import staged_folder
+from qbe.models.heads import Head, mean_head
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin

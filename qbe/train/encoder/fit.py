@@ -15,9 +15,9 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.errors import UsageError, check_positive
-from qbe.models.encode.tokenizer import PaperTokenizer, Window, passes
-from qbe.models.encoder_format import L2, MEAN, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, EncoderFormat
-from qbe.models.export.encoder import load_encoder, positions
+from qbe.models.export.pytorch import load_encoder, positions
+from qbe.models.formats import L2, MEAN, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.models.tokenizer import PaperTokenizer, Window, passes
 from qbe.train.encoder.data import Pair
 from qbe.train.encoder.loss import DEFAULT_SETTINGS, OBJECTIVES, Settings, Triplets, Vectors, losses
 from qbe.train.trainer import Schedule
@@ -98,7 +98,7 @@ class EncoderNetwork(nn.Module):
     """A BERT-family encoder; all parameters are trained except its pooler, which no vector uses.
 
     A sentence's vector is the mean of its tokens' last hidden states, a paper's the mean of all tokens' (as
-    in `qbe.models.encode.encoder`). Matrix products run in ``dtype``, everything else in single precision.
+    in `qbe.models.encoder`). Matrix products run in ``dtype``, everything else in single precision.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, *, unit: bool = False) -> None:

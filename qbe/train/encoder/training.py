@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from qbe.errors import CorpusError
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.encoder_files import EncoderMetadata
-from qbe.models.encoder_format import COSINE
+from qbe.models.cards import ENCODER, TOKENIZER, EncoderMetadata, staged_folder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
-from qbe.models.export.staging import staged_folder
-from qbe.models.kinds import ENCODER, TOKENIZER
-from qbe.models.registry import BASE_ENCODER
-from qbe.models.sources import find_start, weights_file
+from qbe.models.folders import BASE_ENCODER, find_start, weights_file
+from qbe.models.formats import COSINE
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, table
 from qbe.train.encoder.data import Pair, read_parts

@@ -13,8 +13,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.reranker_files import pair_input
+from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.search.rerank.joint import paper_ids
 from qbe.train.large.network import FACETS, TrainedEncoder
 from qbe.types import Paper
@@ -30,7 +29,7 @@ HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
 
 class PairBatch(NamedTuple):
     """Pairs as the network reads them: token ``ids`` and ``sides`` (pairs, tokens) int64, padded with 0, and
-    ``lengths`` (pairs,); see `qbe.models.reranker_files.JOINT_INPUTS`.
+    ``lengths`` (pairs,); see `qbe.models.cards.JOINT_INPUTS`.
     """
 
     ids: Tensor

@@ -21,13 +21,11 @@ from safetensors.torch import load_file, save_file
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.export.joint import export_joint
-from qbe.models.export.staging import staged_folder
-from qbe.models.grade.model import on_scale
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, staged_folder, write_card
+from qbe.models.export.encoder import export_joint
+from qbe.models.grades import on_scale
 from qbe.models.large import LARGE, weights_folder
-from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.opening import open_grader
@@ -122,7 +120,7 @@ def train(
                 parity=parity,
                 training={},
             )
-            write_joint_card(staged, unfinished)
+            write_card(staged, unfinished)
             with Workers(run.threads) as workers:
                 stored, joint = open_grader(index, reader), JointGrader(staged, workers)
                 compared = {name: _compared(reader, stored, joint, some) for name, some in dev.items()}
@@ -139,7 +137,7 @@ def train(
                 for place in range(len(Facet))
             ]
             card = replace(unfinished, chances=lines, training=training)
-            write_joint_card(staged, card)
+            write_card(staged, card)
             figures = {f"{name} | {by}": each for name, of in compared.items() for by, each in of.errors()}
             _card(card, figures).write(staged)
     return figures
@@ -254,7 +252,11 @@ class _Compared(NamedTuple):
 
     def errors(self) -> Iterator[tuple[str, list[float]]]:
         """Root mean squared errors by facet, by what graded."""
-        for name, estimated in (("grades", self.stored), (JOINT, self.joint), ("their mean", self.mean)):
+        for name, estimated in (
+            ("grades", self.stored),
+            (DEFAULT_RERANKER, self.joint),
+            ("their mean", self.mean),
+        ):
             yield name, np.sqrt(((on_scale(estimated) - self.grades) ** 2).mean(axis=0)).tolist()
 
 
@@ -274,7 +276,7 @@ def _compared(reader: IndexReader, grader: Grader, joint: JointGrader, lists: Gr
 def _card(card: JointCard, figures: Mapping[str, Sequence[float]]) -> Card:
     rows: list[list[Any]] = [[*name.split(" | "), *each] for name, each in figures.items()]
     return Card(
-        name=JOINT,
+        name=DEFAULT_RERANKER,
         purpose="Says how similar two papers are in background, method and result, from 0 (unrelated) to 3 "
         "(near identical), by reading both as one text: a cross-encoder of 6 layers, learned from "
         f"{card.training['pairs']:,} graded pairs and {card.training['taught']:,} that a larger one of 12 "
@@ -285,7 +287,7 @@ def _card(card: JointCard, figures: Mapping[str, Sequence[float]]) -> Card:
         f"{card.training['calibrated']}.",
         table=facet_table(["pairs", "grades by"], rows, places=2),
         data=card.training["data"],
-        command=f"{JOINT} --index DIR --dev FILE...",
+        command=f"{DEFAULT_RERANKER} --index DIR --dev FILE...",
         limits=GRADES_LIMITS,
         licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
     )

@@ -13,16 +13,20 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.encoder_files import EncoderMetadata
+from qbe.models.cards import GRAPH, RANGES, TOKENIZER, EncoderMetadata, model_file, staged_folder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import store_graph
-from qbe.models.export.quantization import channel_ranges
-from qbe.models.export.staging import staged_folder
-from qbe.models.kinds import DIFFERENCE, GRAPH, RANGES, TOKENIZER
-from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
-from qbe.models.registry import LARGE_ENCODER
-from qbe.models.sources import model_file
+from qbe.models.export.quantize import channel_ranges
+from qbe.models.large import (
+    DIFFERENCE,
+    LARGE_ENCODER,
+    MPNET,
+    low_rank,
+    make_weights,
+    model_folder,
+    write_weights,
+)
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
 from qbe.search.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin

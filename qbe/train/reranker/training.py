@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.sources import packaged_weights
+from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.runs import GradedLists
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.reranker.network import Network

@@ -15,8 +15,8 @@ from qbe.corpus import read_jsonl, read_records
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import Floats
+from qbe.models.encoder import Encoder
+from qbe.models.pooling import Floats
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.parallel import ordered_map
 
@@ -139,7 +139,7 @@ class Tokens(NamedTuple):
 
 
 class _StateRecorder:
-    """A `qbe.models.encode.encoder.TokenStateHook` that keeps the hidden states of the first window."""
+    """A `qbe.models.encoder.TokenStateHook` that keeps the hidden states of the first window."""
 
     width = 0
 

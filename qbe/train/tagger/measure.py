@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
-from qbe.models.tagger_files import TaggerFiles, resolve_tagger, write_tagger_card
+from qbe.models.cards import TaggerFiles, write_card
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_tagger
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.train.tagger.data import LABELS, LabelledAbstract, read_csabstruct
 from qbe.train.tagger.fit import Floats
 from qbe.types import FacetProbabilities, Paper, Sentence
@@ -103,9 +104,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
             f"expected a loss of at most {MAX_LOSS} points of micro-F1 on dev, found {lost:.2f} on {name}; "
             "train a tagger for it with: qbe train tagger"
         )
-    write_tagger_card(
-        folder, dataclasses.replace(metadata, also_reads=[*others, {**identity, "measured": scores}])
-    )
+    write_card(folder, dataclasses.replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
     return scores
 
 

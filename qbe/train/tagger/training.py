@@ -15,13 +15,11 @@ import torch
 
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.export.staging import staged_folder
-from qbe.models.export.tagger import HeadInputs, export_head
-from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
-from qbe.models.sources import packaged_weights
-from qbe.models.tag.tagger import Tagger, span_mask
-from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
+from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, staged_folder, write_card
+from qbe.models.encoder import Encoder
+from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
+from qbe.models.tagger import Tagger, span_mask
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import APACHE, Card, table
 from qbe.train.tagger.data import (
@@ -223,7 +221,7 @@ def _publish(
         )
         scores = measure(data.encoder, Tagger(TaggerFiles(staged, metadata)), data.labelled["test"])
         training["test"] = scores.figures
-        write_tagger_card(staged, metadata)
+        write_card(staged, metadata)
         _card(metadata, scores).write(staged)
     return metadata
 
