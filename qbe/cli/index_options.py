@@ -263,7 +263,7 @@ def reading(options: argparse.Namespace) -> Reading:
 def build_settings(options: argparse.Namespace) -> BuildSettings:
     """The settings of a build."""
     from qbe.index.source import BuildSettings
-    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
+    from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     name, precision = encoder(options)
     store = options.store or ()
