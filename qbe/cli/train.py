@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
-from qbe.cli.train_options import COMMANDS, PROGRAM, parser
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,197 @@ if TYPE_CHECKING:
 
     from qbe.train.artifacts import Sources
 
-OPTIONS: dict[str, str] = {}
-"""Options that are not named as the parameter that a message of the library has."""
+PROGRAM = "qbe train"
+_CONTINUES = "An interrupted call continues from --work."
+_CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
+_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: {} in a checkout of the repository)"
+_JUDGMENTS = "data/facet-judgments/train.tsv"
+_COLLECTION = "written by qbe datasets citations or citeomatic"
+
+OPTIONS = {
+    "output": ("--output DIR", "the folder to write the model to"),
+    "work": ("--work DIR", "the folder of checkpoints and other finished parts"),
+    "seeds": ("--seeds 0,1,2 (0,1,2)", "one model each, and their mean"),
+    "seed": ("--seeds 0,1,2 (0)", "one model each, and their mean"),
+    "threads": ("--threads N", "default: all available processors"),
+    "device": ("--device cpu|cuda (cpu)", "where it trains"),
+    "pairs": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS} and data/graded-pairs")),
+    "wild": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS}, data/graded-pairs, and its wild-train.tsv")),
+    "dev": ("--dev FILE", f"graded pairs of dev {_CHECKOUT}"),
+    "devs": (
+        "--dev FILE...",
+        f"graded pairs to measure on; the first chooses, the last calibrates chances {_CHECKOUT}",
+    ),
+    "corpus": ("--corpus FILE", "the papers of the pairs as JSON lines (default: in $QBE_DATA)"),
+    "leave-out": (
+        "--leave-out FILE",
+        "papers as JSON lines that models are evaluated on; papers with such a title are not trained on "
+        "(default: in $QBE_DATA)",
+    ),
+    "index": ("--index DIR", "an index of the pairs' papers"),
+    "collection": ("--collection DIR", _COLLECTION),
+    "collection-index": ("--index DIR", "an index of its papers.jsonl"),
+    "encoder": (
+        "--encoder NAME (all-MiniLM-L6-v2)",
+        "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
+    ),
+    "csabstruct": ("--csabstruct DIR", "its train, dev, test.jsonl (default: in $QBE_DATA)"),
+    "unlabelled": ("--unlabelled FILE", "papers as JSON lines (default: in $QBE_DATA)"),
+    "start": (
+        "--start DIR",
+        "the --work of an earlier training of rerankers with the same seeds, which each seed continues",
+    ),
+    "kept": ("--start DIR", "the --work of an earlier training of rerankers, whose kept weights learn"),
+    "cocitations": ("--cocitations FILE...", "pairs of co-cited papers, as JSON lines in ASPIRE's format"),
+    "dev-cocitations": ("--dev FILE...", "the same, for dev (default: 5 %% of the sets)"),
+    "objective": (
+        "--objective bi-encoder|ts|ot|ts+ot",
+        "in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, TS+OTASPIRE (default: ot)",
+    ),
+    "similarity": (
+        "--similarity cosine|l2",
+        "l2: distances of vectors as they are, cosine: of unit length (default: l2)",
+    ),
+    "epochs": ("--epochs N", "at most (default: 1)"),
+    "learning-rate": ("--learning-rate RATE", "default: 2e-5; 3e-5 for ot"),
+    "rerankers": ("--rerankers DIR", "the --work of their training"),
+    "query-tokens": ("--query-tokens N", "tokens of the query to read (default: 256)"),
+    "candidate-tokens": ("--candidate-tokens N", "tokens of a candidate to read (default: 256)"),
+    "classes": (
+        "--classes natural|balanced|all-cited",
+        "BM25's best candidates as they are, as many that are not cited as are, or also all that is cited "
+        "(default: natural)",
+    ),
+    "candidates": ("--candidates N", "BM25's best of each query (default: 10)"),
+    "passes": ("--epochs PASSES", "passes over the pairs, such as 0.5 (default: 1)"),
+    "highest-rate": ("--learning-rate RATE", "the highest (default: 5e-5)"),
+    "paper-index": ("--index DIR", "papers to learn from, with vectors of a larger encoder"),
+    "projections": (
+        "--projections DIR",
+        "facet projections of these vectors (default: those that ship for the encoder)",
+    ),
+    "dev-graded": (
+        "--dev FILE...",
+        "graded pairs whose queries are not learned from; the first file is measured (default: in $QBE_DATA)",
+    ),
+    "tagger": ("--tagger DIR", "the tagger's folder"),
+    "other-encoder": ("--encoder NAME_OR_FOLDER", "the encoder"),
+}
+"""Options and their help, by the names that COMMANDS gives them."""
+
+COMMANDS = {
+    "tagger": (
+        "the facet tagger",
+        "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
+        f"card. Under an hour on two processors. {_CONTINUES}",
+        "tagger.training:train",
+        "output work",
+        "csabstruct unlabelled leave-out seeds threads",
+    ),
+    "reranker": (
+        "facet rerankers, which the facet encoder is made of",
+        "Train facet rerankers on graded pairs of arXiv papers, for qbe train distillation and qbe train "
+        f"facet-encoder, which read the weights in --work. {_CONTINUES}",
+        "reranker.training:train",
+        "work",
+        "pairs dev corpus leave-out start seeds threads device",
+    ),
+    "encoder": (
+        "a sentence encoder",
+        "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
+        f"it, and write its card. {_CONTINUES}",
+        "encoder.training:train",
+        "cocitations output work",
+        "dev-cocitations leave-out objective encoder similarity epochs learning-rate seed threads device",
+    ),
+    "facet-encoder": (
+        "the facet encoder, from trained facet rerankers",
+        "Make the facet encoder from the weights of trained facet rerankers, measure it, and write its model "
+        "card. Takes minutes; nothing is trained.",
+        "facet_encoder:make",
+        "rerankers output",
+        "dev corpus threads",
+    ),
+    "large-encoder": (
+        "the large facet encoder",
+        "Train all layers of all-mpnet-base-v2, and projections of its vectors, on graded pairs of arXiv "
+        "papers, and write the difference from it and the projections with their cards. Three minutes on a "
+        f"large GPU, days on two processors. {_CONTINUES}",
+        "large.training:train",
+        "output work",
+        "pairs devs corpus leave-out seeds threads device",
+    ),
+    "citation": (
+        "the citation model",
+        "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
+        f"write it with a model card. {_CONTINUES}",
+        "citation.training:train",
+        "collection collection-index output work",
+        "seeds threads",
+    ),
+    "technique-words": (
+        "the words of techniques and problems",
+        "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
+        "them with a card. Takes minutes; nothing is trained.",
+        "technique_words:train",
+        "output work",
+        "corpus devs seed threads",
+    ),
+    "citation-pairs": (
+        "a pair reranker for citations",
+        "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
+        "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
+        f"write its card. {_CONTINUES}",
+        "citation.pair_reranker:train",
+        "collection collection-index output work",
+        "encoder query-tokens candidate-tokens classes candidates passes highest-rate seed threads device",
+    ),
+    "grades": (
+        "the grade model",
+        "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
+        f"pairs, and write it with a model card. {_CONTINUES}",
+        "grades:train",
+        "index output work",
+        "pairs devs leave-out seeds threads",
+    ),
+    "joint-grades": (
+        "joint grades: a cross-encoder of pairs of papers",
+        "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
+        "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
+        f"two processors. {_CONTINUES}",
+        "joint.training:train",
+        "index output work",
+        "wild devs leave-out seed threads device",
+    ),
+    "facet-projections": (
+        "the facet projections",
+        "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
+        f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
+        "projections:train",
+        "index output work",
+        "pairs devs leave-out seeds threads",
+    ),
+    "distillation": (
+        "facet rerankers, from scores of a larger encoder",
+        "Train facet rerankers on the scores that facet projections give the papers of an index, whose "
+        "vectors are those of a larger encoder, for qbe train facet-encoder, which reads the weights in "
+        f"--work; no grades are needed. {_CONTINUES}",
+        "distillation:train",
+        "paper-index kept work",
+        "projections dev-graded leave-out seeds threads",
+    ),
+    "admit": (
+        "allow a tagger to be used with another encoder than it was trained on",
+        "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
+        "on, and record in the tagger's card that it can be used with it.",
+        "tagger.measure:admit",
+        "tagger other-encoder",
+        "csabstruct threads",
+    ),
+}
+"""The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
+the function that it calls, and its required and other options.
+"""
 
 _DATA = {
     "csabstruct": "csabstruct",
@@ -23,28 +212,29 @@ _DATA = {
     "corpus": "arxiv-cs/arxiv-cs.jsonl.xz",
     "leave_out": "csfcube/abstracts-csfcube-preds.jsonl",
 }
-"""The defaults of other options, below QBE_DATA."""
+"""The defaults of options below QBE_DATA."""
 
 _FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
 """What `qbe.train.artifacts.Sources` calls an option of another name."""
 
-_DEV = "facet-judgments/dev.tsv"
-_JUDGMENTS = "facet-judgments/train.tsv"
-_PAIRS = {
-    "reranker": (_JUDGMENTS, "graded-pairs"),
-    "facet-projections": (_JUDGMENTS, "graded-pairs"),
-    "grades": (_JUDGMENTS, "graded-pairs"),
-    "joint-grades": (_JUDGMENTS, "graded-pairs", "graded-pairs/wild-train.tsv"),
-    "large-encoder": (_JUDGMENTS, "graded-pairs"),
-}
-"""The defaults of ``--dev`` and ``--pairs``, in the folder data of the repository."""
+
+def parser() -> Parser:
+    """The parser of the command and its subcommands."""
+    parser = Parser(PROGRAM, "Train the models that qbe ships, and sentence encoders of your own.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (summary, description, _, needed, others) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=description)
+        command.options(dict(OPTIONS[each] for each in needed.split()), required=True)
+        command.options(dict(OPTIONS[each] for each in others.split()))
+    return parser
 
 
 def main(arguments: list[str]) -> None:
+    """Parse the options, train, and print what the model's card says of its figures."""
     options = parser().parse_args(arguments)
     from pathlib import Path
 
-    threads = _cli.threads(options.threads)
+    threads = common.threads(options.threads)
     if options.command == "admit":
         csabstruct = _path("csabstruct", options.csabstruct)
         scores = _training("admit")(Path(options.tagger), options.encoder, csabstruct, threads)
@@ -62,13 +252,22 @@ def main(arguments: list[str]) -> None:
 
     work = Path(options.work if "work" in options else options.rerankers)
     run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
+    own = {name: given for name in ("start", "projections", "encoder") if (given := vars(options).get(name))}
+    if options.command == "encoder":
+        from qbe.train.encoder.fit import Recipe
+
+        own["recipe"] = common.made(Recipe, options)
+    if options.command == "citation-pairs":
+        from qbe.train.citation.pairs import Recipe as PairRecipe
+
+        own["recipe"] = common.made(PairRecipe, options)
     if "output" not in options:
-        name, dev = train(sources, work, run, **_own(options))
+        name, dev = train(sources, work, run, **own)
         means = ", ".join(f"{each} {sum(row) / len(row):.3f}" for each, row in dev.items())
         print(f"{work}: kept {name}; mean Spearman correlation with the grades of dev: {means}")
         return
     folders = Folders(Path(options.output), work)
-    train(sources, folders, run, **_own(options))
+    train(sources, folders, run, **own)
     card = (folders.output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
@@ -79,8 +278,7 @@ def _training(command: str) -> Callable[..., Any]:
 
     from qbe.errors import MissingDependencyError
 
-    _, _, training, _ = COMMANDS[command]
-    module, _, function = training.partition(":")
+    module, _, function = COMMANDS[command][2].partition(":")
     try:
         called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), function)
     except ModuleNotFoundError as error:
@@ -90,27 +288,12 @@ def _training(command: str) -> Callable[..., Any]:
     return called
 
 
-def _own(options: argparse.Namespace) -> dict[str, Any]:
-    """What one or some trainings take beside sources, folders and a run."""
-    given = vars(options)
-    own = {name: given[name] for name in ("start", "projections", "encoder") if given.get(name)}
-    if options.command == "encoder":
-        from qbe.train.encoder.fit import Recipe
-
-        own["recipe"] = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
-    if options.command == "citation-pairs":
-        from qbe.train.citation.pairs import Recipe as PairRecipe
-
-        fields = ("query_tokens", "candidate_tokens", "classes", "candidates", "epochs", "learning_rate")
-        own["recipe"] = PairRecipe(**{name: given[name] for name in fields})
-    return own
-
-
 def _sources(options: argparse.Namespace) -> Sources:
     """The files and the index that the options give, or that stand for them below QBE_DATA."""
     from pathlib import Path
 
     from qbe.train.artifacts import Sources
+    from qbe.train.pairs import data_file, pair_files
 
     if options.command.startswith("citation"):
         collection = Path(options.collection)
@@ -122,24 +305,22 @@ def _sources(options: argparse.Namespace) -> Sources:
             continue
         value, field = getattr(options, name), _FIELDS.get(name, name)
         if name == "pairs":
-            fields[field] = _pairs(options)
-        elif isinstance(value, list | tuple):
+            given = map(Path, value) if value else (data_file("pairs", each) for each in _pairs(options))
+            fields[field] = pair_files(given)
+        elif isinstance(value, list):
             fields[field] = tuple(map(Path, value))
+        elif name == "dev" and options.command == "encoder":
+            fields[field] = ()
         else:
             path = _path(name, value)
             fields[field] = (path,) if field in ("train", "dev") else path
     return Sources(**fields)
 
 
-def _pairs(options: argparse.Namespace) -> tuple[Path, ...]:
-    """The files of graded pairs to train on."""
-    from pathlib import Path
-
-    from qbe.train.pairs import data_file, pair_files
-
-    if options.pairs:
-        return pair_files(map(Path, options.pairs))
-    return pair_files(data_file("pairs", name) for name in _PAIRS[options.command])
+def _pairs(options: argparse.Namespace) -> list[str]:
+    """Graded pairs to train on in the folder data of the repository."""
+    wild = ["graded-pairs/wild-train.tsv"] if options.command == "joint-grades" else []
+    return ["facet-judgments/train.tsv", "graded-pairs", *wild]
 
 
 def _path(parameter: str, value: str | None) -> Path:
@@ -148,13 +329,12 @@ def _path(parameter: str, value: str | None) -> Path:
     from pathlib import Path
 
     from qbe.errors import UsageError
+    from qbe.train.pairs import data_file
 
     if value is not None:
         return Path(value)
     if parameter == "dev":
-        from qbe.train.pairs import data_file
-
-        return data_file(parameter, _DEV)
+        return data_file(parameter, "facet-judgments/dev.tsv")
     name, folder = _DATA[parameter], os.environ.get("QBE_DATA")
     if not folder:
         raise UsageError(
@@ -173,7 +353,3 @@ def _seeds(text: str) -> tuple[int, ...]:
     except ValueError:
         raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
     return seeds
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)
