@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from benchmarks.common import table
 from qbe import open_index
 from qbe.cli import common as _cli
+from qbe.runs import read_run
 from qbe.search.opening import open_grader
 from qbe.search.rerank.graded import Grader
-from qbe.trec import read_run
 from qbe.types import Facet, Paper
 
 HITS = 10

@@ -1,4 +1,4 @@
-"""Papers, facets and hits; queries are in `qbe.query`, runs in `qbe.run`.
+"""Papers, facets and hits; queries are in `qbe.query`, runs in `qbe.evaluate.run`.
 
 Standard library only, so that every other module may import it at no cost.
 """

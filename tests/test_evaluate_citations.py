@@ -9,7 +9,7 @@ from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
 from qbe.evaluate.citations import citations_protocol
-from qbe.run import Run
+from qbe.evaluate.run import Run
 from qbe.types import Hit
 
 QRELS = {

@@ -293,7 +293,7 @@ def _lost_output() -> OSError | None:
 
 
 def _one_line(value: object) -> str:
-    from qbe.util.plain import one_line
+    from qbe.util.text import one_line
 
     return one_line(value)
 
@@ -343,7 +343,7 @@ def log_handler(form: str = "%(message)s") -> logging.Handler:
     """A handler that logs to standard error, each message as one harmless line of a form of `logging`."""
     import logging
 
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     class Plain(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     from qbe.feeds.harvest.update import update_index
     from qbe.index.building.settings import Execution
     from qbe.index.opening import open_index
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     if options.index is not None:
         open_index(options.index).close()  # before hours of harvesting

@@ -272,7 +272,7 @@ def _change(output: Path, action: str, options: argparse.Namespace, execution: E
 
 def _ids(arguments: Sequence[str]) -> list[str]:
     """Paper ids as given, and for each ``@FILE`` those in the file."""
-    from qbe.util.lines import read_ids
+    from qbe.util.text import read_ids
 
     found = [read_ids(each[1:]) if each.startswith("@") else [each] for each in arguments]
     return [paper_id for ids in found for paper_id in ids]
@@ -282,7 +282,7 @@ def _confirm(question: str) -> bool:
     """Ask on a terminal; False without one."""
     import sys
 
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
@@ -294,7 +294,7 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Print how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.rejected import NOTED
     from qbe.index.building.rejected import rejected_file
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
     for noted in NOTED:
@@ -308,7 +308,7 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
 
 def _say_papers(written: Written, action: str) -> None:
     """Name papers that stay although the corpus has others in their place, and those that were deleted."""
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
     why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
-    from qbe.shapes import Wish
+    from qbe.query import Wish
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -158,7 +158,7 @@ def run(
     from qbe.index import jvm
     from qbe.index.index import Index
     from qbe.search.session import SearchSession
-    from qbe.topics import read_pools
+    from qbe.runs import read_pools
 
     if not options.topics:
         jvm.expect_one_search()
@@ -292,7 +292,7 @@ def wish_of(options: argparse.Namespace) -> Wish | None:
     """What the options say that hits are to be like by facets; None where they do not. Raises UsageError."""
     if options.like is None:
         return None
-    from qbe.shapes import parse_wish
+    from qbe.query import parse_wish
 
     return parse_wish(options.like, options.unlike or ())
 
@@ -338,7 +338,7 @@ def _run_inputs(
     from pathlib import Path
 
     from qbe.search.output import RunInputs
-    from qbe.shapes import PLAIN
+    from qbe.query import PLAIN
 
     facets, hits = options.facet, options.hits
     if wish is not None:
@@ -391,7 +391,7 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
     from pathlib import Path
 
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
-    from qbe.shapes import parse_positions
+    from qbe.query import parse_positions
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None

@@ -17,14 +17,14 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.exploration import mean_of
 from qbe.evaluate.results import Evaluation
-from qbe.shapes import (
+from qbe.query import (
     COMPETITORS,
     OTHER_TO,
     SAME_METHOD_OTHER_PROBLEM,
     SAME_PROBLEM_OTHER_METHOD,
     SIMILAR_FROM,
 )
-from qbe.trec import Rankings
+from qbe.runs import Rankings
 from qbe.types import Facet
 
 AS_ASKED = "as-asked"

@@ -15,7 +15,7 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import coverage, scope_figures, scores_of, without_query_papers
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels
-from qbe.trec import Rankings
+from qbe.runs import Rankings
 
 CITATIONS = "citations"
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import coverage, scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
-from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
-from qbe.shapes import HIGHEST
-from qbe.trec import Rankings, read_qrels
+from qbe.query import HIGHEST
+from qbe.runs import Rankings, has_graded_pairs, read_graded_pairs, read_qrels
 from qbe.types import Facet
 from qbe.util.files import StrPath
 

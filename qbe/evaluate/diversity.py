@@ -1,6 +1,6 @@
 """Diversity: do the first hits of a list come from all corners, and what does that cost in relevance?
 
-The corners are the shapes of exploration (`qbe.shapes.SHAPES`): a judged candidate of a query paper is in the
+The corners are the shapes of exploration (`qbe.query.SHAPES`): a judged candidate of a query paper is in the
 one whose grades it has (`qbe.evaluate.as_asked.is_as_asked`). They are the subtopics of a query, so that any
 list that was ranked for the paper can be scored, a plain one as well as one that is put together for this.
 """
@@ -19,8 +19,8 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.exploration import CUTOFF, ndcg
 from qbe.evaluate.results import ALL, Evaluation, split_query_id
-from qbe.shapes import SHAPES
-from qbe.trec import Rankings
+from qbe.query import SHAPES
+from qbe.runs import Rankings
 from qbe.types import Facet
 
 DIVERSITY = "diversity"

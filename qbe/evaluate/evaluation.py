@@ -9,7 +9,7 @@ from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.csfcube import ndcg_cutoff
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels, split_query_id
-from qbe.trec import MAX_RELEVANCE, Rankings
+from qbe.runs import MAX_RELEVANCE, Rankings
 from qbe.types import Facet
 
 if TYPE_CHECKING:

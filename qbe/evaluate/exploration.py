@@ -21,8 +21,8 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import Evaluation, split_query_id
-from qbe.shapes import SHAPES
-from qbe.trec import Rankings
+from qbe.query import SHAPES
+from qbe.runs import Rankings
 from qbe.types import Facet, Hit
 
 EXPLORATION = "exploration"

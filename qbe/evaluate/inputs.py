@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from qbe import trec
+from qbe import runs as trec
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.results import split_query_id
-from qbe.shapes import SHAPES
-from qbe.trec import RunFile
+from qbe.query import SHAPES
+from qbe.runs import RunFile
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 

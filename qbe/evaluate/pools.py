@@ -25,7 +25,7 @@ from qbe.evaluate.evaluation import (
 )
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels
-from qbe.trec import Rankings
+from qbe.runs import Rankings
 
 POOLS = "pools"
 

@@ -19,7 +19,7 @@ from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores, too_small
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import AGGREGATED, ALL, Evaluation, Qrels, split_query_id
-from qbe.trec import Rankings
+from qbe.runs import Rankings
 from qbe.types import Facet
 from qbe.util.files import StrPath
 

@@ -14,7 +14,7 @@ from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, t
 from qbe.evaluate.inputs import read_runs
 from qbe.evaluate.report import Report
 from qbe.evaluate.results import Evaluation, split_query_id
-from qbe.trec import read_qrels
+from qbe.runs import read_qrels
 from qbe.types import Facet
 from qbe.util.files import StrPath
 

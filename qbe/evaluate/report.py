@@ -25,7 +25,7 @@ from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_f
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation
 from qbe.evaluate.significance import Comparison, compare
-from qbe.trec import Rankings, read_qrels
+from qbe.runs import Rankings, read_qrels
 from qbe.util.files import StrPath
 
 FOLDS_NAME = "folds.json"

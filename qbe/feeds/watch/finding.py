@@ -9,13 +9,13 @@ from typing import NamedTuple
 from qbe.errors import QbeError
 from qbe.feeds.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 from qbe.index.index import Index
+from qbe.query import HIGHEST
 from qbe.search.opening import no_grades
 from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.serve.service.requests import LONGEST_ID, MOST_PAPERS, SearchBody, distinct_papers
-from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 
 TOGETHER, SEARCHES = 500, 25

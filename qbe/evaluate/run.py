@@ -77,7 +77,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         UsageError for a frame without them, with missing ids, with a paper twice for a query, or with scores
         that are no finite numbers in single precision.
         """
-        from qbe.trec import as_written
+        from qbe.runs import as_written
 
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
@@ -116,7 +116,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         check_package("pandas")
         import pandas as pd
 
-        from qbe.trec import check_hits
+        from qbe.runs import check_hits
 
         check_hits(self)
         rows = [
@@ -136,7 +136,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> Run.from_trec("my.trec")["p1_method"]
         (Hit(paper_id='p7', score=2.5, ...),)
         """
-        from qbe.trec import format_run
+        from qbe.runs import format_run
 
         write_text(path, format_run(self.tag, self.rankings))
 
@@ -161,7 +161,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         {'RR': {'all': 0.5}, 'P@1': {'all': 0.0}}
         """
         from qbe.evaluate.evaluation import evaluate
-        from qbe.trec import as_written
+        from qbe.runs import as_written
 
         return evaluate(qrels, as_written(self), measures)
 
@@ -206,7 +206,7 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
         ['a', 'b', 'c']
         """
-        from qbe.trec import as_written
+        from qbe.runs import as_written
 
         runs = (self, *others)
         for run in runs:
