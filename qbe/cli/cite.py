@@ -63,8 +63,8 @@ def parser() -> Parser:
     model = {
         "--depth N": "candidates (default: 1000)",
         "--model DIR": "a citation model of your own, by qbe train citation",
-        "--rerank FOLDER": "a model of qbe train citation-pairs, or another of pairs of texts, that scores the "
-        "best candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the "
+        "--rerank FOLDER": "a model of qbe train citation-pairs, or another of pairs of texts, that scores "
+        "the best candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the "
         "score)",
         "--encoder NAME": "of an index whose encoder's folder has moved",
     }

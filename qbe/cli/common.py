@@ -62,10 +62,11 @@ FILTERS = {
     "--year YEARS": "such as 2015-2019, 2015-, -2019 or 2018; query: not later than the query's own paper",
     "--category NAME...": "papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of "
     "cs",
-    "--author NAME...": "papers by one of these; all words of a name must occur, upper case and accents apart",
+    "--author NAME...": "papers by one of these; all words of a name must occur, upper case and accents "
+    "apart",
     "--where KEY=VALUE...": "papers whose metadata has all these values (of a list, as one of its elements), "
-    "such as tags=nlp or collections=thesis; technique=NAME: papers that name the technique in their title or "
-    "where they say how, such as 'technique=conditional random field'",
+    "such as tags=nlp or collections=thesis; technique=NAME: papers that name the technique in their title "
+    "or where they say how, such as 'technique=conditional random field'",
 }
 PAPER_FORMATS = {"--format table|json|bibtex|ris (table)": "json: one object a line"}
 

@@ -56,9 +56,7 @@ def parser() -> Parser:
                 "--leave-out FILE...": "papers of other collections: no paper with such a title (Jaccard "
                 "above 0.7) is a query"
             },
-            "raw": {
-                "--raw": "join the sentences of each abstract with spaces, and leave out their labels"
-            },
+            "raw": {"--raw": "join the sentences of each abstract with spaces, and leave out their labels"},
         }
         command = names.add_parser(name, help=description)
         for option, declared in taken.items():

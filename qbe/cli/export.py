@@ -41,8 +41,8 @@ def parser() -> Parser:
             }
             command.options(graph)
             encoder_format = {
-                "--layout title-abstract|title-sep-abstract|sentences": "input of a pass: title and abstract, "
-                "the same with [SEP] between them, or single sentences",
+                "--layout title-abstract|title-sep-abstract|sentences": "input of a pass: title and "
+                "abstract, the same with [SEP] between them, or single sentences",
                 "--pooling mean|cls": "of a whole paper, and of single sentences: mean of the tokens, or the "
                 "first ([CLS])",
                 "--similarity cosine|l2": "cosine of vectors of unit length, or minus the distance of "

@@ -30,8 +30,8 @@ def parser() -> Parser:
         "later runs begin where the last one ended)",
         "--index DIR": "an index to update with what changed",
         f"--address ADDRESS ({ARXIV})": "of a repository with arXiv's formats",
-        f"--format {'|'.join(FORMATS)} ({FORMATS[0]})": "of the records: arXiv takes authors apart, but lacks "
-        "the date of the first version",
+        f"--format {'|'.join(FORMATS)} ({FORMATS[0]})": "of the records: arXiv takes authors apart, but "
+        "lacks the date of the first version",
         f"--interval SECONDS ({INTERVAL_S:g})": f"between two requests (default: {INTERVAL_S:g}, as arXiv "
         "asks)",
         "--threads N": "for --index; default: all processors this process may use",
@@ -69,8 +69,8 @@ def main(arguments: list[str]) -> None:
         raise
     left_out = "".join(f"; left out: {plain(reason)}: {count:,}" for reason, count in done.left_out.items())
     print(
-        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} deleted, "
-        f"{done.unchanged:,} unchanged, now {done.papers:,}, as of {done.date}{left_out}, "
+        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
+        f"deleted, {done.unchanged:,} unchanged, now {done.papers:,}, as of {done.date}{left_out}, "
         f"{time.monotonic() - started:.1f} s",
         flush=True,
     )

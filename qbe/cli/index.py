@@ -39,8 +39,8 @@ def parser() -> Parser:
     corpus = {
         "--corpus SOURCE...": "files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for "
         "standard input, or an address such as s3://...: JSON lines with paper_id, title, abstract (a string "
-        "or a list of sentences) and optionally pred_labels, metadata, or another --format; or a Hugging Face "
-        "dataset hf:NAME[:CONFIG][:SPLIT] or a folder of one"
+        "or a list of sentences) and optionally pred_labels, metadata, or another --format; or a Hugging "
+        "Face dataset hf:NAME[:CONFIG][:SPLIT] or a folder of one"
     }
     parser.options(corpus)
     parser.options({"--output DIR": "the index to create or to update"}, required=True)
@@ -116,9 +116,7 @@ def main(arguments: list[str]) -> None:
     run(parser().parse_args(arguments))
 
 
-def run(
-    options: argparse.Namespace, build: Callable[[Path, Execution], Manifest] | None = None
-) -> None:
+def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest] | None = None) -> None:
     """Build or change an index as the options say; ``build`` builds one of a corpus in another place."""
     threads = common.threads(options.threads)
     action = action_of(options)

@@ -121,7 +121,8 @@ def main(arguments: list[str]) -> None:
     if options.agreement:
         from qbe.label.agreement import agreement, as_record, as_table
 
-        found = agreement(*options.agreement, merges)
+        first, second = options.agreement
+        found = agreement(first, second, merges)
         record = options.format == "json"
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return

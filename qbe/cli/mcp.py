@@ -120,4 +120,3 @@ def _log_plainly() -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
-

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qbe.index.index import Index
+    from qbe.query import Wish
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
     from qbe.search.opening import RerankerOpener
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
-    from qbe.query import Wish
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -59,8 +59,9 @@ def parser() -> Parser:
     )
     parser.options({"--index DIR": "built by qbe index, or an address of qbe pull"}, required=True)
     sources = {
-        "--topics FILE": "tab-separated with a header: query_id, paper_id (or text and title, of a paper from "
-        "outside), facet (none: the whole abstract), aspects (several, with weights, in place of the facet)",
+        "--topics FILE": "tab-separated with a header: query_id, paper_id (or text and title, of a paper "
+        "from outside), facet (none: the whole abstract), aspects (several, with weights, in place of the "
+        "facet)",
         "--paper ID...": "a paper of the index, or several: papers like these",
         "--cited FILE": "papers like those of the index that a bibliography names (in any format that qbe "
         "index reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a "
@@ -109,8 +110,8 @@ def parser() -> Parser:
     parser.options(common.FILTERS, "filters: papers that may be found")
     stages = {
         "--first-stage STAGE": "bm25, dense or fused, with parameters as in "
-        "fused:depth=500,background_penalty=0; help lists them (default: fused; dense or bm25 where the index "
-        "has but one of them)",
+        "fused:depth=500,background_penalty=0; help lists them (default: fused; dense or bm25 where the "
+        "index has but one of them)",
         "--rerank STAGE": "none, grades (by stored vectors and words), projections (stored vectors projected "
         "for the facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in "
         "projections:depth=1000; help lists them (default: grades or projections where the index's encoder "
@@ -157,8 +158,8 @@ def run(
 
     from qbe.index import jvm
     from qbe.index.index import Index
-    from qbe.search.session import SearchSession
     from qbe.runs import read_pools
+    from qbe.search.session import SearchSession
 
     if not options.topics:
         jvm.expect_one_search()
@@ -337,8 +338,8 @@ def _run_inputs(
     """What a run depends on besides index and stages."""
     from pathlib import Path
 
-    from qbe.search.output import RunInputs
     from qbe.query import PLAIN
+    from qbe.search.output import RunInputs
 
     facets, hits = options.facet, options.hits
     if wish is not None:
@@ -390,8 +391,8 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
     """The queries that the options state."""
     from pathlib import Path
 
-    from qbe.search.queries import find_papers, from_query, from_topics, query_by
     from qbe.query import parse_positions
+    from qbe.search.queries import find_papers, from_query, from_topics, query_by
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None

@@ -231,4 +231,3 @@ def _hands(options: argparse.Namespace, index: Index) -> HandGrades:
     pairs = read_pairs(options.pairs)
     papers_of(index, pairs)  # all are there
     return HandGrades(pairs, Path(options.labels))
-

@@ -14,8 +14,8 @@ def pack_parser() -> Parser:
         "FILE": "the pack, such as arxiv-cs.tar.zst",
         "--license TEXT": "licence of the papers, such as CC0-1.0",
         "--source TEXT": "where the papers are from",
-        "--without-abstracts": "leave out the sentences of abstracts, where their licence forbids to pass them "
-        "on",
+        "--without-abstracts": "leave out the sentences of abstracts, where their licence forbids to pass "
+        "them on",
         "--registry FILE": "a registry to name the pack in, by the name of its file",
         "--threads N": "that compress (default: all processors)",
     }

@@ -18,8 +18,8 @@ def parser() -> Parser:
         "Papers are written back with abstract as a list and pred_labels, one for each sentence.",
     )
     files = {
-        "--input FILE": "JSON lines with paper_id, title, abstract (a string, or a list of sentences, which is "
-        "kept as it is); .gz, .xz, .zst are read too; - is standard input",
+        "--input FILE": "JSON lines with paper_id, title, abstract (a string, or a list of sentences, which "
+        "is kept as it is); .gz, .xz, .zst are read too; - is standard input",
         "--output FILE": "JSON lines; - is standard output",
     }
     parser.options(files, required=True)

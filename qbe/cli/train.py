@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PROGRAM = "qbe train"
 _CONTINUES = "An interrupted call continues from --work."
 _CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
-_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: {} in a checkout of the repository)"
+_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: {} in a checkout)"
 _JUDGMENTS = "data/facet-judgments/train.tsv"
 _COLLECTION = "written by qbe datasets citations or citeomatic"
 

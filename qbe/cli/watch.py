@@ -59,9 +59,9 @@ def command_parser(name: str) -> Parser:
         parser.options(aspects, exclusive=True)
         grades = {
             "--unlike FACET...": "with --like: facets not to have in common",
-            "--grade GRADE": "report papers of at least this grade, from 0 (unrelated) to 3 (near identical): "
-            "in the facet, or the highest of all; of an exploration what is liked less what is not (default: "
-            "1; 0.5 with --unlike)",
+            "--grade GRADE": "report papers of at least this grade, from 0 (unrelated) to 3 (near "
+            "identical): in the facet, or the highest of all; of an exploration what is liked less what is "
+            "not (default: 1; 0.5 with --unlike)",
         }
         parser.options(grades)
         parser.options(common.FILTERS, "filters: papers that are reported")
@@ -70,8 +70,8 @@ def command_parser(name: str) -> Parser:
             "--since DATE": "report again what was found since then, such as 2026-11-20 (default: what was "
             "never reported; in a feed everything that is kept)",
             "--output FILE": "write there (default: standard output)",
-            "--format table|json|markdown|atom": "default: by the name of --output (.json, .md, .xml: atom, a "
-            "feed), else a table",
+            "--format table|json|markdown|atom": "default: by the name of --output (.json, .md, .xml: atom, "
+            "a feed), else a table",
         }
         parser.options(reports)
     if name in ("add", "run"):
