@@ -225,6 +225,19 @@ class Topic(NamedTuple):
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
 
 
+def split_query_id(query_id: str) -> tuple[str, Facet | None]:
+    """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise.
+
+    >>> split_query_id("8781666_method"), split_query_id("8781666")
+    (('8781666', <Facet.METHOD: 'method'>), ('8781666', None))
+    """
+    paper_id, _, suffix = query_id.rpartition("_")
+    try:
+        return paper_id, Facet(suffix)
+    except ValueError:
+        return query_id, None
+
+
 def check_weight(weight: float) -> None:
     """Raise UsageError for a weight with which scores could not be computed: 0, or too small or large.
 
