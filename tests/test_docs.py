@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from support import shell
 from support.processors import exact_int8
 from support.published import exported_here
 
-from qbe.__main__ import COMMANDS
+from qbe.__main__ import COMMANDS, command_parser
 from qbe.cli.common import HIDDEN
 from qbe.runs import read_topics
 from qbe.util import processes
@@ -193,7 +192,7 @@ def parsers() -> dict[str, object]:
     """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
     by_name = {}
     for name in COMMANDS:
-        parser = import_module(f"qbe.cli.{name}").parser()
+        parser = command_parser(name)
         by_name[f"qbe {name}"] = parser
         for action in parser._actions:
             if hasattr(action.choices, "items"):
@@ -208,7 +207,7 @@ def options(parser) -> set[str]:
         for action in parser._actions
         for option in action.option_strings
         if option[:2] == "--" and action.help != HIDDEN
-    } - {"--help", "--help-all"}
+    } - {"--help"}
 
 
 def all_options(command: str) -> set[str]:

@@ -13,8 +13,7 @@ from support.messages import messages_of
 from support.searching import first_stage
 
 from qbe.cli import common as _cli
-from qbe.cli.index import OPTIONS, PROGRAM, main
-from qbe.cli.index_options import build_settings, parser, reading
+from qbe.cli.index import PROGRAM, build_settings, main, parser, reading
 from qbe.corpus.reading import Reading
 from qbe.errors import (
     CorpusError,
@@ -295,6 +294,6 @@ def test_columns_are_told_as_the_command_has_them(tmp_path, monkeypatch, capsys,
     for form in ("", "table:tile=name", "table:title=nme"):
         given = ["--corpus", "c.csv", "--output", "x", *(["--format", form] if form else [])]
         with pytest.raises(SystemExit):
-            _cli.run(PROGRAM, main, OPTIONS, given)
+            _cli.run(PROGRAM, main, given)
         messages.append(capsys.readouterr().err.strip())
     told("index: columns", messages)

@@ -19,9 +19,9 @@ from support.live import files, rankings
 
 from benchmarks.faulty_server import Faults, serving
 from qbe import BM25, BuildSettings, Dense, Fused, Pipeline, Query, build_index, open_index
-from qbe.cli.doctor_index import index_checks
-from qbe.cli.pack import main as pack_command
-from qbe.cli.pull import main as pull_command
+from qbe.cli.doctor import index_checks
+from qbe.cli.share import pack_main as pack_command
+from qbe.cli.share import pull_main as pull_command
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
 from qbe.index.checking import check_index
 from qbe.index.packs import layout, pulling, sources

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+HIDDEN = argparse.SUPPRESS
+"""The help of an option that help does not show."""
+
 _HELP = frozenset(("-h", "--help"))
 _TYPES = {"N": int, "YEAR": int, "SECONDS": float, "RATE": float, "GRADE": float, "PASSES": float}
 """Types of values by their name in help; all others are texts."""
@@ -139,7 +142,8 @@ class Parser(argparse.ArgumentParser):
             if word == "--" or (self._subparsers is not None and word[:1] != "-"):
                 break
             name = word.partition("=")[0]
-            if name not in known and " " not in word and (word[:2] == "--" or f"-{name}" in known):
+            is_option = word[:2] == "--" or (word[:1] == "-" and f"-{name}" in known)
+            if is_option and name not in known and " " not in word:
                 from qbe.errors import did_you_mean
 
                 hint = did_you_mean(name, known)
@@ -179,7 +183,7 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
         value = value.split()[0]
     value = value.removesuffix("...")
     if "|" in value and not re.search("[A-Z][A-Z]", value):
-        return name, {**settings, "choices": value.split("|")}
+        return name, {**settings, "choices": tuple(value.split("|"))}
     return name, {**settings, "metavar": value, "type": _TYPES.get(value)}
 
 

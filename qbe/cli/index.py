@@ -208,7 +208,6 @@ def reading(options: argparse.Namespace) -> Reading:
 def build_settings(options: argparse.Namespace) -> BuildSettings:
     """The settings of a build; raises UsageError for values that are not possible."""
     from qbe.errors import UsageError
-    from qbe.index.building.settings import BuildSettings
 
     name, _, precision = (options.encoder or "").rpartition(":")
     if precision not in ("int8", "fp16", "fp32"):
@@ -219,6 +218,8 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     stored = [form for form in ("float16", "int8") if form in store]
     if len(stored) > 1:
         raise UsageError("expected --store float16 or int8, found both; drop one of them")
+    from qbe.index.building.settings import BuildSettings
+
     return common.made(
         BuildSettings,
         options,

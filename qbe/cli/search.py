@@ -193,7 +193,7 @@ def check(options: argparse.Namespace, form: str) -> None:
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in ("table", "json"):
-        raise UsageError(f"--explain goes with --format table or json, found {form}; add one")
+        raise UsageError(f"--explain goes with --format table or json, found {form}")
 
 
 def check_results(options: argparse.Namespace, form: str) -> None:

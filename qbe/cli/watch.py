@@ -46,6 +46,7 @@ def command_parser(name: str) -> Parser:
             "--cited FILE": "papers of the index that a bibliography or a list of ids names; it is read at "
             "each run",
         }
+        sources["--bibliography FILE"] = common.HIDDEN  # the former name
         parser.options(sources, required=True, exclusive=True)
         more = {
             "--title TITLE": "the title that goes with --text",
@@ -93,6 +94,7 @@ def main(arguments: list[str]) -> None:
 
 def _add(options: argparse.Namespace) -> None:
     """Keep a search."""
+    options.cited = options.cited or options.bibliography
     watch = _watch(options)
     threads = common.threads(options.threads)
 
