@@ -42,6 +42,7 @@ _OPTIONS = {
     "key_file": "--api-key-file",
     "labels": "--facets",
     "links": "--no-links",
+    "max_rejected": "--on-error",
     "not_paper_ids": "--not-paper",
     "output": "FILE",
     "paper_ids": "--paper",
@@ -132,7 +133,7 @@ class Parser(argparse.ArgumentParser):
             if required and not exclusive:
                 settings["required"] = True
             target.add_argument(name, **settings)
-            _known.add(name)
+            _known.add(name if name[0] == "-" else name.upper())
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report a misspelt option before those that are required, unlike argparse."""

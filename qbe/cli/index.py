@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from qbe.corpus.reading import Reading
-    from qbe.index.building.settings import BuildSettings, Execution
-    from qbe.index.building.writer import Written
-    from qbe.index.manifest import Manifest
+    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.store import Manifest
+    from qbe.index.update import Written
     from qbe.types import Paper
 
 PROGRAM = "qbe index"
@@ -94,7 +94,7 @@ def parser() -> Parser:
 
 
 class Bars:
-    """Progress on a terminal (a `qbe.index.building.settings.Progress`)."""
+    """Progress on a terminal (a `qbe.index.source.Progress`)."""
 
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
         return common.progress_by_share(papers, "reading", "papers", share_read)
@@ -125,8 +125,8 @@ def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest
     import time
     from pathlib import Path
 
-    from qbe.index.building.settings import Execution
-    from qbe.index.building.staging import unfinished_build
+    from qbe.index.source import Execution
+    from qbe.index.build import unfinished_build
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action is not None:
@@ -218,7 +218,7 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     stored = [form for form in ("float16", "int8") if form in store]
     if len(stored) > 1:
         raise UsageError("expected --store float16 or int8, found both; drop one of them")
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.source import BuildSettings
 
     return common.made(
         BuildSettings,
@@ -234,7 +234,7 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
 
 
 def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Manifest:
-    from qbe.index.building.build import build
+    from qbe.index.build import build
 
     return build(
         output,
@@ -251,10 +251,10 @@ def _change(output: Path, action: str, options: argparse.Namespace, execution: E
     """Update an index."""
     from functools import partial
 
-    from qbe.index.building.changes import append_papers, delete_papers, sync_papers
+    from qbe.index.update import append_papers, delete_papers, sync_papers
 
     if action == "delete":
-        return delete_papers(output, _ids(options.delete))
+        return delete_papers(output, _ids(options.delete), execution=execution)
     change = partial(append_papers, update=action == "update")
     if action == "sync":
         change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
@@ -292,7 +292,7 @@ def _confirm(question: str) -> bool:
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Print how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.rejected import NOTED
-    from qbe.index.building.rejected import rejected_file
+    from qbe.index.build import rejected_file
     from qbe.util.text import plain
 
     left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
