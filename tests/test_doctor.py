@@ -188,10 +188,10 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
     (vectors,), (postings,) = folder.rglob("whole.npy"), folder.rglob("segments_1")
     vectors.write_bytes(vectors.read_bytes()[:-1] + b"\1")
     postings.write_bytes(b"")
-    with pytest.raises(IndexFormatError, match=r"found damaged: \S*whole\.npy, \S*lucene/segments_1$"):
+    with pytest.raises(IndexFormatError, match=r"found damaged: \S*lucene/segments_1, \S*whole\.npy$"):
         main(["--index", "index", "--save", "saved.jsonl"])
     lines = capsys.readouterr().out.splitlines()
-    states = [["whole.npy", "DAMAGED"], ["segments_1", "DAMAGED"], ["papers", "OK"], ["saved", "OK"]]
+    states = [["segments_1", "DAMAGED"], ["whole.npy", "DAMAGED"], ["papers", "OK"], ["saved", "OK"]]
     assert [[line.split()[0].split("/")[-1], line.split()[1]] for line in lines] == states
     assert lines[2].endswith("with its former options: qbe index --corpus saved.jsonl --output NEW")
     saved = Path("saved.jsonl").read_bytes()
@@ -205,7 +205,7 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
         main(["--index", "index", "--json"])
     checks = json.loads(capsys.readouterr().out)["checks"]
     states = {name.split("/")[-1]: (check["state"], check["found"]) for name, check in checks.items()}
-    assert states["papers.jsonl"] == ("damaged", "No such file or directory")
+    assert states["papers.jsonl"] == ("damaged", "no file")
     assert states["papers"] == ("damaged", "they are not known to be intact")
     with pytest.raises(UsageError):
         main(["--save", "saved.jsonl"])

@@ -177,7 +177,6 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, "--protocol csfcube QRELS --run good.method.trec --baseline bad.result.trec --worst 1"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 3 --corpus none.jsonl"),
     ({}, f"{CSFCUBE} --worst 3"),
-    ({}, f"{CSFCUBE} --corpus c.jsonl"),
     ({}, "QRELS --run GOOD --published"),
     ({}, "--protocol crossed QRELS --run GOOD --split dev"),
     ({}, f"{CSFCUBE} --published --split dev"),

@@ -257,20 +257,19 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
 APART = [
     "",
     "--corpus x --threads 0",
-    *(f"--corpus x --only bm25 {more}" for more in ("--encoder x", "--facets given", "--tagger x")),
     "--corpus x --device cuda --encoder x:int8",
     "--corpus x --format table:id",
     "--corpus x --on-error skip:some",
     "--corpus x --on-error stop:0.1",
     "--corpus x --on-error skip:5",
     "--corpus x --only dense --store int8 positions",
-    "--corpus x --only bm25 --store int8",
     "--corpus x --store int8 float16",
     "--append",
-    "--append --corpus x --overwrite",
-    "--update --corpus x --encoder y:fp32",
+    "--append --corpus x --store int8",
+    "--update --corpus x --only dense",
     "--sync --corpus x --limit 3",
     "--delete x --corpus y",
+    "--delete x --resume",
 ]
 
 

@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
         check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.query import Query
     from qbe.search.filtering import describe
     from qbe.search.output import write_blocks

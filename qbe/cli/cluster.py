@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from qbe.cluster.index import ClusterIndex
-    from qbe.index.building.settings import Execution
-    from qbe.index.manifest import Manifest
+    from qbe.index.source import Execution
+    from qbe.index.store import Manifest
     from qbe.search.rerank.reranker import Reranker
 
 PROGRAM = "qbe cluster"

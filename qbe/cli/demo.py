@@ -119,7 +119,7 @@ def open_sample_index(report: Callable[[str], object]) -> Index:
 
     ``report`` is called with a line before something is built. The index appears complete or not at all; when
     building is interrupted, nothing is left. Raises OutputError where the cache cannot be written, and what
-    `qbe.index.opening.build_index` raises.
+    `qbe.index.index.build_index` raises.
     """
     from contextlib import suppress
 
@@ -146,7 +146,7 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
     """
     from qbe.errors import IndexFormatError
     from qbe.index.anserini import find_jar
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.models.registry import DEFAULT_ENCODER
 
     index = open_index(folder, encoder=DEFAULT_ENCODER)
@@ -166,8 +166,8 @@ def _build(folder: Path, papers: Sequence[Paper], *, bm25: bool) -> None:
     from pathlib import Path
 
     from qbe.errors import OutputError, output_error
-    from qbe.index.building.settings import BuildSettings
-    from qbe.index.opening import build_index
+    from qbe.index.index import build_index
+    from qbe.index.source import BuildSettings
     from qbe.util.files import publish_directory
 
     try:

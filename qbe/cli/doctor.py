@@ -340,8 +340,8 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     """
     import shlex
 
-    from qbe.index.checking import check_index, save_papers
     from qbe.index.packs.layout import pulled_as
+    from qbe.index.store import check_index, save_papers
     from qbe.util.outputs import EMPTY, check_output
     from qbe.util.text import plain
 

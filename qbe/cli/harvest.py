@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> None:
     from qbe.feeds.harvest.harvest import Asked, harvest
     from qbe.feeds.harvest.repository import Repository
     from qbe.feeds.harvest.update import update_index
-    from qbe.index.building.settings import Execution
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
+    from qbe.index.source import Execution
     from qbe.util.text import plain
 
     if options.index is not None:

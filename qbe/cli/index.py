@@ -125,8 +125,8 @@ def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest
     import time
     from pathlib import Path
 
-    from qbe.index.source import Execution
     from qbe.index.build import unfinished_build
+    from qbe.index.source import Execution
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action is not None:

@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = common.threads(options.threads)
 
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.serve.mcp.server import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.network.server import address_of, listen
     from qbe.serve.service.service import SearchService, stages_of

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import IndexReader
     from qbe.types import Paper
 
 WIDEST_ID = 32
@@ -39,7 +39,7 @@ def list_main(arguments: list[str]) -> None:
 
     from qbe.cli.search import filter_of
     from qbe.errors import PaperNotFoundError
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.search.filtering import FilterCache
     from qbe.search.listing import having, line, tags_of, texts
     from qbe.search.present import described
@@ -85,7 +85,7 @@ def show_main(arguments: list[str]) -> None:
     options = show_parser().parse_args(arguments)
 
     from qbe.errors import PaperNotFoundError
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.search.listing import line, tags_of, texts
     from qbe.serve.service.records import paper_record
 

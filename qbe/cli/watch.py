@@ -100,7 +100,7 @@ def _add(options: argparse.Namespace) -> None:
 
     from qbe.feeds.watch.finding import keep, watch_session
     from qbe.feeds.watch.watches import changing, write_watches
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
 
     with (
         open_index(options.index, threads=threads) as index,
@@ -196,7 +196,7 @@ def _run(options: argparse.Namespace) -> None:
     from qbe.feeds.watch.finding import find, watch_session
     from qbe.feeds.watch.reports import items_of, report
     from qbe.feeds.watch.watches import changing, check_since, write_watches
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.util.files import write_text
     from qbe.util.outputs import WATCHED, check_output
 
