@@ -71,7 +71,7 @@ def _searches(pipeline: Pipeline, width: int) -> Iterator[str]:
     import shlex
     import textwrap
 
-    from qbe.datasets.embedded import FACTORS, grade, read_layout
+    from qbe.datasets.sample import FACTORS, grade, read_layout
     from qbe.query import Query
     from qbe.search.present import to_table
     from qbe.types import Facet
@@ -108,7 +108,7 @@ def sample_papers() -> list[Paper]:
     128
     """
     from qbe.corpus import read_jsonl
-    from qbe.datasets.embedded import PAPERS
+    from qbe.datasets.sample import PAPERS
 
     return list(read_jsonl(sample_folder() / PAPERS))
 

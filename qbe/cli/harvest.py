@@ -14,21 +14,21 @@ with a harvest that was interrupted. docs/watching.md has the lines for cron and
 
 def parser() -> Parser:
     """The command's options."""
-    from qbe.feeds.harvest import ARXIV, FORMATS, INTERVAL_S
+    from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 
     parser = Parser(
         PROGRAM,
-        "Fetch the records of arXiv by OAI-PMH into a corpus file that has the newest version of each paper "
-        "once, and with --index add, replace and delete in an index what changed. One request in three "
-        "seconds is made, and the server's pauses are kept.",
+        "Fetch the records of arXiv that are new or changed by OAI-PMH, and with --index add, replace and "
+        "delete papers of an index accordingly. One request in three seconds is made, and the server's "
+        "pauses are kept.",
         EPILOG,
     )
-    parser.options({"--output FILE": "the corpus, JSON lines"}, required=True)
+    parser.options({"--output FILE": "records that no index has yet, and where to go on"}, required=True)
     options = {
         "--set NAME...": "of arXiv such as cs, physics:hep-th or cs:cs:CL (default: everything)",
         "--from DATE": "records that were added or changed since then, such as 2026-11-01 (default: all; "
         "later runs begin where the last one ended)",
-        "--index DIR": "an index to update with what changed",
+        "--index DIR": "an index to update, or to build, with what came",
         f"--address ADDRESS ({ARXIV})": "of a repository with arXiv's formats",
         f"--format {'|'.join(FORMATS)} ({FORMATS[0]})": "of the records: arXiv takes authors apart, but "
         "lacks the date of the first version",
@@ -47,19 +47,19 @@ def main(arguments: list[str]) -> None:
 
     import sys
     import time
+    from pathlib import Path
 
     from qbe.cli.index import Bars
-    from qbe.feeds.harvest.harvest import Asked, harvest
-    from qbe.feeds.harvest.repository import Repository
-    from qbe.feeds.harvest.update import update_index
+    from qbe.feeds.harvest import HarvestSpec, harvest, update_index
+    from qbe.feeds.oai import Repository
     from qbe.index.index import open_index
     from qbe.index.source import Execution
     from qbe.util.text import plain
 
-    if options.index is not None:
+    if options.index is not None and Path(options.index).exists():
         open_index(options.index).close()  # before hours of harvesting
     since = vars(options)["from"] or ""
-    asked = Asked(options.address, tuple(options.set or ()), options.format, since)
+    asked = HarvestSpec(options.address, tuple(options.set or ()), options.format, since)
     repository, started = Repository(options.address, options.interval), time.monotonic()
     try:
         with common.counter("harvesting", "records", None) as advance:
@@ -69,9 +69,8 @@ def main(arguments: list[str]) -> None:
         raise
     left_out = "".join(f"; left out: {plain(reason)}: {count:,}" for reason, count in done.left_out.items())
     print(
-        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
-        f"deleted, {done.unchanged:,} unchanged, now {done.papers:,}, as of {done.date}{left_out}, "
-        f"{time.monotonic() - started:.1f} s",
+        f"{options.output}: {done.records:,} records, {done.deleted:,} of deleted papers, as of "
+        f"{done.date}{left_out}, {time.monotonic() - started:.1f} s",
         flush=True,
     )
     if options.index is not None:

@@ -87,7 +87,7 @@ def show_main(arguments: list[str]) -> None:
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index
     from qbe.search.listing import line, tags_of, texts
-    from qbe.serve.service.records import paper_record
+    from qbe.search.records import paper_record
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
         papers, exact = _named(reader, options.id)

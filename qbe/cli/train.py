@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.train.artifacts import Sources
+    from qbe.train.work import Sources
 
 PROGRAM = "qbe train"
 _CONTINUES = "An interrupted call continues from --work."
@@ -30,7 +30,6 @@ OPTIONS = {
     "device": ("--device cpu|cuda (cpu)", "where it trains"),
     "pairs": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS} and data/graded-pairs")),
     "wild": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS}, data/graded-pairs, and its wild-train.tsv")),
-    "dev": ("--dev FILE", f"graded pairs of dev {_CHECKOUT}"),
     "devs": (
         "--dev FILE...",
         f"graded pairs to measure on; the first chooses, the last calibrates chances {_CHECKOUT}",
@@ -48,13 +47,12 @@ OPTIONS = {
         "--encoder NAME (all-MiniLM-L6-v2)",
         "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
     ),
+    "base": (
+        "--encoder NAME (all-mpnet-base-v2)",
+        "the model of the kind BERT or MPNet to start from",
+    ),
     "csabstruct": ("--csabstruct DIR", "its train, dev, test.jsonl (default: in $QBE_DATA)"),
     "unlabelled": ("--unlabelled FILE", "papers as JSON lines (default: in $QBE_DATA)"),
-    "start": (
-        "--start DIR",
-        "the --work of an earlier training of rerankers with the same seeds, which each seed continues",
-    ),
-    "kept": ("--start DIR", "the --work of an earlier training of rerankers, whose kept weights learn"),
     "cocitations": ("--cocitations FILE...", "pairs of co-cited papers, as JSON lines in ASPIRE's format"),
     "dev-cocitations": ("--dev FILE...", "the same, for dev (default: 5 %% of the sets)"),
     "objective": (
@@ -67,7 +65,6 @@ OPTIONS = {
     ),
     "epochs": ("--epochs N", "at most (default: 1)"),
     "learning-rate": ("--learning-rate RATE", "default: 2e-5; 3e-5 for ot"),
-    "rerankers": ("--rerankers DIR", "the --work of their training"),
     "query-tokens": ("--query-tokens N", "tokens of the query to read (default: 256)"),
     "candidate-tokens": ("--candidate-tokens N", "tokens of a candidate to read (default: 256)"),
     "classes": (
@@ -78,15 +75,6 @@ OPTIONS = {
     "candidates": ("--candidates N", "BM25's best of each query (default: 10)"),
     "passes": ("--epochs PASSES", "passes over the pairs, such as 0.5 (default: 1)"),
     "highest-rate": ("--learning-rate RATE", "the highest (default: 5e-5)"),
-    "paper-index": ("--index DIR", "papers to learn from, with vectors of a larger encoder"),
-    "projections": (
-        "--projections DIR",
-        "facet projections of these vectors (default: those that ship for the encoder)",
-    ),
-    "dev-graded": (
-        "--dev FILE...",
-        "graded pairs whose queries are not learned from; the first file is measured (default: in $QBE_DATA)",
-    ),
     "tagger": ("--tagger DIR", "the tagger's folder"),
     "other-encoder": ("--encoder NAME_OR_FOLDER", "the encoder"),
 }
@@ -97,48 +85,32 @@ COMMANDS = {
         "the facet tagger",
         "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
         f"card. Under an hour on two processors. {_CONTINUES}",
-        "tagger.training:train",
+        "tagger:TaggerTraining",
         "output work",
         "csabstruct unlabelled leave-out seeds threads",
-    ),
-    "reranker": (
-        "facet rerankers, which the facet encoder is made of",
-        "Train facet rerankers on graded pairs of arXiv papers, for qbe train distillation and qbe train "
-        f"facet-encoder, which read the weights in --work. {_CONTINUES}",
-        "reranker.training:train",
-        "work",
-        "pairs dev corpus leave-out start seeds threads device",
     ),
     "encoder": (
         "a sentence encoder",
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
-        "encoder.training:train",
+        "encoder:CocitationTraining",
         "cocitations output work",
         "dev-cocitations leave-out objective encoder similarity epochs learning-rate seed threads device",
     ),
-    "facet-encoder": (
-        "the facet encoder, from trained facet rerankers",
-        "Make the facet encoder from the weights of trained facet rerankers, measure it, and write its model "
-        "card. Takes minutes; nothing is trained.",
-        "facet_encoder:make",
-        "rerankers output",
-        "dev corpus threads",
-    ),
     "large-encoder": (
         "the large facet encoder",
-        "Train all layers of all-mpnet-base-v2, and projections of its vectors, on graded pairs of arXiv "
-        "papers, and write the difference from it and the projections with their cards. Three minutes on a "
-        f"large GPU, days on two processors. {_CONTINUES}",
-        "large.training:train",
+        "Train all layers of an encoder, and projections of its vectors, on graded pairs of arXiv papers, "
+        "and write it (all-mpnet-base-v2: the difference from it) and the projections with their cards. "
+        f"Three minutes on a large GPU, days on two processors. {_CONTINUES}",
+        "encoder:GradedTraining",
         "output work",
-        "pairs devs corpus leave-out seeds threads device",
+        "pairs base devs corpus leave-out seeds threads device",
     ),
     "citation": (
         "the citation model",
         "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
         f"write it with a model card. {_CONTINUES}",
-        "citation.training:train",
+        "citation:CitationTraining",
         "collection collection-index output work",
         "seeds threads",
     ),
@@ -146,7 +118,7 @@ COMMANDS = {
         "the words of techniques and problems",
         "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
         "them with a card. Takes minutes; nothing is trained.",
-        "technique_words:train",
+        "words:WordsTraining",
         "output work",
         "corpus devs seed threads",
     ),
@@ -155,7 +127,7 @@ COMMANDS = {
         "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
         "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
         f"write its card. {_CONTINUES}",
-        "citation.pair_reranker:train",
+        "cross_encoder:CrossEncoderTraining",
         "collection collection-index output work",
         "encoder query-tokens candidate-tokens classes candidates passes highest-rate seed threads device",
     ),
@@ -163,7 +135,7 @@ COMMANDS = {
         "the grade model",
         "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
         f"pairs, and write it with a model card. {_CONTINUES}",
-        "grades:train",
+        "grades:GradeTraining",
         "index output work",
         "pairs devs leave-out seeds threads",
     ),
@@ -172,7 +144,7 @@ COMMANDS = {
         "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
         "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
         f"two processors. {_CONTINUES}",
-        "joint.training:train",
+        "joint:JointTraining",
         "index output work",
         "wild devs leave-out seed threads device",
     ),
@@ -180,30 +152,21 @@ COMMANDS = {
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
         f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
-        "projections:train",
+        "projections:ProjectionTraining",
         "index output work",
         "pairs devs leave-out seeds threads",
-    ),
-    "distillation": (
-        "facet rerankers, from scores of a larger encoder",
-        "Train facet rerankers on the scores that facet projections give the papers of an index, whose "
-        "vectors are those of a larger encoder, for qbe train facet-encoder, which reads the weights in "
-        f"--work; no grades are needed. {_CONTINUES}",
-        "distillation:train",
-        "paper-index kept work",
-        "projections dev-graded leave-out seeds threads",
     ),
     "admit": (
         "allow a tagger to be used with another encoder than it was trained on",
         "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
         "on, and record in the tagger's card that it can be used with it.",
-        "tagger.measure:admit",
+        "tagger:admit",
         "tagger other-encoder",
         "csabstruct threads",
     ),
 }
 """The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
-the function that it calls, and its required and other options.
+the class of its training, and its required and other options.
 """
 
 _DATA = {
@@ -215,7 +178,7 @@ _DATA = {
 """The defaults of options below QBE_DATA."""
 
 _FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
-"""What `qbe.train.artifacts.Sources` calls an option of another name."""
+"""What `qbe.train.work.Sources` calls an option of another name."""
 
 
 def parser() -> Parser:
@@ -241,39 +204,33 @@ def main(arguments: list[str]) -> None:
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
-    if "output" in options:
-        from qbe.models.export.staging import check_model_folder
+    from qbe.models.export.staging import check_model_folder
 
-        check_model_folder(Path(options.output))
-    seeds = _seeds(getattr(options, "seeds", "0"))
+    check_model_folder(Path(options.output))
+    seeds = _seeds(options.seeds)
     sources = _sources(options)
-    train = _training(options.command)
-    from qbe.train.artifacts import Folders, RunOptions
-
-    work = Path(options.work if "work" in options else options.rerankers)
-    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
-    own = {name: given for name in ("start", "projections", "encoder") if (given := vars(options).get(name))}
+    make = _training(options.command)
+    own = {} if getattr(options, "encoder", None) is None else {"encoder": options.encoder}
     if options.command == "encoder":
-        from qbe.train.encoder.fit import Recipe
+        from qbe.train.encoder import CocitationRecipe
 
-        own["recipe"] = common.made(Recipe, options)
+        own["recipe"] = common.made(CocitationRecipe, options)
     if options.command == "citation-pairs":
-        from qbe.train.citation.pairs import Recipe as PairRecipe
+        from qbe.train.cross_encoder import CrossEncoderRecipe
 
-        own["recipe"] = common.made(PairRecipe, options)
-    if "output" not in options:
-        name, dev = train(sources, work, run, **own)
-        means = ", ".join(f"{each} {sum(row) / len(row):.3f}" for each, row in dev.items())
-        print(f"{work}: kept {name}; mean Spearman correlation with the grades of dev: {means}")
-        return
-    folders = Folders(Path(options.output), work)
-    train(sources, folders, run, **own)
+        own["recipe"] = common.made(CrossEncoderRecipe, options)
+    from qbe.train.work import Folders, RunOptions, run_training
+
+    folders = Folders(Path(options.output), Path(options.work))
+    run_training(make(**own), sources, folders, RunOptions(seeds, threads, getattr(options, "device", "cpu")))
     card = (folders.output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The function of a subcommand; raises MissingDependencyError without the extra ``train``."""
+    """The class of a subcommand's training, or the function of ``admit``; raises MissingDependencyError
+    without the extra ``train``.
+    """
     from importlib import import_module
 
     from qbe.errors import MissingDependencyError
@@ -283,7 +240,7 @@ def _training(command: str) -> Callable[..., Any]:
         called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), function)
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"training needs torch and transformers, found no {error.name}; run: pip install 'qbe[train]'"
+            f"training needs the packages of its extra, found no {error.name}; run: pip install 'qbe[train]'"
         ) from error
     return called
 
@@ -292,8 +249,8 @@ def _sources(options: argparse.Namespace) -> Sources:
     """The files and the index that the options give, or that stand for them below QBE_DATA."""
     from pathlib import Path
 
-    from qbe.train.artifacts import Sources
     from qbe.train.pairs import data_file, pair_files
+    from qbe.train.work import Sources
 
     if options.command.startswith("citation"):
         collection = Path(options.collection)

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from qbe.feeds.watch.watches import Watch
+    from qbe.feeds.watches import Watch
 
 PROGRAM = "qbe watch"
 COMMANDS = {
@@ -98,8 +98,7 @@ def _add(options: argparse.Namespace) -> None:
     watch = _watch(options)
     threads = common.threads(options.threads)
 
-    from qbe.feeds.watch.finding import keep, watch_session
-    from qbe.feeds.watch.watches import changing, write_watches
+    from qbe.feeds.watches import changing, keep, watch_session, write_watches
     from qbe.index.index import open_index
 
     with (
@@ -116,13 +115,11 @@ def _watch(options: argparse.Namespace) -> Watch:
     """The watch that the options state; raises UsageError."""
     from pathlib import Path
 
-    from pydantic import ValidationError
-
     from qbe.cli.search import filter_of, given_paper
     from qbe.errors import UsageError
-    from qbe.feeds.watch.watches import watch_of
+    from qbe.feeds.watches import watch_of
     from qbe.query import SHAPES
-    from qbe.serve.service.requests import SearchBody, problem_in_words
+    from qbe.search.form import SearchForm
 
     paper_filter = filter_of(options)
     if paper_filter is not None and paper_filter.before is not None:
@@ -150,11 +147,8 @@ def _watch(options: argparse.Namespace) -> Watch:
         "authors": options.author,
         "where": options.where,
     }
-    try:
-        body = SearchBody.model_validate(search)
-    except ValidationError as error:
-        raise UsageError(problem_in_words(error.errors())) from None
-    watch = watch_of(options.name, body, options.grade)
+    form = SearchForm(**{name: value for name, value in search.items() if value is not None})
+    watch = watch_of(options.name, form, options.grade)
     if options.cited:
         watch.cited = str(Path(options.cited).resolve())
         watch.search = {name: value for name, value in watch.search.items() if name != "paper_ids"}
@@ -163,7 +157,7 @@ def _watch(options: argparse.Namespace) -> Watch:
 
 def _list(options: argparse.Namespace) -> None:
     """List the searches."""
-    from qbe.feeds.watch.watches import read_watches
+    from qbe.feeds.watches import read_watches
     from qbe.util.text import plain
 
     watches = read_watches(options.watches).watches.values()
@@ -181,7 +175,7 @@ def _list(options: argparse.Namespace) -> None:
 
 def _remove(options: argparse.Namespace) -> None:
     """Remove a search."""
-    from qbe.feeds.watch.watches import changing, write_watches
+    from qbe.feeds.watches import changing, write_watches
 
     with changing(options.watches) as watches:
         watches.remove(options.name)
@@ -193,9 +187,8 @@ def _run(options: argparse.Namespace) -> None:
     import sys
 
     from qbe.errors import QbeError, UsageError
-    from qbe.feeds.watch.finding import find, watch_session
-    from qbe.feeds.watch.reports import items_of, report
-    from qbe.feeds.watch.watches import changing, check_since, write_watches
+    from qbe.feeds.reports import items_of, report
+    from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
     from qbe.index.index import open_index
     from qbe.util.files import write_text
     from qbe.util.outputs import WATCHED, check_output
