@@ -147,7 +147,7 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
     from qbe.errors import IndexFormatError
     from qbe.index.anserini import find_jar
     from qbe.index.index import open_index
-    from qbe.models.registry import DEFAULT_ENCODER
+    from qbe.models.cards import DEFAULT_ENCODER
 
     index = open_index(folder, encoder=DEFAULT_ENCODER)
     try:

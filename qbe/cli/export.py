@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from qbe.models.encoder_format import EncoderFormat
+    from qbe.models.formats import EncoderFormat
 
 PROGRAM = "qbe export"
 KINDS = {
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
                 f"smallest cosine {figures['min_cosine']:.5f} against {original}"
             )
     else:
-        from qbe.models.export.cross_encoder import export_cross_encoder
+        from qbe.models.export.encoder import export_cross_encoder
 
         for precision, figures in export_cross_encoder(model, name, source, output).parity.items():
             print(
@@ -91,7 +91,7 @@ def format_of(options: argparse.Namespace) -> EncoderFormat:
     """The format that the options give; the rest is as the folder declares it, else the default."""
     from pathlib import Path
 
-    from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat, declared_format
+    from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat, declared_format
 
     base = DEFAULT_FORMAT
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):

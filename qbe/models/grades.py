@@ -1,4 +1,4 @@
-"""The grade model on the disk: a head, and a card of what it was made from."""
+"""The grade model: a head whose scores are grades by facet and chances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.grade.head import Arrays, Head, Storage, head_arrays, head_of
+from qbe.models.heads import Arrays, Head, Storage, head_arrays, head_of
 from qbe.query import HIGHEST
 from qbe.types import Facet
 
@@ -18,12 +18,11 @@ _STORAGE = Storage("grade", "grades")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 shipped_model = _STORAGE.shipped_for
 
-_HEAD = "head"
 Doubles = NDArray[np.float64]
 
 
 class Estimates(NamedTuple):
-    """What is estimated of candidates by background, method and result: ``grades`` (candidates, 3) from 0
+    """Estimates of candidates by background, method and result: ``grades`` (candidates, 3) from 0
     (unrelated) to 3 (near identical), and how likely the true grade is at least SIMILAR_FROM (``similar``) or
     at most OTHER_TO (``other``; both of `qbe.query`), each (candidates, 3), from 0 to 1.
 
@@ -44,8 +43,7 @@ OUTPUTS = 3 * len(Facet)
 class GradeModel:
     """A head of OUTPUTS scores that turns features into estimates.
 
-    ``encoder`` identifies the encoder whose vectors the features compare; ``training`` says how the model was
-    made.
+    ``encoder`` identifies the encoder whose vectors the features compare.
     """
 
     head: Head
@@ -53,20 +51,16 @@ class GradeModel:
     training: Mapping[str, Any]
 
     def estimates(self, features: Doubles) -> Estimates:
-        """Estimates out of features (candidates, F), rounded to six places, so that none depends on the order
-        in which products are summed.
+        """Estimate from features (candidates, F); rounded to six places, so that the order of summation does
+        not matter.
         """
-        grades, similar, other = np.split(self.head.scores(features), 3, axis=1)
-        return Estimates(*(part.round(6) for part in (grades, _chances(similar), _chances(other))))
-
-
-def _chances(log_odds: Doubles) -> Doubles:
-    chances: Doubles = 1 / (1 + np.exp(-np.clip(log_odds, -50, 50)))
-    return chances
+        grades, *log_odds = np.split(self.head.scores(features), 3, axis=1)
+        similar, other = (1 / (1 + np.exp(-np.clip(part, -50, 50))) for part in log_odds)
+        return Estimates(grades.round(6), similar.round(6), other.round(6))
 
 
 def on_scale(grades: Doubles) -> Doubles:
-    """Estimated grades, none below 0 or above 3.
+    """Clip estimated grades to the scale from 0 to 3.
 
     >>> on_scale(np.array([-0.25, 1.5, 3.5])).tolist()
     [0.0, 1.5, 3.0]
@@ -76,21 +70,14 @@ def on_scale(grades: Doubles) -> Doubles:
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
     """Write a model of these features into a folder that exists, in single precision."""
-    arrays = head_arrays(_HEAD, model.head)
-    described = {
-        "encoder": dict(model.encoder),
-        "features": list(features),
-        "training": dict(model.training),
-    }
-    _STORAGE.write(folder, arrays, described)
+    described = {"encoder": dict(model.encoder), "features": list(features), "training": dict(model.training)}
+    _STORAGE.write(folder, head_arrays("head", model.head), described)
 
 
 def read_model(folder: Path, features: Sequence[str]) -> GradeModel:
-    """The model of these features in a folder; raises ModelError for one that is absent, damaged or of other
-    features.
-    """
+    """Read a model; raises ModelError for one that is absent, damaged or of other ``features``."""
 
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
-        return GradeModel(head_of(_HEAD, arrays), card["encoder"], card["training"])
+        return GradeModel(head_of("head", arrays), card["encoder"], card["training"])
 
     return _STORAGE.read(folder, list(features), model_of)

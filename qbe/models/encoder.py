@@ -10,31 +10,58 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from qbe.errors import ModelError
-from qbe.models.encode.pooling import Floats, PaperVectors, WholeVector, pooled, stored
-from qbe.models.encode.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
-from qbe.models.encoder_files import (
-    HALF,
-    EncoderFiles,
-    check_precision,
-    resolve_encoder,
-    state_output,
-    usual_precision,
-)
-from qbe.models.encoder_format import CLS, SENTENCES
-from qbe.models.registry import DEFAULT_ENCODER
-from qbe.models.session import CPU, chosen_device, open_session
+from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, SENTENCES
+from qbe.models.pooling import Floats, PaperVectors, WholeVector, pooled, stored
+from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
+from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.types import Paper
 from qbe.util.parallel import ordered_map
 
 if TYPE_CHECKING:
-    from qbe.models.encode.batches import BatchModel
+    from qbe.models.gpu import BatchModel
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+CHUNK = 512
+"""Papers that are sorted by length and then encoded in batches."""
+
+
+class TokenStateHook(Protocol):
+    """Computes a few numbers for each sentence from token states that the encoder computes anyway.
+
+    An encoder with several threads calls `compute` from several threads at the same time. Where a hook has a
+    ``head``, the path of a model as `qbe.models.gpu.add_tagger` takes it, an encoder in batches computes its
+    values by that, on its own device, and does not call `compute`.
+
+    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
+    ...     layers, width = (), 1
+    ...     def compute(self, states, spans):
+    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
+    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
+    [[3.0], [5.0]]
+    """
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The layers whose states the hook receives: 0 the embeddings, n the output of the n-th layer."""
+
+    @property
+    def width(self) -> int:
+        """The number of values for each sentence."""
+
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        """Compute values (spans, width) of one window.
+
+        ``states`` holds one array (tokens, dimension) for each of ``layers``, in their order; a span
+        (begin, end) gives the tokens of one sentence. All float32.
+        """
+
 
 class Encoder:
-    """Turns papers into vectors, according to the encoder format (`qbe.models.encoder_format`).
+    """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
 
     By default title and abstract pass through the model once, together; a sentence's vector is the mean of
     its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
@@ -44,8 +71,8 @@ class Encoder:
     the same time. On a CPU this is faster than padded batches, and a paper's vectors depend neither on the
     number of threads nor on other papers: dynamic quantization scales activations over the whole batch.
 
-    In fp16 papers of similar length pass side by side (`qbe.models.encode.batches`), which a GPU is for: their
-    vectors depend on each other by rounding alone, a cosine of 0.9999 or more.
+    In fp16 papers are encoded in batches of similar length (`qbe.models.gpu`), for a GPU: their vectors depend
+    on each other by rounding alone, a cosine of 0.9999 or more.
 
     >>> from qbe.corpus.sentences import paper_from_text
     >>> encoder = Encoder.open()
@@ -65,9 +92,8 @@ class Encoder:
     ) -> None:
         """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
 
-        In fp16 ``batch_tokens`` is how many tokens, padding included, pass side by side (None:
-        `qbe.models.encode.batches.usual_tokens`); without ``half`` the same weights are multiplied in single
-        precision.
+        In fp16 a batch has ``batch_tokens`` tokens, padding included (None: `qbe.models.gpu.usual_tokens`);
+        without ``half`` the same weights are multiplied in single precision.
 
         Raises ModelError when a file is damaged, MissingDependencyError for a device that cannot be used, and
         for fp16 without onnx; UsageError for int8 on a GPU, which ONNX Runtime does not support.
@@ -80,7 +106,7 @@ class Encoder:
         self._batches: BatchModel | None = None
         self._session: Any = None
         if files.precision == HALF:
-            from qbe.models.encode.batches import BatchModel  # what other precisions do without
+            from qbe.models.gpu import BatchModel  # the other precisions do without it
 
             self._batches = BatchModel(files, self.device, half=half, tokens=batch_tokens)
         else:
@@ -91,8 +117,9 @@ class Encoder:
     def open(
         cls, name: str = DEFAULT_ENCODER, precision: str | None = None, threads: int = 1, device: str = CPU
     ) -> Encoder:
-        """The encoder of a name, folder or hub name, by default in int8 on the CPU and in fp16 on a GPU;
-        errors are those of `qbe.models.encoder_files.resolve_encoder` and of the class.
+        """Open the encoder of a name, folder or hub name, by default in int8 on the CPU and in fp16 on a GPU.
+
+        Raises as `qbe.models.folders.resolve_encoder` and the class do.
         """
         device = chosen_device(device)
         return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)
@@ -104,19 +131,17 @@ class Encoder:
 
     @property
     def batched(self) -> bool:
-        """Whether papers pass side by side."""
+        """Whether papers are encoded in batches."""
         return self._batches is not None
 
     @property
     def batch_model(self) -> BatchModel:
-        """The model by which papers pass side by side; of an encoder that is `batched`."""
+        """The model of an encoder that is `batched`."""
         assert self._batches is not None
         return self._batches
 
     def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
-        """Vectors of each paper, in order; a few papers are read ahead (side by side up to 4 * CHUNK), never
-        the whole stream.
-        """
+        """Encode papers in order; at most 4 * CHUNK papers are read ahead, never the whole stream."""
         if not self.batched:
             return ordered_map(lambda paper: self.encode_paper(paper, hook), papers, self.threads)
         # While a chunk is on the GPU, another one is tokenized, and a third one taken apart.
@@ -125,7 +150,7 @@ class Encoder:
         return chain.from_iterable(encoded)
 
     def encode_paper(self, paper: Paper, hook: TokenStateHook | None = None) -> PaperVectors:
-        """Vectors of one paper, and the values that a hook computes from its token states.
+        """Encode one paper, and compute the values of a hook from its token states.
 
         The vectors are the same with and without a hook. Raises ModelError where the hook wants a layer that
         the model does not have.
@@ -138,7 +163,8 @@ class Encoder:
         hook_values: list[Floats] = []
         whole = WholeVector(encoder_format, self.dimension)
         for window in self.windows(paper):
-            last, *hook_states = self._states(window, outputs)
+            feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
+            last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
             vectors.extend(pooled(last[begin:end], encoder_format.sentences) for begin, end in window.spans)
             whole.add(last)
             if hook:
@@ -152,7 +178,6 @@ class Encoder:
     def _encode_chunk(
         self, papers: Sequence[Paper], hook: TokenStateHook | None = None
     ) -> list[PaperVectors]:
-        """The same of several papers, side by side."""
         self._outputs(hook)  # for its error
         encoder_format = self.files.metadata.encoder_format
         texts = (text for paper in papers for text in (paper.title, *(each.text for each in paper.sentences)))
@@ -179,25 +204,18 @@ class Encoder:
         means = np.stack(sums) / np.array(counts, np.float32)[:, None]
         sentences = stored(means, encoder_format.similarity)
         ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
-        return [
-            PaperVectors(*vectors)
-            for vectors in zip(
-                np.split(sentences, ends),
-                stored(np.stack(wholes), encoder_format.similarity),
-                hook_values,
-                strict=True,
-            )
-        ]
+        whole_vectors = stored(np.stack(wholes), encoder_format.similarity)
+        parts = zip(np.split(sentences, ends), whole_vectors, hook_values, strict=True)
+        return [PaperVectors(*vectors) for vectors in parts]
 
     def windows(self, paper: Paper) -> Iterator[Window]:
-        """The passes of a paper through the model; logs a warning where a text is too long and was cut."""
+        """Arrange a paper in passes through the model; logs a warning where a text is cut."""
         title = self.tokenizer.ids(paper.title)
         return self._windows(paper, title, [self.tokenizer.ids(each.text) for each in paper.sentences])
 
     def _windows(
         self, paper: Paper, title: Sequence[int], sentences: Sequence[Sequence[int]]
     ) -> Iterator[Window]:
-        """The same, of token ids."""
         limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
         room = sentence_room(title, limit, layout)
         cut = [len(sentence) for sentence in sentences if len(sentence) > room]
@@ -215,7 +233,7 @@ class Encoder:
         return passes(title, sentences, self.tokenizer.special, limit, layout)
 
     def _outputs(self, hook: TokenStateHook | None) -> list[str]:
-        """Names of the outputs that a pass computes: the last layer's, then the hook's."""
+        """Return the names of the outputs to compute: the last layer's, then the hook's."""
         last = self.files.metadata.layers
         layers = hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]
@@ -226,19 +244,9 @@ class Encoder:
             )
         return [state_output(layer, last) for layer in (last, *layers)]
 
-    def _states(self, window: Window, outputs: list[str]) -> list[Floats]:
-        """Token states (tokens, dimension) of one window, one array for each output."""
-        ids = np.array([window.ids], dtype=np.int64)
-        states = self._session.run(outputs, {"input_ids": ids})
-        return [state[0] for state in states]
-
-
-CHUNK = 512
-"""Papers that are sorted by length and then pass side by side."""
-
 
 def chunks(papers: Iterable[T]) -> Iterator[list[T]]:
-    """A stream of papers, or of what belongs to each, CHUNK at a time.
+    """Group a stream into lists of CHUNK items.
 
     >>> [len(chunk) for chunk in chunks(range(1000))]
     [512, 488]
@@ -246,34 +254,3 @@ def chunks(papers: Iterable[T]) -> Iterator[list[T]]:
     stream = iter(papers)
     while chunk := list(islice(stream, CHUNK)):
         yield chunk
-
-
-class TokenStateHook(Protocol):
-    """Computes a few numbers for each sentence from token states that the encoder computes anyway.
-
-    An encoder with several threads calls `compute` from several threads at the same time. Where a hook has a
-    ``head``, the path of a model as `qbe.models.graphs.add_tagger` takes it, an encoder in batches computes
-    its values by that, on its own device, and calls nothing.
-
-    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
-    ...     layers, width = (), 1
-    ...     def compute(self, states, spans):
-    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
-    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
-    [[3.0], [5.0]]
-    """
-
-    @property
-    def layers(self) -> Sequence[int]:
-        """The layers whose states the hook receives: 0 the embeddings, n the output of the n-th layer."""
-
-    @property
-    def width(self) -> int:
-        """The number of values for each sentence."""
-
-    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Values (spans, width) of one window.
-
-        ``states`` holds one array (tokens, dimension) for each of ``layers``, in their order; a span
-        (begin, end) gives the tokens of one sentence. All float32.
-        """

@@ -1,34 +1,47 @@
-"""The facet tagger: one label for each sentence, in context, from the token states of the encoder."""
+"""The facet tagger: one label for each sentence, in context, from the token states of the encoder.
+
+The task is sequential sentence classification (Cohan et al., 2019): sentences are labelled together, each in
+the context of its paper. A small network scores the five labels of every sentence; a chain over the labels
+turns the scores into probabilities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import tee
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.corpus import paper_to_record, parse_paper, read_records
+from qbe.corpus.record import dump_record
+from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
-from qbe.models.encode.encoder import Encoder, chunks
-from qbe.models.encode.pooling import Floats, PaperVectors
-from qbe.models.encoder_format import TITLE_ABSTRACT
-from qbe.models.registry import DEFAULT_TAGGER
+from qbe.models.cards import DEFAULT_TAGGER, TaggerFiles
+from qbe.models.encoder import Encoder, chunks
+from qbe.models.folders import resolve_tagger
+from qbe.models.formats import TITLE_ABSTRACT
+from qbe.models.pooling import Floats, PaperVectors
 from qbe.models.session import CPU, open_session
-from qbe.models.tagger_files import TaggerFiles, resolve_tagger
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.parallel import ordered_map
 
 Doubles = NDArray[np.float64]
+Record = dict[str, Any]
+
+LABEL_SOURCES = ("given", "predicted")
+"""Which labels are used: those of the corpus, where it has any, or always the tagger's."""
 
 
 def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Doubles) -> Doubles:
-    """Probability of each label of each sentence, all label sequences summed: (..., sentences, labels).
+    """Return the probability of each label of each sentence, all label sequences summed.
 
     A linear-chain conditional random field (Lafferty et al., 2001): a sequence's weight is the exponential
     of its ``scores`` (..., sentences, labels), of ``transitions`` (from row to column) between neighbours,
     and of ``begin`` and ``end`` at its ends. Computed by the forward-backward algorithm, scaled at each step
-    (Rabiner, 1989, section V.A), in time linear in the number of sentences.
+    (Rabiner, 1989, section V.A), in time linear in the number of sentences; (..., sentences, labels).
 
     >>> scores = np.array([[2.0, 0.0], [0.0, 0.0]])  # two sentences, two labels
     >>> staying = np.array([[1.0, 0.0], [0.0, 1.0]])  # equal labels in a row score more
@@ -56,12 +69,7 @@ def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Double
 
 
 class Tagger:
-    """Labels sentences from an encoder's token states, as a `qbe.models.encode.encoder.TokenStateHook`.
-
-    The task is sequential sentence classification (Cohan et al., 2019): sentences are labelled
-    together, each in the context of its paper. A small network scores the five labels of every
-    sentence; a chain over the labels turns the scores into probabilities.
-    """
+    """Labels sentences from an encoder's token states, as a `qbe.models.encoder.TokenStateHook`."""
 
     width = len(FacetProbabilities._fields)
 
@@ -83,19 +91,17 @@ class Tagger:
 
     @classmethod
     def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
-        """The tagger of a name or folder; raises ModelError when there is none, or it is damaged."""
+        """Open the tagger of a name or folder; raises ModelError when there is none, or it is damaged."""
         return cls(resolve_tagger(name))
 
     @property
     def identity(self) -> dict[str, str]:
-        """What distinguishes this tagger's labels from another's, as an index records it."""
+        """What tells this tagger's labels from another's, as an index records it."""
         head = next(iter(self.metadata.files.values()))
         return {"name": self.metadata.name, "sha256": head, "trunk": self.metadata.trunk["weights_sha256"]}
 
     def supports(self, encoder: Encoder) -> bool:
-        """Whether the tagger works on this encoder's states: its weights are known to the tagger, and its
-        sentences are encoded in context.
-        """
+        """Return True if the tagger knows the encoder's weights, and sentences are encoded in context."""
         metadata = encoder.files.metadata
         in_context = metadata.encoder_format.layout == TITLE_ABSTRACT and metadata.adapter is None
         return in_context and any(
@@ -103,7 +109,7 @@ class Tagger:
         )
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Label scores (sentences, labels) of a window.
+        """Compute the label scores (sentences, labels) of a window.
 
         ``states`` holds one array (tokens, dimension) for each of ``layers``, ``spans`` the tokens
         (begin, end) of each sentence. Sentences are labelled in the context of their window.
@@ -115,10 +121,9 @@ class Tagger:
         return scores
 
     def probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
-        """Label probabilities of papers' sentences from their scores (sentences, labels), of papers of
-        equally many sentences at a time.
+        """Turn papers' scores (sentences, labels) into probabilities of labels.
 
-        Rounded to half precision, as an index stores them, so that labels from the index are the same.
+        They are rounded to half precision, as an index stores them, so that labels from the index are equal.
         """
         alike: dict[int, list[int]] = {}
         for place, each in enumerate(scores):
@@ -133,7 +138,7 @@ class Tagger:
 
 
 def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_]:
-    """Which tokens belong to which sentence (1, sentences, tokens), an input of the tagger's network.
+    """Mark which tokens belong to which sentence (1, sentences, tokens), an input of the tagger's network.
 
     >>> span_mask([(1, 3), (3, 4)], tokens=5).astype(int).tolist()
     [[[0, 1, 1, 0, 0], [0, 0, 0, 1, 0]]]
@@ -145,7 +150,7 @@ def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_
 
 
 def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
-    """The paper with each sentence's facet and probabilities, which replace any labels it had.
+    """Return the paper with each sentence's facet and probabilities in place of any labels it had.
 
     >>> paper = Paper("p1", "A title", (Sentence("We route."),))
     >>> labelled(paper, [FacetProbabilities(0.1, 0.1, 0.7, 0.1, 0.0)]).sentences[0].facet
@@ -156,10 +161,6 @@ def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper
         for sentence, shares in zip(paper.sentences, probabilities, strict=True)
     )
     return replace(paper, sentences=sentences, labelled=True)
-
-
-LABEL_SOURCES = ("given", "predicted")
-"""Which labels are used: those of the corpus, where it has any, or always the tagger's."""
 
 
 class TaggingEncoder:
@@ -182,20 +183,15 @@ class TaggingEncoder:
             self._trunk = open_trunk(tagger, encoder.threads, encoder.device)
 
     def wants(self, paper: Paper) -> bool:
-        """Whether a paper needs labels of the tagger."""
+        """Return True if a paper needs labels of the tagger."""
         return self.tagger is not None and (self.facets == "predicted" or not paper.labelled)
 
     def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
-        """Each paper, labelled where `wants` says so, with its vectors, in order, as a stream."""
+        """Stream papers with their vectors, in order, labelled where `wants` says so."""
         if not self.encoder.batched:
-            return ordered_map(self.encode_paper, papers, self.encoder.threads)
-        return self._encode_side_by_side(papers)
-
-    def _encode_side_by_side(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
-        """The same by an encoder that takes batches; all papers get scores, some of them labels.
-
-        The streams read ahead by as much as `qbe.models.encode.encoder.Encoder.encode` does.
-        """
+            yield from ordered_map(self.encode_paper, papers, self.encoder.threads)
+            return
+        # all papers of a batch get scores, some of them labels
         triples: Iterator[tuple[Paper, PaperVectors, PaperVectors]]
         if self._trunk is self.encoder:
             stream, encoded = tee(papers)
@@ -211,14 +207,14 @@ class TaggingEncoder:
                 yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
 
     def _labels(self, papers: Sequence[tuple[Paper, PaperVectors]]) -> list[list[FacetProbabilities]]:
-        """Label probabilities of those papers that `wants` names, by the scores of a hook."""
+        """Return the label probabilities of the papers that `wants` selects."""
         scores = [result.hook_values for paper, result in papers if self.wants(paper)]
         if self.tagger is None or not scores:
             return []
         return self.tagger.probabilities([each for each in scores if each is not None])
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
-        """One paper, labelled where `wants` says so, with its vectors."""
+        """Encode one paper, and label it where `wants` says so."""
         if not self.wants(paper):
             return paper, self.encoder.encode_paper(paper)
         own_pass = self._trunk is not self.encoder
@@ -229,10 +225,9 @@ class TaggingEncoder:
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
-    """An encoder that a tagger supports, opened by the name in the tagger's metadata, on one of
-    `qbe.models.session.DEVICES`.
+    """Open an encoder that a tagger supports, by the name in the tagger's metadata.
 
-    Raises ModelError when the one of that name has other weights, and what `Encoder.open` does.
+    Raises ModelError when the one of that name has other weights, and as `Encoder.open` does.
     """
     trunk = tagger.metadata.trunks[0]
     encoder = Encoder.open(trunk["name"], threads=threads, device=device)
@@ -243,3 +238,42 @@ def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
             "another tagger"
         )
     return encoder
+
+
+_WRITTEN = ("abstract", "pred_labels", "sentence_offsets")  # fields that tagging adds or replaces
+
+
+def tag_stream(
+    source: str,
+    stream: IO[bytes],
+    tagging: TaggingEncoder,
+    watch: Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]],
+    *,
+    probabilities: bool,
+) -> None:
+    """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
+
+    Other fields of a record stay as they are. An abstract that was one string gets ``sentence_offsets`` into
+    it, one that is a list stays as split. A record with labels stays as it is unless ``tagging`` predicts
+    all. ``probabilities`` adds ``pred_probabilities``: a list of five numbers a sentence, in the order
+    background, objective, method, result, other, where they were predicted. ``watch`` passes records through
+    and may show progress. Raises CorpusError for records that are no papers.
+    """
+
+    def tag(item: tuple[Record, Paper]) -> Record:
+        record, paper = item
+        if not tagging.wants(paper):
+            return record
+        tagged = tagging.encode_paper(paper)[0]
+        fields = paper_to_record(tagged)
+        record = {**record, **{name: fields[name] for name in _WRITTEN if name in fields}}
+        record.pop("pred_probabilities", None)  # of labels that are replaced
+        if probabilities:
+            rows = (sentence.probabilities or () for sentence in tagged.sentences)
+            record["pred_probabilities"] = [[round(share, 4) for share in row] for row in rows]
+        return record
+
+    records = watch(read_records(source))
+    papers = ((record, parse_paper(record, where, split_sentences)) for where, record in records)
+    for record in ordered_map(tag, papers, tagging.encoder.threads):
+        stream.write(dump_record(record))

@@ -1,6 +1,4 @@
-"""The format of an encoder: the input of a pass, how vectors are pooled, and how they are compared; and what
-a folder of sentence-transformers declares of it.
-"""
+"""Encoder formats: the input of a pass, how vectors are pooled, and how they are compared."""
 
 from __future__ import annotations
 
@@ -17,25 +15,23 @@ MEAN, CLS = "mean", "cls"
 POOLINGS = (MEAN, CLS)
 COSINE, L2 = "cosine", "l2"
 SIMILARITIES = (COSINE, L2)
-LEAST_TOKENS = 16
-"""A pass of fewer would leave no room for a sentence after the title."""
+MIN_PASS_TOKENS = 16  # a shorter pass would leave no room for a sentence after the title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderFormat:
     """What goes into an encoder, and how vectors come out. The defaults are those of all-MiniLM-L6-v2.
 
-    ``layout`` is the input of one pass through the model: ``title-abstract`` is [CLS] title, all sentences
-    [SEP]; ``title-sep-abstract`` the same with [SEP] after the title; ``sentences`` is a single sentence, and
-    another pass has title and abstract, for the vector of the whole paper. Token types are always 0, as in
-    the training of all published encoders for papers that we know.
+    ``layout`` is the input of one pass: ``title-abstract`` is [CLS] title, all sentences [SEP];
+    ``title-sep-abstract`` has another [SEP] after the title; ``sentences`` passes each sentence alone, and
+    title with abstract once more for the vector of the whole paper. Token types are always 0, as in the
+    training of all published encoders for papers that we know.
 
-    ``sentences`` and ``whole`` are the pooling of the last layer's states to a vector: ``mean`` of the tokens
-    (of the sentence, or of the pass with its special tokens), or ``cls``, the first token's. A sentence in
-    context has no [CLS] of its own, so that there ``sentences`` is ``mean``; with the layout ``sentences`` it
-    equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or ``l2``, minus the
-    Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number of positions of
-    the model.
+    ``sentences`` and ``whole`` pool the last layer's states: ``mean`` of the tokens, or ``cls``, the first
+    token's. A sentence in context has no [CLS] of its own, so ``sentences`` is ``mean`` there; with the layout
+    ``sentences`` it equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or
+    ``l2``, minus the Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number
+    of positions of the model. Raises UsageError for other values.
 
     >>> EncoderFormat(whole="cls", similarity="l2").sentences
     'mean'
@@ -50,13 +46,11 @@ class EncoderFormat:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for unknown values, poolings that the layout does not allow, too few tokens."""
-        values = (
+        for name, value, known in (
             ("layout", self.layout, LAYOUTS),
             ("pooling of the whole", self.whole, POOLINGS),
             ("similarity", self.similarity, SIMILARITIES),
-        )
-        for name, value, known in values:
+        ):
             if value not in known:
                 raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
         pooling = self.whole if self.layout == SENTENCES else MEAN
@@ -65,24 +59,21 @@ class EncoderFormat:
                 f"expected sentences pooled by {pooling} with the layout {self.layout}, found "
                 f"{self.sentences!r}"
             )
-        if self.max_tokens is not None and self.max_tokens < LEAST_TOKENS:
-            raise UsageError(f"expected passes of at least {LEAST_TOKENS} tokens, found {self.max_tokens}")
+        if self.max_tokens is not None and self.max_tokens < MIN_PASS_TOKENS:
+            raise UsageError(f"expected passes of at least {MIN_PASS_TOKENS} tokens, found {self.max_tokens}")
 
     @classmethod
     def pooled(
         cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
     ) -> EncoderFormat:
-        """A format with one pooling for the whole and, with the layout ``sentences``, for sentences too."""
+        """Return a format with one pooling for the whole and, with the layout ``sentences``, for sentences."""
+        sentences = pooling if layout == SENTENCES else MEAN
         return cls(
-            layout=layout,
-            sentences=pooling if layout == SENTENCES else MEAN,
-            whole=pooling,
-            similarity=similarity,
-            max_tokens=max_tokens,
+            layout=layout, sentences=sentences, whole=pooling, similarity=similarity, max_tokens=max_tokens
         )
 
     def options(self) -> list[str]:
-        """The same as options of ``qbe export encoder``."""
+        """Return the format as options of ``qbe export encoder``."""
         options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
         return [*options, "--max-tokens", str(self.max_tokens or 0)]
 
@@ -97,20 +88,17 @@ DECLARING_FILES = (
     "config_sentence_transformers.json",
     "tokenizer_config.json",
 )
-"""The files that declare it, apart from those of the model itself."""
+"""The files of a sentence-transformers folder that declare its format."""
 
-_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
-"""The two that qbe knows, as older folders name them."""
-
-_UNLIMITED = 10**6
-"""Tokenizers without a limit declare a number larger than any length."""
+_OLD_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
+_UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than any length
 
 
 def declared_format(folder: Path) -> EncoderFormat | None:
-    """The encoder format of a sentence-transformers folder; None for any other (without ``modules.json``).
+    """Return the format that a sentence-transformers folder declares; None without ``modules.json``.
 
-    The folder declares pooling, normalization, similarity and length. It does not declare a layout, since its
-    texts are single ones; the layout is the default. Vectors that are not normalized are compared by
+    The folder declares pooling, normalization, similarity and length, but no layout, since its texts are
+    single ones; the layout is the default. Vectors that are not normalized are compared by
     ``similarity_fn_name``, by cosine where that is missing. Raises ModelError where a file is damaged, or
     declares something that qbe does not support.
 
@@ -137,11 +125,29 @@ def declared_format(folder: Path) -> EncoderFormat | None:
     transformer = _read(folder / "sentence_bert_config.json", {})
     if transformer.get("do_lower_case"):
         raise _unsupported(folder, "texts lowercased by the tokenizer or not at all", "do_lower_case")
+
+    pooling = _read(folder / paths[1] / "config.json")
+    modes = pooling.get("pooling_mode")
+    if modes is None:
+        active = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True]
+        modes = [_OLD_POOLINGS.get(name, name) for name in active] or [MEAN]
+    modes = [modes] if isinstance(modes, str) else modes
+    if modes not in ([MEAN], [CLS]):
+        raise _unsupported(folder, f"one pooling, {MEAN} or {CLS}", modes)
+
+    similarity, normalized = settings.get("similarity_fn_name"), "Normalize" in kinds
+    if similarity not in (None, "cosine", "dot" if normalized else "euclidean"):
+        expected = "cosine or (of vectors that are not normalized) euclidean similarity"
+        raise _unsupported(folder, expected, similarity)
+
+    # older folders declare the length with the model, newer ones with the tokenizer
+    limit = transformer.get("max_seq_length")
+    limit = limit or _read(folder / "tokenizer_config.json", {}).get("model_max_length")
+    if limit is not None and (not isinstance(limit, int) or limit < MIN_PASS_TOKENS):
+        raise _unsupported(folder, f"a length of at least {MIN_PASS_TOKENS} tokens", repr(limit))
+    max_tokens = None if limit is None or limit > _UNLIMITED else limit
     return EncoderFormat.pooled(
-        TITLE_ABSTRACT,
-        _pooling(folder, _read(folder / paths[1] / "config.json")),
-        _similarity(folder, settings.get("similarity_fn_name"), normalized="Normalize" in kinds),
-        _max_tokens(folder, transformer, _read(folder / "tokenizer_config.json", {})),
+        TITLE_ABSTRACT, str(modes[0]), L2 if similarity == "euclidean" else COSINE, max_tokens
     )
 
 
@@ -156,35 +162,6 @@ def _read(path: Path, default: dict[str, Any] | None = None) -> Any:
         kind = type(settings).__name__
         raise ModelError(f"{path}: expected settings, found {kind}; download the model again")
     return settings
-
-
-def _pooling(folder: Path, settings: dict[str, Any]) -> str:
-    modes = settings.get("pooling_mode")
-    if modes is None:
-        active = [name for name, on in settings.items() if name.startswith("pooling_mode_") and on is True]
-        modes = [_POOLINGS.get(name, name) for name in active] or [MEAN]
-    modes = [modes] if isinstance(modes, str) else modes
-    if modes not in ([MEAN], [CLS]):
-        raise _unsupported(folder, f"one pooling, {MEAN} or {CLS}", modes)
-    return str(modes[0])
-
-
-def _similarity(folder: Path, name: object, *, normalized: bool) -> str:
-    if name in (None, "cosine") or (normalized and name == "dot"):
-        return COSINE
-    if name == "euclidean" and not normalized:
-        return L2
-    raise _unsupported(folder, "cosine or (of vectors that are not normalized) euclidean similarity", name)
-
-
-def _max_tokens(folder: Path, transformer: dict[str, Any], tokenizer: dict[str, Any]) -> int | None:
-    """Older folders declare it with the model, newer ones with the tokenizer."""
-    limit = transformer.get("max_seq_length") or tokenizer.get("model_max_length")
-    if limit is None:
-        return None
-    if not isinstance(limit, int) or limit < LEAST_TOKENS:
-        raise _unsupported(folder, f"a length of at least {LEAST_TOKENS} tokens", repr(limit))
-    return None if limit > _UNLIMITED else limit
 
 
 def _unsupported(folder: Path, expected: str, actual: object) -> ModelError:

@@ -1,4 +1,4 @@
-"""ONNX models in int8: plain, or with the channels of activations made alike first."""
+"""ONNX models in int8: plain, or with the channels of activations smoothed first."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ MIGRATION = 0.75
 """How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 the
 last two keep `facet-encoder-large` nearest to fp32 (docs/lessons.md).
 """
-
-_LEAST = 1e-5
-"""In place of smaller ranges, which would make factors without bounds."""
+_LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
 def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
-    """Write the model ``fp32`` in int8 to ``int8``, in one way after the other, until the caller is content.
+    """Write the model ``fp32`` in int8 to ``int8`` in one way after the other, until the caller stops iterating.
 
-    First as it is, then smoothed by ``ranges`` (as `channel_ranges` gives them); then both with weights of 7
-    bits, for processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    First as it is, then smoothed by ``ranges`` (see `channel_ranges`); then both with weights of 7 bits, for
+    processors whose sums of two products of bytes overflow (AVX2 without VNNI).
     """
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         smoothed = Path(temporary, "smoothed.onnx")
@@ -44,18 +42,16 @@ def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArra
 
 
 def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
-    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic).
-
-    A ``reduced`` range of weights has 7 bits.
-    """
+    """Quantize weights per channel, in 7 bits if ``reduced``; activations get a scale at each call (dynamic)."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(fp32, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8)
 
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
-    """For each tensor that an ONNX model multiplies with a matrix of weights (``MatMul``), by its name: the
-    largest magnitude of each of its channels (channels,), float32, over passes ``feeds`` (inputs by name).
+    """Measure the tensors that an ONNX model multiplies with weights (``MatMul``), over passes ``feeds``.
+
+    Returns, by the tensor's name, the largest magnitude of each of its channels (channels,), float32.
     """
     import onnx
 
@@ -77,12 +73,12 @@ def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> d
 
 
 def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
-    """Write a model with the same results whose activations have channels of similar size, so that one scale
-    for all of them, which int8 has, loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
+    """Write an equal model whose activations have channels of similar size, so that int8's one scale for all
+    of them loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
 
-    Channel j of what a product with weights W takes is divided by max|X_j| ** a / max|W_j| ** (1 - a), with a
-    = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j of W is
-    multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
+    Channel j of the activations X of a product with weights W is divided by max|X_j| ** a / max|W_j| ** (1 - a),
+    with a = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j of W
+    is multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
     factors; max|W_j| is then that of all of them. ``Gemm`` stays as it is.
 
     Raises ModelError for ranges that are not those of this model's tensors.
@@ -129,7 +125,7 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
 
 
 def _products(graph: Any) -> dict[str, list[Any]]:
-    """The products with weights of an ONNX graph, by the name of what they multiply with them."""
+    """Return the products with weights of an ONNX graph, by the name of the other factor."""
     weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
     products: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -139,7 +135,7 @@ def _products(graph: Any) -> dict[str, list[Any]]:
 
 
 def sample_texts() -> list[str]:
-    """Title and abstract of each of the sample's 128 papers, to measure ranges on where none are given."""
+    """Return title and abstract of each of the sample's 128 papers, to measure ranges on."""
     papers = resources.files("qbe").joinpath("datasets", "sample", "papers.jsonl")
     records = map(json.loads, papers.read_text(encoding="utf-8").splitlines())
     return [" ".join((record["title"], *record["abstract"])) for record in records]

@@ -7,12 +7,15 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qbe.errors import ModelError, check_package
-from qbe.models.encoder_format import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
+from qbe.models.formats import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 from qbe.types import Paper
 
 LEAST_TOKENS = 3
-"""Tokens of a window that has room for one of a sentence: [CLS], this one, and [SEP]."""
+"""A window with room for one token of a sentence: [CLS], this one, and [SEP]."""
 
 
 class Window(NamedTuple):
@@ -39,7 +42,7 @@ class SpecialTokens(NamedTuple):
 
 
 def title_room(max_tokens: int) -> int:
-    """The largest number of title tokens in a window.
+    """Return the largest number of title tokens in a window.
 
     >>> title_room(512)
     128
@@ -48,8 +51,9 @@ def title_room(max_tokens: int) -> int:
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout: at least
-    1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
+    """Return the largest number of tokens of one sentence beside [CLS], [SEP] and the title of the layout.
+
+    It is at least 1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
 
     >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
     (16, 18)
@@ -67,15 +71,24 @@ def passes(
     max_tokens: int,
     layout: str,
 ) -> Iterator[Window]:
-    """The passes of one of `qbe.models.encoder_format.LAYOUTS`.
+    """Arrange a paper in passes of one of `qbe.models.formats.LAYOUTS`.
+
+    With single sentences the first pass, without spans, is ``[CLS] title sentence sentence ... [SEP]``, and
+    each further one ``[CLS] sentence [SEP]``, whose span is all of it; each is cut to ``max_tokens``.
 
     >>> special = SpecialTokens(cls=101, sep=102, unk=100)
     >>> [window.ids for window in passes([1], [[2, 3]], special, 16, "title-sep-abstract")]
     [[101, 1, 102, 2, 3, 102]]
     """
-    if layout == SENTENCES:
-        return _single_sentences(title, sentences, special, max_tokens)
-    return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
+    if layout != SENTENCES:
+        separated = layout == TITLE_SEP_ABSTRACT
+        yield from windows(title, sentences, special, max_tokens, separated=separated)
+        return
+    room = max_tokens - 2
+    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+    for sentence in sentences:
+        ids = [special.cls, *sentence[:room], special.sep]
+        yield Window(ids, [(0, len(ids))])
 
 
 def windows(
@@ -86,11 +99,11 @@ def windows(
     *,
     separated: bool = False,
 ) -> Iterator[Window]:
-    """``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
+    """Arrange a paper as ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
 
     An abstract longer than one window is continued in the next one, after the title again, so that every
-    sentence has the title as context. The title is cut to a quarter of a window, a sentence to what
-    remains of a window after the title. A sentence without tokens gets one [UNK].
+    sentence has the title as context. The title is cut to a quarter of a window, a sentence to the rest of a
+    window after the title. A sentence without tokens gets one [UNK].
 
     ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
     sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
@@ -114,29 +127,35 @@ def windows(
     yield Window([*ids, special.sep], spans)
 
 
-def _single_sentences(
-    title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
-) -> Iterator[Window]:
-    """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each
-    sentence, whose span is the whole window. Each is cut to ``max_tokens``.
+class PairInput(NamedTuple):
+    """Two papers as joint grades read them: ``ids`` and ``sides`` (1, tokens) int64, see JOINT_INPUTS."""
+
+    ids: NDArray[np.int64]
+    sides: NDArray[np.int64]
+
+
+def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
+    """Arrange two papers as ``[CLS] first [SEP] second [SEP]``.
+
+    >>> pair = pair_input([7, 8], [9], 101, 102)
+    >>> pair.ids.tolist(), pair.sides.tolist()
+    ([[101, 7, 8, 102, 9, 102]], [[0, 1, 1, 0, 2, 0]])
     """
-    room = max_tokens - 2
-    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
-    for sentence in sentences:
-        ids = [special.cls, *sentence[:room], special.sep]
-        yield Window(ids, [(0, len(ids))])
+    ids = [cls, *first, sep, *second, sep]
+    sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
+    return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
 
 
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
-"""The tokens at the beginning and end of a text and for unknown words: MPNet's, and BERT's. MPNet's
-vocabulary holds those of BERT too, with which it was not trained.
+"""MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's. MPNet's vocabulary
+holds BERT's too, with which it was not trained.
 """
 
 
 class PaperTokenizer:
     """The tokenizer of a BERT-family model, applied to titles and sentences.
 
-    >>> from qbe.models.encoder_files import resolve_encoder
+    >>> from qbe.models.folders import resolve_encoder
     >>> tokenizer = PaperTokenizer(resolve_encoder().tokenizer)
     >>> len(tokenizer.ids("Fish swim.")), tokenizer.special.cls
     (3, 101)
@@ -172,12 +191,12 @@ class PaperTokenizer:
         )
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of a text, without special tokens."""
+        """Return the token ids of a text, without special tokens."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same of several texts, on all processors."""
+        """Tokenize several texts as `ids` does, on all processors."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @property
@@ -189,6 +208,6 @@ class PaperTokenizer:
         )
 
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
-        """A paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
-        sentences: Iterator[list[int]] = (self.ids(sentence.text) for sentence in paper.sentences)
-        return next(windows(self.ids(paper.title), list(sentences), self.special, max_tokens))
+        """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
+        sentences = [self.ids(sentence.text) for sentence in paper.sentences]
+        return next(windows(self.ids(paper.title), sentences, self.special, max_tokens))

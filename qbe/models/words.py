@@ -1,8 +1,8 @@
-"""Words of techniques and of problems: which of the words that two papers share say how, and which say what.
+"""Technique words: which of the words that two papers share name a technique, and which a problem.
 
 Titles teach it without labels: in "X for Y" and "Y using X", X names a technique and Y a problem. The log
-odds of a word's (or a pair of words') standing in an X rather than in a Y are its *lean*. Words that lean to
-techniques count more where papers are compared by method, those that lean to problems by background.
+odds of a word (or a pair of words) being in an X rather than in a Y are its *lean*. Words that lean to
+techniques count more where papers are compared by method, words that lean to problems by background.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
+from qbe.models.cards import PACKAGE
 from qbe.types import TEXT_NOT_INCLUDED, Facet, Paper, Sentence
 from qbe.util.files import atomic_file
 
@@ -35,7 +36,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HEADER = "term\tidf\tlean"
 FILE = "words.tsv.gz"
-SHIPPED = Path(__file__).parent.parent / "technique-words"
+SHIPPED = PACKAGE / "technique-words"
 
 BACKGROUND, METHOD, RESULT, ANY = range(4)
 _TITLE_SHARES = (1.0, 1.0, 0.5)
@@ -46,7 +47,7 @@ REPEATS = 4
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: without case and accents, a plural without its ``s``.
+    """Split a text into words without case and accents, a plural without its ``s``.
 
     >>> words_of("Graph-based Studies: naïve Bayes")
     ['graph-based', 'study', 'naive', 'baye']
@@ -63,7 +64,7 @@ def _raw_words(text: str) -> list[str]:
 
 
 class _Vocabulary(dict[str, int]):
-    """The numbers of words, by the word as a text has it; -1 for others. It keeps what it is asked for."""
+    """Numbers of words as texts spell them; -1 for unknown ones. A cache of `_singular`."""
 
     def __init__(self, words: Sequence[str]) -> None:
         super().__init__(zip(words, range(len(words)), strict=True))
@@ -79,8 +80,7 @@ class _Vocabulary(dict[str, int]):
 
 _KEPT_WORDS = 1 << 19
 
-_NAMED_FROM, _RARE_FROM = 0.3, 4.0
-"""The lean and the inverse document frequency above which words in common are named as a technique."""
+_NAMED_FROM, _RARE_FROM = 0.3, 4.0  # the lean and idf above which words in common are named as a technique
 
 
 def _singular(word: str) -> str:
@@ -92,7 +92,7 @@ def _singular(word: str) -> str:
 
 
 def _written(word: str) -> str:
-    """A word of `words_of` for people, where another plural than with ``s`` was taken for one.
+    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``.
 
     >>> _written("processe"), _written("bia"), _written("index"), _written("baye")
     ('process', 'bias', 'index', 'bayes')
@@ -101,7 +101,7 @@ def _written(word: str) -> str:
 
 
 def terms_of(text: str) -> Iterator[str]:
-    """The terms of a text: its words but stop words, and pairs of neighbours without a stop word.
+    """Yield the terms of a text: its words but stop words, and pairs of neighbours without a stop word.
 
     >>> list(terms_of("Learning by graph kernels"))
     ['learning', 'graph', 'kernel', 'graph kernel']
@@ -114,8 +114,7 @@ def terms_of(text: str) -> Iterator[str]:
 
 
 def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
-    """How much a sentence is background, method and result: the tagger's probabilities where it labelled it,
-    else 1 for its label.
+    """Return how much a sentence is background, method and result: probabilities, else 1 for its label.
 
     >>> facet_shares(Sentence("We route.", Facet.METHOD))
     (0.0, 1.0, 0.0)
@@ -151,10 +150,10 @@ _VIEWS = (
     (ANY, ANY, "technique"),
     (ANY, ANY, "problem"),
 )
-"""Which sentences of the query and of the candidate are compared, and by which of their words."""
+"""Facets of the query's and of the candidate's sentences that are compared, and the words that count."""
 
 _BEST = ((ANY, "strong technique"), (METHOD, "strong technique"), (BACKGROUND, "strong problem"))
-"""Of which sentences and words the most telling three in common count one by one."""
+"""Facets and kinds of words whose top three shared terms are separate features."""
 
 _LEANS = {"all": 0.0, "technique": 2.0, "problem": -2.0, "strong technique": 3.0, "strong problem": -3.0}
 
@@ -163,19 +162,17 @@ _TELLING = {
     Facet.METHOD: ("technique", METHOD),
     Facet.RESULT: ("all", RESULT),
 }
-"""Which words tell a facet, of which sentences."""
+"""The words that stand for a facet in a query of BM25, and the sentences that they come from."""
 
 NAMES = (
     *(f"words.{_first}.{_kind}.{_part}" for _first, _, _kind in _VIEWS for _part in ("cosine", "share")),
     *(f"words.{_first}.{_kind}.{_place}" for _first, _kind in _BEST for _place in range(3)),
 )
-"""The names of the features that `TechniqueWords.compare` gives."""
+"""The names of the features of `TechniqueWords.compare`."""
 
 
 class PapersTerms(NamedTuple):
-    """The terms of so many ``papers``, in order: the paper's place (terms,), the number, the shares
-    (4, terms) as `PaperTerms` has them.
-    """
+    """The terms of a number of ``papers``, in order: the paper's place (terms,), and as in `PaperTerms`."""
 
     owners: Ints
     numbers: Ints
@@ -184,7 +181,7 @@ class PapersTerms(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """Which terms of candidates a query has (terms,), and its own shares (4, terms) of them, 0 where not."""
+    """The terms of candidates that a query has (terms,), and its own shares (4, terms) of them."""
 
     query: PaperTerms
     is_shared: NDArray[np.bool_]
@@ -224,7 +221,7 @@ class TechniqueWords:
 
     @classmethod
     def read(cls, file: Path = SHIPPED / FILE) -> Self:
-        """The words in a file that `write` wrote; raises ModelError for one that is absent or damaged."""
+        """Read a file that `write` wrote; raises ModelError for one that is absent or damaged."""
         try:
             with gzip.open(file, "rt", encoding="utf-8") as stream:
                 header, _, table = stream.read().partition("\n")
@@ -248,12 +245,12 @@ class TechniqueWords:
             stream.write(gzip.compress(text.encode(), 9, mtime=0))
 
     def of(self, paper: Paper) -> PaperTerms:
-        """The terms of a paper, with how much they stand in sentences of each facet."""
+        """Return the terms of a paper, with how much they stand in sentences of each facet."""
         terms = self.of_papers([paper])
         return PaperTerms(terms.numbers, terms.shares)
 
     def lean_of(self, text: str) -> float:
-        """The mean lean of a text's terms to techniques, weighted by how rare they are; 0 where it has none.
+        """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none.
 
         >>> words = TechniqueWords(["kernel", "traffic"], np.array([3.0, 1.0]), np.array([2.0, -2.0]))
         >>> words.lean_of("traffic kernels")
@@ -266,7 +263,6 @@ class TechniqueWords:
         return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
 
     def of_papers(self, papers: Sequence[Paper]) -> PapersTerms:
-        """The terms of papers."""
         words: list[int] = []
         lengths: list[int] = []
         owners: list[int] = []
@@ -299,14 +295,14 @@ class TechniqueWords:
         return PapersTerms(owner, number, np.hstack([highest, of_any]).T, len(papers))
 
     def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
-        """The numbers of terms of two words, by those of the words; -1 for what is no term."""
+        """Look up terms of two words by the numbers of the words; -1 for unknown ones."""
         keys = np.where((first >= 0) & (second >= 0), first * len(self._alone) + second, -1)
         places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
         return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
 
     def compare(self, query: Paper, candidates: PapersTerms) -> Doubles:
-        """The features NAMES of candidates, (candidates, NAMES): the cosine of weighted terms, the share of
-        the query's terms that the candidate has, and the weights of the most telling terms in common.
+        """Compute the features NAMES, (candidates, NAMES): cosines of weighted terms, shares of the query's
+        terms that a candidate has, and the weights of the most telling terms in common.
         """
         owners, numbers, theirs, count = candidates
         mine, _, ours = self._shared(query, candidates)
@@ -336,8 +332,9 @@ class TechniqueWords:
         return _Shared(mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0))
 
     def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
-        """The terms of techniques that each candidate shares with a query, the most telling first; a word
-        that stands in a pair is not named beside it.
+        """Name the technique terms that each candidate shares with a query, the most telling first.
+
+        A word that stands in a pair is not named beside it.
         """
         theirs = self.of_papers(candidates)
         owners, numbers = theirs.owners, theirs.numbers
@@ -353,8 +350,10 @@ class TechniqueWords:
         return [tuple(" ".join(map(_written, term.split())) for term in terms[:most]) for terms in named]
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
-        """Words of a BM25 query that tell a facet of a paper: each word of its sentences as often as it leans
-        to techniques by method, to problems by background, which Lucene reads as its weight.
+        """Write the BM25 query for a facet of a paper.
+
+        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads that
+        as its weight.
 
         >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
         >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)
@@ -372,12 +371,12 @@ class TechniqueWords:
 
 @cache
 def shipped_words() -> TechniqueWords:
-    """The words that ship, read once."""
+    """Return the words that ship, read once."""
     return TechniqueWords.read()
 
 
 def _three_highest(weights: Doubles, owners: Ints, count: int) -> Doubles:
-    """The three highest weights of each owner, (3, count), in order; 0 where there are fewer."""
+    """Return each owner's three highest weights, (3, count), in order; 0 where there are fewer."""
     best = np.zeros((3, count))
     positive = np.flatnonzero(weights > 0)
     order = positive[np.lexsort((-weights[positive], owners[positive]))]

@@ -1,21 +1,30 @@
-"""Graphs for batches on a GPU, rewritten from exported ones: weights that are no longer quantized, padding
-that attention leaves out, sums of token states over spans, products in half precision.
+"""Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
 
-An export is made for one text a call on a CPU (`qbe.models.export.encoder`): int8 with a scale for all numbers of a
-call, no padding, and the states of all tokens as its result. Of these graphs those for GPUs are made, without
-PyTorch, by the package onnx.
+An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and the
+states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out, token
+states are summed over spans, and products are in half precision. That takes the package onnx, not PyTorch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
+from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, state_output
+from qbe.models.formats import CLS
+from qbe.models.pooling import Floats
+from qbe.models.session import CPU, open_session
+from qbe.models.tokenizer import Window
+from qbe.util.files import atomic_file, cache_folder, make_once, sha256
+
+log = logging.getLogger(__name__)
 
 IDS, LENGTHS, SPANS, SUMS, SCORES = "input_ids", "lengths", "spans", "span_sums", "label_scores"
 """Inputs: token ids (batch, tokens) int64; tokens of each row that are no padding (batch,) int32; begin and
@@ -23,22 +32,214 @@ end of spans (batch, spans, 2) int64. Outputs: sums of the last states (batch, s
 label scores of the spans but the first (batch, spans - 1, labels) float32.
 """
 
-_MASKED = -3e4
-"""What is added to the score of a token that is padding: its share becomes 0, in half precision, too."""
+BATCH_TOKENS, LARGE_BATCH_TOKENS = 65536, 8192
+"""Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on an
+H100 (`benchmarks/README.md`, "A GPU").
+"""
+STEP = 16
+"""Rows are padded to a multiple of this, in which matrix units compute."""
 
 FLOAT, HALF = 1, 10
-_INT32, _INT64, _BOOL = 6, 7, 9
-"""ONNX's numbers of types."""
-
-_OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", "And", "Cast"))
-"""Operators whose results have not the type of what they take."""
-
+_INT32, _INT64, _BOOL = 6, 7, 9  # ONNX's numbers of types
+_MASKED = -3e4  # added to the scores of padding: their share becomes 0, in half precision, too
+_CACHE_FORMAT = 1
 _LAST = np.iinfo(np.int64).max
+# Operators whose results are of another type than their inputs.
+_OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", "And", "Cast"))
+
+
+# Running
+
+
+def usual_tokens(dimension: int) -> int:
+    """Return the tokens of a batch of a model by its number of dimensions.
+
+    >>> usual_tokens(384), usual_tokens(768)
+    (65536, 8192)
+    """
+    return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
+
+
+class Passed(NamedTuple):
+    """Results of a pass: the ``sums`` (1 + sentences, dimension) of the last states, first over the tokens
+    that make the whole, then over each sentence's, and the ``values`` of a hook, (sentences, width); float32.
+    """
+
+    sums: Floats
+    values: Floats | None
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Group the positions of passes, the longest first, in batches of at most ``tokens`` with padding, or of one.
+
+    >>> list(batches([30, 60, 20, 64], tokens=128))
+    [[3, 1], [0, 2]]
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if batch and (len(batch) + 1) * padded(lengths[batch[0]]) > tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def padded(length: int) -> int:
+    """Return the length of the rows of a batch whose longest pass has ``length`` tokens.
+
+    >>> padded(17), padded(32)
+    (32, 32)
+    """
+    return -(-length // STEP) * STEP
+
+
+class BatchModel:
+    """An encoder's model that takes batches; threads may share it.
+
+    A pass's results do not depend on the others of its batch but for rounding: padding is left out of
+    attention and of sums, and each row is computed by itself. How a product is summed may depend on the
+    batch's shape.
+    """
+
+    def __init__(
+        self, files: EncoderFiles, device: str = CPU, *, half: bool = True, tokens: int | None = None
+    ) -> None:
+        """Open the model, with products in ``half`` precision or in single, in batches of so many ``tokens``.
+
+        Raises as `encoder_batches` and `qbe.models.session.open_session` do.
+        """
+        self._files, self._device, self._half = files, device, half
+        self._tokens = tokens or usual_tokens(files.metadata.dimension)
+        self._sessions: dict[Path | None, Any] = {}
+        self._opening = threading.Lock()
+        self._session(None)  # so that a model that cannot be used fails here
+
+    def _session(self, hook: Any) -> Any:
+        """Return the session that also computes a hook's values where the hook has a ``head``, a model."""
+        head = getattr(hook, "head", None)
+        with self._opening:
+            if head not in self._sessions:
+                layers = () if head is None else hook.layers
+                path = encoder_batches(self._files, head, layers, half=self._half)
+                self._sessions[head] = open_session(path, device=self._device)
+            return self._sessions[head]
+
+    def run(self, windows: Sequence[Window], hook: Any = None, pad: int = 0) -> list[Passed]:
+        """Compute the results of passes; ``pad`` is the id of padding.
+
+        A ``hook`` is a `qbe.models.encoder.TokenStateHook`; one without a model of its own gets token states.
+        """
+        passed: dict[int, Passed] = {}
+        for places in batches([len(window.ids) for window in windows], self._tokens):
+            results = self._run([windows[place] for place in places], hook, pad)
+            passed.update(zip(places, results, strict=True))
+        return [passed[place] for place in range(len(windows))]
+
+    def _run(self, windows: Sequence[Window], hook: Any, pad: int) -> Iterator[Passed]:
+        session, last = self._session(hook), self._files.metadata.layers
+        has_head = getattr(hook, "head", None) is not None
+        outputs = [SUMS]
+        if has_head:
+            outputs.append(SCORES)
+        elif hook is not None:
+            outputs += [state_output(layer, last) for layer in hook.layers]
+        sums, *others = session.run(outputs, self._feed(windows, pad))
+        for row, (ids, spans) in enumerate(windows):
+            values = None
+            if has_head:
+                values = others[0][row, : len(spans)]
+            elif hook is not None:
+                states = [each[row, : len(ids)].astype(np.float32) for each in others]
+                values = hook.compute(states, spans)
+            yield Passed(sums[row, : 1 + len(spans)], values)
+
+    def _feed(self, windows: Sequence[Window], pad: int) -> dict[str, NDArray[Any]]:
+        lengths = np.array([len(window.ids) for window in windows], np.int32)
+        ids = np.full((len(windows), padded(int(lengths.max()))), pad, np.int64)
+        # A row of spans for each pass, padded with empty ones.
+        spans = np.zeros((len(windows), 1 + max(1, *(len(window.spans) for window in windows)), 2), np.int64)
+        first = self._files.metadata.encoder_format.whole == CLS
+        spans[:, 0, 1] = 1 if first else lengths
+        for row, window in enumerate(windows):
+            ids[row, : len(window.ids)] = window.ids
+            if window.spans:
+                spans[row, 1 : 1 + len(window.spans)] = window.spans
+        return {IDS: ids, LENGTHS: lengths, SPANS: spans}
+
+
+# Making
+
+
+def encoder_batches(
+    files: EncoderFiles, head: Path | None = None, layers: Sequence[int] = (), *, half: bool = True
+) -> Path:
+    """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
+
+    It has the states of all layers as outputs, too. With the ``head`` of a tagger, and the ``layers`` that it
+    takes, it labels sentences. Weights in int8 keep their values, products are in half precision (``half``) or
+    in single. Raises MissingDependencyError without onnx, ModelError for files that are damaged.
+    """
+    last = files.metadata.layers
+
+    def rewrite() -> Graph:
+        graph = Graph(files.model)
+        dequantize(graph)
+        mask_padding(graph)
+        pool(graph, state_output(last, last))
+        outputs = {SUMS: FLOAT}
+        if head is not None:
+            tagger = Graph(head)
+            dequantize(tagger)
+            add_tagger(graph, tagger, [state_output(layer, last) for layer in layers])
+            outputs[SCORES] = FLOAT
+        if half:
+            halve(graph)
+        states = {state_output(layer, last): HALF if half else FLOAT for layer in range(last + 1)}
+        graph.set_outputs(outputs | states)
+        return graph
+
+    digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
+    return _made(files.metadata.name, digests, rewrite, half=half)
+
+
+def pair_batches(files: RerankerFiles) -> Path:
+    """Return the ONNX file of a pair cross-encoder with products in half precision, and its inputs and output.
+
+    Raises as `encoder_batches` does.
+    """
+
+    def rewrite() -> Graph:
+        graph = Graph(files.model)
+        halve(graph)
+        to_single(graph, SCORE)
+        return graph
+
+    return _made(files.metadata.name, [files.metadata.files[files.model.name]], rewrite, half=True)
+
+
+def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
+    parts = "-".join(digest[:12] for digest in digests)
+    precision = "half" if half else "single"
+    target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
+
+    def make() -> None:
+        log.info("making %s for batches, once, in %s ...", name, target)
+        graph = rewrite()
+        with atomic_file(target) as stream:
+            stream.write(graph.serialized())
+
+    make_once(
+        target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
+    )
+    return target
+
+
+# Rewriting
 
 
 class Graph:
-    """An ONNX graph in the course of being rewritten: its ``nodes`` in the order of computing, and the
-    ``values`` of its constants by name.
+    """An ONNX graph that is being rewritten: ``nodes`` in topological order, ``values`` of constants by name.
 
     Raises MissingDependencyError without onnx, ModelError for a file that is no ONNX model.
     """
@@ -65,20 +266,20 @@ class Graph:
                 self.nodes.append(node)
 
     def users(self, name: str) -> list[Any]:
-        """The nodes that take a value."""
+        """Return the nodes that take a value."""
         return [node for node in self.nodes if name in node.input]
 
     def constant(self, name: str, value: Any, kind: Any) -> str:
-        """The name, after the constant of that name was set."""
+        """Set a constant, and return its name."""
         self.values[name] = np.array(value, kind)
         return name
 
     def replace(self, exchange: Callable[[Any], Sequence[Any]]) -> None:
-        """Put what ``exchange`` gives in the place of each node."""
+        """Replace each node by the nodes that ``exchange`` returns for it."""
         self.nodes = [new for node in self.nodes for new in exchange(node)]
 
     def rename(self, prefix: str) -> None:
-        """Put a prefix before all names."""
+        """Put a prefix before all names; the empty name of an absent input stays empty."""
 
         def renamed(name: str) -> str:
             return name and prefix + name
@@ -90,19 +291,18 @@ class Graph:
         self.values = {renamed(name): value for name, value in self.values.items()}
 
     def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
-        """Add an input."""
         import onnx
 
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, list(shape)))
 
     def set_outputs(self, outputs: Mapping[str, int]) -> None:
-        """Make these, of these types, the outputs."""
+        """Set the outputs, by name, and their types."""
         import onnx
 
         self.outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in outputs.items()]
 
     def serialized(self) -> bytes:
-        """The content of an ONNX file of the graph, what no output needs left out."""
+        """Serialize the graph, without nodes that no output needs."""
         import onnx
 
         needed, kept = {each.name for each in self.outputs}, []
@@ -130,12 +330,9 @@ def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> A
 
 
 def dequantize(graph: Graph) -> None:
-    """Put products of numbers in the place of products of integers, in a graph whose weights were quantized
-    (`qbe.models.export.quantization.to_int8`); another one stays as it is.
-    """
+    """Replace integer products by float ones in a graph that was quantized; another one stays as it is."""
     makers = {name: node for node in graph.nodes for name in node.output}
-    exact: dict[str, list[Any]] = {}
-    """What takes the place of a node, by the name of its result."""
+    exact: dict[str, list[Any]] = {}  # replacements of nodes, by the name of their result
 
     def weights(name: str, zero_point: str, scale: str, axis: int = 0) -> str:
         value, zero, factor = (graph.values[each].astype(np.float32) for each in (name, zero_point, scale))
@@ -167,8 +364,9 @@ def dequantize(graph: Graph) -> None:
 
 
 def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[Any]:
-    """A convolution of each channel by itself over neighbours, as sums of shifted states (batch, channels,
-    tokens): libraries of convolutions first try which way is the fastest, for every new length of a text.
+    """Write a depthwise convolution as sums of shifted states (batch, channels, tokens).
+
+    Libraries of convolutions first try which algorithm is the fastest, for every new length of a text.
     """
     table = graph.values[weights]  # (channels, 1, neighbours)
     width = table.shape[2]
@@ -195,12 +393,18 @@ def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[A
 
 
 def mask_padding(graph: Graph) -> None:
-    """Let no token attend to padding: to tokens of a row from LENGTHS on, a new input."""
+    """Let no token attend to padding, the tokens of a row from LENGTHS, a new input, on."""
     graph.add_input(LENGTHS, _INT32, ["batch"])
     fused = [node for node in graph.nodes if node.op_type == "MultiHeadAttention"]
     for node in fused:
         node.input[:] = [*node.input[:3], "", LENGTHS]
-    places = _places(graph)
+    which = graph.constant("padding/which", 1, np.int64)
+    zero, step = (graph.constant(f"padding/from{number}", number, np.int64) for number in (0, 1))
+    places = [  # the numbers from 0 to the number of tokens
+        _node("Shape", [IDS], "padding/shape"),
+        _node("Gather", ["padding/shape", which], "padding/tokens", axis=0),
+        _node("Range", [zero, "padding/tokens", step], "padding/places"),
+    ]
     if not fused:
         one, middle = (
             graph.constant(f"padding/axis{n}", axes, np.int64) for n, axes in enumerate(([1], [1, 2]))
@@ -225,17 +429,6 @@ def mask_padding(graph: Graph) -> None:
     graph.nodes = [*places, *graph.nodes]
 
 
-def _places(graph: Graph) -> list[Any]:
-    """Nodes that compute ``padding/places``, the numbers from 0 to the number of tokens."""
-    which = graph.constant("padding/which", 1, np.int64)
-    zero, step = (graph.constant(f"padding/from{number}", number, np.int64) for number in (0, 1))
-    return [
-        _node("Shape", [IDS], "padding/shape"),
-        _node("Gather", ["padding/shape", which], "padding/tokens", axis=0),
-        _node("Range", [zero, "padding/tokens", step], "padding/places"),
-    ]
-
-
 def pool(graph: Graph, states: str) -> None:
     """Sum states (batch, tokens, dimension) over SPANS, a new input, into SUMS, in single precision."""
     graph.add_input(SPANS, _INT64, ["batch", "spans", 2])
@@ -255,10 +448,9 @@ def pool(graph: Graph, states: str) -> None:
 
 
 def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
-    """Label the sentences of a batch, the spans but the first, by a tagger's ``head``, which was made for one
-    text (`qbe.models.export.tagger`), from the ``states`` (batch, tokens, dimension) that it takes, into SCORES.
+    """Label the spans but the first by a tagger's ``head``, which was exported for one text, into SCORES.
 
-    Raises ModelError for a head of another form.
+    ``states`` (batch, tokens, dimension) are its inputs. Raises ModelError for a head of another form.
     """
     head.rename("tagger/")
     normalized = next((n for n in head.nodes if "tagger/states" in n.input), None)
@@ -294,10 +486,9 @@ def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
 
 
 def halve(graph: Graph) -> None:
-    """Compute in half precision: what comes out of tables of embeddings, and all that is computed from it.
+    """Compute embeddings, and everything that depends on them, in half precision.
 
-    Numbers that only positions are computed from stay as they are. A number in single precision that meets
-    one in half precision is rounded.
+    Positions stay in single precision; a number in single precision that meets one in half is rounded.
     """
     half: set[str] = set()
     single: set[str] = set()
@@ -335,7 +526,7 @@ def halve(graph: Graph) -> None:
 
 
 def to_single(graph: Graph, output: str) -> None:
-    """Make an output, which `halve` left in half precision, one in single precision again."""
+    """Cast an output that `halve` left in half precision back to single."""
     for node in graph.nodes:
         node.output[:] = [f"{name}/rounded" if name == output else name for name in node.output]
         node.input[:] = [f"{name}/rounded" if name == output else name for name in node.input]
