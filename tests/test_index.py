@@ -14,7 +14,7 @@ from support.searching import first_stage
 
 from qbe.cli import common as _cli
 from qbe.cli.index import PROGRAM, build_settings, main, parser, reading
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
     IndexBuildError,

@@ -16,7 +16,7 @@ from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
 from qbe.cli.search import PROGRAM, main
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers

@@ -179,8 +179,8 @@ def _papers(
         source = from_topics(index, Path(options.topics))
         return source.ids, lambda block: [query.papers[0] for query in source.load(block)]
     if options.bibtex:
-        from qbe.corpus.read import read_corpus
-        from qbe.corpus.reading import Reading
+        from qbe.corpus.reading import read_corpus
+        from qbe.corpus.records import Reading
         from qbe.corpus.sentences import split_sentences
 
         # Entries without an abstract go by their titles alone.

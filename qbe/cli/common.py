@@ -329,7 +329,7 @@ def made(kind: Callable[..., T], options: argparse.Namespace, **values: Any) -> 
 
     None stands for what was not given, which keeps the default of the dataclass.
 
-    >>> from qbe.corpus.reading import Reading
+    >>> from qbe.corpus.records import Reading
     >>> made(Reading, argparse.Namespace(limit=5, dedupe=None, output="x"), format="csv").record()
     {'format': 'csv', 'limit': 5}
     """

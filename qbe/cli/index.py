@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.source import BuildSettings, Execution
     from qbe.index.store import Manifest
     from qbe.index.update import Written
@@ -27,7 +27,7 @@ NAMED = 20
 
 def parser() -> Parser:
     """The command's options."""
-    from qbe.corpus.names import FORMATS
+    from qbe.corpus import FORMAT_NAMES as FORMATS
 
     parser = Parser(
         PROGRAM,
@@ -177,7 +177,7 @@ def action_of(options: argparse.Namespace) -> str | None:
 
 def reading(options: argparse.Namespace) -> Reading:
     """How the corpus is read; raises UsageError for values that are not possible."""
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.errors import UsageError
 
     name, with_columns, text = (options.format or "").partition(":")

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package

@@ -19,7 +19,7 @@ from qbe.util.files import is_remote
 from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.names import Names
@@ -590,7 +590,7 @@ class Index(Closing):
 
     def _how(self, reading: Reading | None) -> dict[str, Any]:
         """How papers are read and encoded."""
-        from qbe.corpus.reading import Reading
+        from qbe.corpus.records import Reading
         from qbe.index.source import Execution
 
         return {
@@ -661,7 +661,7 @@ def build_index(
     ...     mine.paper("1").title
     'A title'
     """
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.build import build as build_at
     from qbe.index.source import BuildSettings, Execution, Silent
 

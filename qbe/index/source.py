@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.read import AS_IT_COMES, files_of
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter
+from qbe.corpus.reading import files_of
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
@@ -163,7 +162,7 @@ class Origin:
 
     ``names`` are what a manifest calls the sources. ``facts`` are JSON values that differ when the papers do.
     ``changed`` is when their files were last changed, in nanoseconds; 0 where there are none. ``reading`` is
-    how files are read, where that is not as usual (the record of a `qbe.corpus.reading.Reading`).
+    how files are read, where that is not as usual (the record of a `qbe.corpus.records.Reading`).
     """
 
     names: tuple[str, ...]

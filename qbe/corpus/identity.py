@@ -11,10 +11,11 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from qbe.corpus.fields import doi, present
-from qbe.corpus.record import MAX_ID_CHARS, is_id, paper_from_record, paper_to_record
+from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_from_record, paper_to_record
 from qbe.corpus.streams import display_name
 from qbe.errors import RecordError, output_error
 from qbe.types import Paper
@@ -24,32 +25,23 @@ CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
 database assigns, so that these are one paper; or qbe's own, of which each must occur once.
 """
 
-ARXIV_DOI = "10.48550/"
-"""What a DOI of arXiv begins with."""
-
-MADE = "sha-"
-"""What begins an id that is made from title, year and first author."""
+ARXIV_DOI = "10.48550/"  # begins DOIs of arXiv
+MADE = "sha-"  # begins ids made from title, year and first author
+MERGED_IDS = "merged_ids"  # in metadata: ids of papers that were merged into this one
+FEWEST_WORDS = 4  # shorter titles ("Editorial") are compared only where year and first author are known
+MAX_JACCARD = 0.7
+"""Titles of a higher Jaccard similarity (words in both / words in either) count as the same paper's."""
 
 _ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
-
-
-MERGED_IDS = "merged_ids"
-"""The field of metadata that holds the ids of other papers that were merged into one."""
-
-FEWEST_WORDS = 4
-"""Shorter titles ("Editorial", "A survey") are compared only where year and first author are known."""
-
-_MARKS = re.compile(r"(?<=\w)[+#]+")
-"""Of "C++" and "C#"."""
-
+_MARKS = re.compile(r"(?<=\w)[+#]+")  # of "C++" and "C#"
 _ASCII = {
     code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
 }
-"""What `normalized_title` makes of each ASCII character."""
+Told = tuple[str, str, str]
 
 
 def content_id(paper: Paper) -> str:
-    """The id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits of its content.
+    """Return the id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits.
 
     >>> content_id(Paper("", "On fish", (), metadata={"doi": "https://doi.org/10.1000/ABC"}))
     '10.1000/abc'
@@ -66,13 +58,15 @@ def content_id(paper: Paper) -> str:
 
 
 def made_id(paper: Paper) -> str:
-    """The id of a paper that has neither an id of its own nor a DOI or arXiv id."""
+    """Return the id of a paper that has neither an id of its own nor a DOI or arXiv id."""
     return f"{MADE}{content_digest(paper)[:16]}"
 
 
 def content_digest(paper: Paper) -> str:
-    """The SHA-256 of normalized title, year and first author; also of the abstract, where the title has fewer
-    than FEWEST_WORDS words and year or author are not known.
+    """Return the SHA-256 of normalized title, year and first author.
+
+    The abstract counts, too, where the title has fewer than FEWEST_WORDS words and year or author are
+    unknown.
     """
     title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
     parts = [title, paper.year, author]
@@ -82,8 +76,9 @@ def content_digest(paper: Paper) -> str:
 
 
 def second_id(paper: Paper, paper_id: str) -> str:
-    """The id of a paper where another one has the id that it is to have: that, and six digits of its content;
-    of an id made from the content, of what else tells the papers apart (`told_apart`).
+    """Return the id of a paper whose id another paper has: with six digits of its content.
+
+    For an id made from the content, the digits are of what else tells the papers apart (`told_apart`).
 
     >>> second_id(Paper("lee2019", "On stone", ()), "lee2019")
     'lee2019-aef603'
@@ -100,8 +95,9 @@ def _further_digest(paper: Paper, paper_id: str) -> str:
 
 
 def usable_id(key: str) -> str:
-    r"""A key as an id that a TREC run can hold: white space and control characters become ``_``, and one that
-    is too long ends with a digest.
+    r"""Return a key as an id that a TREC run can hold.
+
+    White space and control characters become ``_``; a digest ends one that is too long.
 
     >>> usable_id(" Lee 2019,\tb"), usable_id("lee2019")
     ('Lee_2019,_b', 'lee2019')
@@ -112,6 +108,97 @@ def usable_id(key: str) -> str:
     if len(key) > MAX_ID_CHARS:
         key = f"{key[: MAX_ID_CHARS - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     return key
+
+
+def other_ids(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what a paper is called besides its id and title: DOI, further and merged ids, URL.
+
+    >>> other_ids({"doi": "10.1000/abc", "ids": {"pmid": 7}, "merged_ids": ["lee2019"]})
+    ['10.1000/abc', '7', 'lee2019']
+    """
+    ids, merged_ids = metadata.get("ids"), metadata.get(MERGED_IDS)
+    further = [*ids.values()] if isinstance(ids, Mapping) else []
+    further += merged_ids if isinstance(merged_ids, list) else []
+    return [str(each) for each in (metadata.get("doi"), *further, metadata.get("url")) if each]
+
+
+def normalized_title(title: str) -> str:
+    """Return the words of letters and digits in lower case, without accents.
+
+    >>> normalized_title("Gödel's Theorem: A Proof.")
+    'godels theorem a proof'
+    """
+    if title.isascii():
+        return " ".join(title.translate(_ASCII).split())
+    letters = unicodedata.normalize("NFKD", title.casefold())
+    kept = "".join(
+        c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters
+    )
+    return " ".join(kept.split())
+
+
+def first_author(authors: Any) -> str:
+    """Return the family name of the first of some authors: a list, or one text with commas or semicolons.
+
+    >>> first_author(["Kurt Gödel", "Emil Post"]), first_author("Kurt Gödel, Emil Post"), first_author(None)
+    ('godel', 'godel', '')
+    """
+    if isinstance(authors, str):
+        authors = authors.replace(";", ",").split(",")
+    if not isinstance(authors, list) or not authors:
+        return ""
+    return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
+
+
+def _first_name(authors: list[Any]) -> str:
+    first = authors[0]
+    name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
+    return str(name or "")
+
+
+def told_apart(paper: Paper) -> Told:
+    """Return what may tell a paper from another one with its title, year and first author's family name.
+
+    That is: first letters of this author's given names, signs as of "C++" in the title, and the DOI where the
+    title is short ("Editorial").
+
+    >>> told_apart(Paper("1", "C++ for fish", (), metadata={"authors": ["Ann B. Lee"], "doi": "10.1000/7"}))
+    ('ab', '++', '10.1000/7')
+    """
+    authors = paper.metadata.get("authors")
+    given = ""
+    if isinstance(authors, list) and authors:
+        family, comma, given = _first_name(authors).partition(",")
+        given = given if comma else family.strip().rpartition(" ")[0]
+    letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
+    is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS
+    return letters, "".join(_MARKS.findall(paper.title)), (_doi(paper) if is_short else None) or ""
+
+
+def are_apart(one: Told, other: Told) -> bool:
+    """Return True if what is known of two papers (`told_apart`) differs; a DOI of arXiv does not count.
+
+    >>> are_apart(("a", "", ""), ("ab", "", "")), are_apart(("a", "", ""), ("b", "", ""))
+    (False, True)
+    """
+    (letters, marks, doi), (its_letters, its_marks, its_doi) = one, other
+    return (
+        marks != its_marks
+        or bool(letters and its_letters and set(letters).isdisjoint(its_letters))
+        or bool(doi and its_doi and doi != its_doi and ARXIV_DOI not in (doi[:9], its_doi[:9]))
+    )
+
+
+def _doi(paper: Paper) -> str | None:
+    value = paper.metadata.get("doi")
+    return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None
+
+
+def _title(paper: Paper) -> str | None:
+    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+    if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
+        return None
+    return f"{title}|{paper.year}|{author}"
 
 
 class Ids:
@@ -222,15 +309,10 @@ class Seen:
 
 
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
-    """Papers with what their duplicates add, in their order, through a temporary file.
+    """Yield papers with what their duplicates add, in their order, through a temporary file.
 
-    Each comes with None, a duplicate with the number, from 1, of the paper that it is of those that come with
-    None. Raises OutputError where the file cannot be written.
-
-    >>> from qbe.types import Sentence
-    >>> short, long = (Paper(text, "On fish", (Sentence(text),)) for text in ("We", "We.count."))
-    >>> [(paper.paper_id, paper.abstract, paper.metadata) for paper in merged([(short, None), (long, 1)])]
-    [('We', 'We.count.', {'merged_ids': ['We.count.']})]
+    Each comes with None, a duplicate with the number (from 1, among those with None) of the paper that it is.
+    Raises OutputError where the file cannot be written.
     """
     places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
     with tempfile.TemporaryFile() as file:
@@ -259,7 +341,7 @@ def _read(file: IO[bytes], place: int) -> Paper:
 
 
 def _merge(paper: Paper, other: Paper) -> Paper:
-    """The paper with the longer abstract, the metadata that it lacks, and all ids of both."""
+    """Return the paper with the longer abstract, the metadata that it lacks, and all ids of both."""
     longer = max(paper, other, key=lambda each: len(each.abstract))
     metadata = {**other.metadata, **present(paper.metadata)}
     for name in ("tags", "collections", MERGED_IDS):
@@ -275,95 +357,40 @@ def _merge(paper: Paper, other: Paper) -> Paper:
     return Paper(paper.paper_id, title, longer.sentences, longer.labelled, metadata, longer.offsets)
 
 
-def other_ids(metadata: Mapping[str, Any]) -> list[str]:
-    """What a paper is called besides its id and title: DOI, further ids, those of papers that were merged
-    into it, and address.
+def title_words(title: str) -> frozenset[str]:
+    """Return the words of a title in lower case, without punctuation."""
+    return frozenset(re.findall(r"\w+", title.lower()))
 
-    >>> other_ids({"doi": "10.1000/abc", "ids": {"pmid": 7}, "merged_ids": ["lee2019"]})
-    ['10.1000/abc', '7', 'lee2019']
+
+class TitleIndex:
+    """A set of titles that also finds near duplicates (Jaccard similarity of the words above MAX_JACCARD).
+
+    >>> TitleIndex(["A Model of the Heart."]).holds("THE HEART: a model of it")
+    True
     """
-    ids, merged_ids = metadata.get("ids"), metadata.get(MERGED_IDS)
-    further = [*ids.values()] if isinstance(ids, Mapping) else []
-    further += merged_ids if isinstance(merged_ids, list) else []
-    return [str(each) for each in (metadata.get("doi"), *further, metadata.get("url")) if each]
 
+    def __init__(self, titles: Iterable[str]) -> None:
+        self._titles = list({words for title in titles if (words := title_words(title))})
+        self._titles_by_word: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self._titles):
+            for word in words:
+                self._titles_by_word[word].append(number)
 
-def normalized_title(title: str) -> str:
-    """Lower-case words of letters and digits, without accents.
+    @classmethod
+    def of_corpus(cls, source: Path) -> TitleIndex:
+        """Index the titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
+        from qbe.corpus.json_formats import read_jsonl
 
-    >>> normalized_title("Gödel's Theorem: A Proof.")
-    'godels theorem a proof'
-    """
-    if title.isascii():
-        return " ".join(title.translate(_ASCII).split())
-    letters = unicodedata.normalize("NFKD", title.casefold())
-    kept = "".join(
-        c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters
-    )
-    return " ".join(kept.split())
+        return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
 
-
-def _title(paper: Paper) -> str | None:
-    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
-    if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
-        return None
-    return f"{title}|{paper.year}|{author}"
-
-
-def first_author(authors: Any) -> str:
-    """The family name of the first of some authors: a list, or one text with commas or semicolons.
-
-    >>> first_author(["Kurt Gödel", "Emil Post"]), first_author("Kurt Gödel, Emil Post"), first_author(None)
-    ('godel', 'godel', '')
-    """
-    if isinstance(authors, str):
-        authors = authors.replace(";", ",").split(",")
-    if not isinstance(authors, list) or not authors:
-        return ""
-    return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
-
-
-def _first_name(authors: list[Any]) -> str:
-    first = authors[0]
-    name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
-    return str(name or "")
-
-
-Told = tuple[str, str, str]
-
-
-def told_apart(paper: Paper) -> Told:
-    """What may tell a paper from another one with its title, year and first author's family name: the first
-    letters of this author's given names, signs as of "C++" in the title, and the DOI where the title is short
-    ("Editorial").
-
-    >>> told_apart(Paper("1", "C++ for fish", (), metadata={"authors": ["Ann B. Lee"], "doi": "10.1000/7"}))
-    ('ab', '++', '10.1000/7')
-    """
-    authors = paper.metadata.get("authors")
-    given = ""
-    if isinstance(authors, list) and authors:
-        family, comma, given = _first_name(authors).partition(",")
-        given = given if comma else family.strip().rpartition(" ")[0]
-    letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
-    is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS
-    return letters, "".join(_MARKS.findall(paper.title)), (_doi(paper) if is_short else None) or ""
-
-
-def are_apart(one: Told, other: Told) -> bool:
-    """Whether what is known of two papers (`told_apart`) tells them apart; a DOI of arXiv does not.
-
-    >>> are_apart(("a", "", ""), ("ab", "", "")), are_apart(("a", "", ""), ("b", "", ""))
-    (False, True)
-    """
-    (letters, marks, doi), (its_letters, its_marks, its_doi) = one, other
-    return (
-        marks != its_marks
-        or bool(letters and its_letters and set(letters).isdisjoint(its_letters))
-        or bool(doi and its_doi and doi != its_doi and ARXIV_DOI not in (doi[:9], its_doi[:9]))
-    )
-
-
-def _doi(paper: Paper) -> str | None:
-    value = paper.metadata.get("doi")
-    return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None
+    def holds(self, title: str) -> bool:
+        """Whether the set has this title or a near duplicate of it."""
+        words = title_words(title)
+        # A near duplicate has more than MAX_JACCARD of the words, so it has one of any others than so many:
+        # of the rarest. Frequent words would lead to most of a large set.
+        numbers = (self._titles_by_word.get(word, []) for word in words)
+        rarest = sorted(numbers, key=len)[: len(words) - int(MAX_JACCARD * len(words))]
+        return any(
+            len(words & self._titles[number]) / len(words | self._titles[number]) > MAX_JACCARD
+            for number in {number for postings in rarest for number in postings}
+        )

@@ -1,5 +1,5 @@
 """The lines of text on the pages of a PDF, with what tells titles, columns and headings apart: place, size,
-weight; and their text, with the words put together that are parted at their ends.
+weight; and their text, with hyphenated words joined.
 
 PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards, as reading
 does.
@@ -15,13 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-MOST_CHARACTERS = 40_000
-"""Of a page; those of papers have some 6,000."""
+MOST_CHARACTERS = 40_000  # of a page; those of papers have some 6,000
 
 _BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|sfbx|cmssbx|lmbx", re.IGNORECASE)
-_TEX = {0x0B: "ff", 0x0C: "fi", 0x0D: "fl", 0x0E: "ffi", 0x0F: "ffl"}
-"""Ligatures of fonts of TeX that do not say which characters theirs are."""
-
+_TEX = {0x0B: "ff", 0x0C: "fi", 0x0D: "fl", 0x0E: "ffi", 0x0F: "ffl"}  # ligatures of fonts that do not say so
 _ACCENTS = dict(
     zip(
         "\u00b4\u00a8\u02c6\u02dc\u00b8\u02c7\u02d8\u02da",
@@ -30,10 +27,16 @@ _ACCENTS = dict(
     )
 )
 _ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
-_HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}
-"""A soft hyphen, the other hyphens, and what PDFium puts for one at the end of a line."""
-
+_HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}  # with what PDFium puts for one at the end of a line
 _FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
+# Words behind which a hyphen at the end of a line is mostly one of the word itself.
+_FIRST_PARTS = frozenset(
+    (
+        *("self", "well", "cross", "low", "high", "real", "large", "small", "short", "long", "end", "fine"),
+        *("non", "multi", "semi", "state", "co", "pre", "post", "sub", "open", "zero", "few", "one", "two"),
+        *("three", "off", "on", "hand", "data", "user", "task", "domain", "model", "time", "cost", "rule"),
+    )
+)
 
 
 class Line(NamedTuple):
@@ -53,11 +56,6 @@ class Line(NamedTuple):
     bold: bool
 
 
-def overlap(line: Line, x0: float, x1: float) -> float:
-    """How much of a line stands between two edges; the negative distance where nothing does."""
-    return min(line.x1, x1) - max(line.x0, x0)
-
-
 class _Style(NamedTuple):
     size: float
     bold: bool
@@ -73,9 +71,15 @@ class _Character(NamedTuple):
     is_generated: bool
 
 
+def overlap(line: Line, x0: float, x1: float) -> float:
+    """Return how much of a line stands between two edges; the negative distance where nothing does."""
+    return min(line.x1, x1) - max(line.x0, x0)
+
+
 def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
-    """The lines of the first ``pages`` of a document of PDFium in the order of their pages, those on a page
-    from top to bottom; and the text that is written upwards, as that of arXiv's stamp is.
+    """Return the lines of the first pages, from top to bottom, and the text that is written upwards.
+
+    That of arXiv's stamp is.
     """
     lines, rotated = list[Line](), list[str]()
     for number in range(min(len(document), pages)):
@@ -90,7 +94,7 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
 
 
 def _characters(page: Any, height: float) -> Iterator[_Character]:
-    """The characters of a page in the order in which they are written there."""
+    """Yield the characters of a page in the order in which they are written there."""
     import pypdfium2.raw as pdfium
 
     raw, styles, style = page.raw, dict[int, _Style](), _Style(0.0, False, True)
@@ -122,7 +126,7 @@ def _characters(page: Any, height: float) -> Iterator[_Character]:
 
 
 def _text(code: int, is_generated: bool) -> str:
-    """The letters of a character: those of ligatures and of mathematical alphabets as they are typed."""
+    """Return the letters of a character: those of ligatures and mathematical alphabets as they are typed."""
     if code in _HYPHENS:
         return "-"
     if not 0x20 <= code < 0x110000 or 0xD800 <= code < 0xE000:
@@ -132,7 +136,7 @@ def _text(code: int, is_generated: bool) -> str:
 
 
 def _with_accents(text: str) -> str:
-    """A text in which accents that are printed before their letters are parts of them.
+    r"""Compose accents that are printed before their letters.
 
     >>> _with_accents("Schr\u00a8odinger")
     'Schrödinger'
@@ -157,7 +161,7 @@ def _style(pdfium: Any, raw: Any, place: int) -> _Style:
 
 
 def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
-    """The characters, parted where the next one does not go on beside the last one."""
+    """Split characters where the next one does not go on beside the last one."""
     run, last = list[_Character](), None
     for each in characters:
         if each.is_generated or each.text.isspace():
@@ -178,7 +182,7 @@ def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
 
 
 def _line(run: list[_Character], page: int) -> Line | None:
-    """The line of a run; None where it has nothing but white space."""
+    """Return the line of a run; None where it has nothing but white space."""
     written = [each for each in run if not (each.is_generated or each.text.isspace())]
     if not written:
         return None
@@ -208,7 +212,7 @@ def _line(run: list[_Character], page: int) -> Line | None:
 
 
 def _joined(lines: list[Line]) -> list[Line]:
-    """The lines from top to bottom, those joined that stand close beside each other on one baseline."""
+    """Join lines that stand close beside each other on one baseline."""
     done = list[Line]()
     for line in sorted(lines, key=lambda each: (round(each.y), each.x0)):
         for place in range(len(done) - 1, max(-1, len(done) - 8), -1):
@@ -233,7 +237,7 @@ def _joined(lines: list[Line]) -> list[Line]:
 
 
 def _without_numbers(lines: list[Line]) -> list[Line]:
-    """The lines without the numbers that number them, at the margin, as in manuscripts under review."""
+    """Remove line numbers at the margin, as in manuscripts under review."""
     numbers = [line for line in lines if line.text.isdigit() and len(line.text) <= 4]
     dropped = set[Line]()
     for edge in ("x0", "x1"):
@@ -247,29 +251,16 @@ def _without_numbers(lines: list[Line]) -> list[Line]:
     return [line for line in lines if line not in dropped]
 
 
-_FIRST_PARTS = frozenset(
-    (
-        *("self", "well", "cross", "low", "high", "real", "large", "small", "short", "long", "end", "fine"),
-        *("non", "multi", "semi", "state", "co", "pre", "post", "sub", "open", "zero", "few", "one", "two"),
-        *("three", "off", "on", "hand", "data", "user", "task", "domain", "model", "time", "cost", "rule"),
-    )
-)
-"""Words behind which a hyphen at the end of a line is mostly one of the word itself."""
-
-
 def words_of(lines: Sequence[Line]) -> Counter[str]:
-    """The words of the lines, hyphens kept, those at their ends left out, which may be parts."""
+    """Count the words of the lines, hyphens kept, those at their ends left out, which may be parts."""
     return Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
 
 
-def spaced(group: Sequence[Line]) -> str:
-    """The lines as they are, with spaces between them."""
-    return " ".join(line.text for line in group)
-
-
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
-    """The text of lines, words put together that are parted at their ends; ``words`` are those of the
-    document (`words_of`), ``plain`` says that no line has the mark of a footnote at its end.
+    """Return the text of lines, with hyphenated words joined.
+
+    ``words`` are those of the document (`words_of`), ``plain`` says that no line has the mark of a footnote
+    at its end.
 
     >>> rows = [Line(text, text, 0, 0, 9, 0, 9, False) for text in ("Well-", "known fish in riv-", "ers")]
     >>> joined_text(rows, Counter())
@@ -287,7 +278,7 @@ def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = Fals
 
 
 def _keeps_hyphen(text: str, following: str, words: Counter[str]) -> bool:
-    """Whether the hyphen at the end of a line is one of its word, by the same word elsewhere."""
+    """Return True if the hyphen at the end of a line is one of its word, by the same word elsewhere."""
     before = re.search(r"[\w-]*$", text[:-1].lower())
     after = re.match(r"[\w-]*", following.lower())
     first, second = before[0] if before else "", after[0] if after else ""

@@ -1,10 +1,17 @@
-"""The reader of PDFs: one paper a file."""
+"""The reader of PDFs: one paper a file, found by a process of its own.
+
+What is hostile or damaged in a document can end that process, and nothing else. It reads documents from its
+standard input, each after its length in eight bytes, and answers each with a line of JSON: ``title``,
+``abstract``, ``source`` (see `qbe.corpus.pdf_layout`), ``arxiv`` and ``doi``, or ``error``.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,16 +19,18 @@ from pathlib import PurePath
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.head import Head
-from qbe.corpus.pdf.layout import FIRST, INTRODUCTION
-from qbe.corpus.pdf.worker import DAMAGED, MOST_BYTES, NO_TEXT, PASSWORD
-from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.streams import MAX_LINE_BYTES
+from qbe.corpus.pdf_layout import FIRST, INTRODUCTION, find
+from qbe.corpus.pdf_lines import lines_of
+from qbe.corpus.records import Entry, Reading
+from qbe.corpus.streams import MAX_LINE_BYTES, Head
 from qbe.errors import RecordError, check_package
 from qbe.util import processes
 
-SECONDS = 20.0
-"""Within which the first pages of a document must be read; those of papers take a fifth of a second."""
+PAGES = 3  # that are read
+SECONDS = 20.0  # within which they must be read; those of papers take a fifth of a second
+MOST_BYTES = 1 << 30  # of memory that the process may ask for
+FEWEST_LETTERS = 200  # on the first pages of a document that holds its text
+PASSWORD, DAMAGED, NO_TEXT = "password", "damaged", "no text"
 
 STANDS_IN = {INTRODUCTION: fields.INTRODUCTION, FIRST: "its first paragraph"}
 """What stands for an abstract that was not found, by where it was."""
@@ -40,15 +49,20 @@ _PROBLEMS = {
         "a PDF that cannot be read",
     ),
 }
+_ARXIV = re.compile(r"arXiv:\s?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)")
+_DOI = re.compile(
+    r"(?:https?://(?:dx\.)?doi\.org/|doi\s*:?\s*(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
+    re.IGNORECASE,
+)
 
 
 def recognizes(head: Head) -> bool:
-    """Whether the bytes begin as a PDF does, perhaps behind others, which its name must make up for."""
+    """Return True if the bytes begin as a PDF does, of a file called so also behind others."""
     return head.data.startswith(b"%PDF-") or (head.suffix == ".pdf" and b"%PDF-" in head.data[:1024])
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """The paper of a file, without an id; its abstract is None where neither one nor a paragraph was found.
+    """Yield the paper of a file, without an id; its abstract is None where no paragraph was found.
 
     Raises MissingDependencyError without the package pypdfium2.
     """
@@ -90,20 +104,18 @@ def _record(found: dict[str, str], file: str) -> dict[str, Any]:
 
 
 class _Worker:
-    """The process that reads (`qbe.corpus.pdf.worker`), started when there is something to read, and again
-    where a document has ended it.
-    """
+    """The process that reads, started on demand, and again where a document has ended it."""
 
     def __init__(self) -> None:
         self._process: processes.Process | None = None
         self._lock = threading.Lock()
 
     def read(self, data: bytes) -> dict[str, str]:
-        """What the process answers; ``error`` '' where it ended or took too long."""
+        """Return the answer of the process; ``error`` '' where it ended or took too long."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 atexit.register(self.end)  # which is to leave no process behind; once more does no harm
-                self._process = processes.start([sys.executable, "-m", "qbe.corpus.pdf.worker"])
+                self._process = processes.start([sys.executable, "-m", "qbe.corpus.pdf"])
             process = self._process
             assert process.stdin is not None and process.stdout is not None
             timer = threading.Timer(SECONDS, process.kill)
@@ -126,7 +138,7 @@ class _Worker:
             return found
 
     def end(self) -> None:
-        """End the process, so that the next document is read by another one."""
+        """Kill the process, so that a malicious PDF cannot affect the next one."""
         with self._lock:
             self._end()
 
@@ -138,6 +150,50 @@ class _Worker:
 
 
 _WORKER = _Worker()
-
 end_worker = _WORKER.end
-"""Ends the process that reads, if there is one: what a document did to it is gone."""
+
+
+def answer(data: bytes) -> dict[str, str]:
+    """Return what a document holds, or what is wrong with it as ``error``."""
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        return {"error": PASSWORD if "assword" in str(error) or "ecurity" in str(error) else DAMAGED}
+    try:
+        lines, upward = lines_of(document, PAGES)
+    except pypdfium2.PdfiumError:
+        return {"error": DAMAGED}
+    text = " ".join(line.text for line in lines)
+    letters = sum(map(str.isalpha, text))
+    unknown = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" for each in text)
+    if letters < FEWEST_LETTERS or unknown > letters / 5:
+        return {"error": NO_TEXT}
+    found = find(lines, str(document.get_metadata_value("Title")))
+    stamp = _ARXIV.search(upward)
+    dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
+    names = {"arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
+    return {**found._asdict(), **names}
+
+
+def main() -> None:
+    """Answer documents until the input ends."""
+    import resource
+
+    for limit, value in (
+        (resource.RLIMIT_AS, MOST_BYTES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+            resource.setrlimit(limit, (value, value))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while size := source.read(8):
+        data = source.read(int.from_bytes(size, "big"))
+        target.write(json.dumps(answer(data)).encode("ascii") + b"\n")
+        target.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from qbe.corpus.pdf.lines import Line, joined_text, overlap, spaced, words_of
+from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
 
 HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first paragraph"
 """Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
 nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
 """
 
-FEWEST_WORDS, MOST_WORDS = 30, 700
-"""Of a paragraph that may be an abstract, and of an abstract after which reading ends."""
+FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
 
 _ABSTRACT = re.compile(
     r"(?:\d+\.?\s+)?(?P<name>a ?b ?s ?t ?r ?a ?c ?t|(?:executive )?s ?u ?m ?m ?a ?r ?y|synopsis)\b"
@@ -41,13 +40,12 @@ _END = re.compile(
     re.IGNORECASE,
 )
 _SECTION = re.compile(r"(?:\d{1,2}|[IVX]{1,4})[.)]?\s+[A-Z][^.]{2,60}")
+# What footnotes and notes on authors have, and abstracts have not.
 _NO_PROSE = re.compile(
     r"e-?mail|\S@\S|\bsupported (?:in part by|by .{0,60}(?:award|grant|foundation))|permission to make|"
     r"preliminary version",
     re.IGNORECASE,
 )
-"""What footnotes and notes on authors have, and abstracts have not."""
-
 _JOURNAL = re.compile(
     r"(?:the )?(?:journal of|proceedings of|international journal|transactions on|ieee |acm |annals of|"
     r"physical review|physics letters|nuclear physics|lecture notes|european organi[sz]ation|"
@@ -63,7 +61,7 @@ _LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
 
 
 class Found(NamedTuple):
-    """What was found: the title, the abstract, '' each where there is none, and where the abstract was."""
+    """The title and the abstract, '' each where there is none, and where the abstract was."""
 
     title: str
     abstract: str
@@ -97,7 +95,9 @@ def find(lines: Sequence[Line], named: str = "") -> Found:
 
 
 def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
-    """The line with the abstract's heading, and the text that follows in it; "abstract" before any other."""
+    """Return the line with the abstract's heading, and the text that follows in it; "abstract" before any
+    other.
+    """
     found = list[tuple[bool, Line, str]]()
     for line in lines:
         if (match := _ABSTRACT.fullmatch(line.text)) is None:
@@ -114,7 +114,7 @@ def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
 
 
 def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
-    """The lines of the abstract of a heading."""
+    """Return the lines of the abstract of a heading."""
     if rest:
         begin = heading._replace(text=rest)
     else:
@@ -142,7 +142,7 @@ def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
 
 
 def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -> list[Line]:
-    """The lines of the text that begins with one: below it in its column, then at the top of the next one."""
+    """Return the text that begins with a line: below it in its column, then at the top of the next one."""
     rows, words = [begin], len(begin.text.split())
     x0, x1, leading, last = begin.x0, begin.x1, 0.0, begin
     used = {begin}
@@ -169,7 +169,7 @@ def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -
 def _row_below(
     lines: Sequence[Line], last: Line, x0: float, x1: float, leading: float, used: set[Line]
 ) -> list[Line]:
-    """The lines of one baseline that come next below a line, between the edges of its column."""
+    """Return the lines of one baseline that come next below a line, between the edges of its column."""
     most = 1.75 * leading if leading else 2.2 * last.size
     slack = (2.5 if leading else 4.5) * last.size  # the first line may be indented
     near = [
@@ -193,8 +193,9 @@ def _row_below(
 def _row_of_next_column(
     lines: Sequence[Line], last: Line, x0: float, x1: float, begin: Line, used: set[Line]
 ) -> list[Line]:
-    """The first line of the column right of the one that ends with a line, or of the next page where the last
-    sentence goes on; none where the column goes on with something else.
+    """Return the first line of the column to the right, or of the next page where a sentence goes on.
+
+    There is none where the column goes on with something else.
     """
     alike = [line for line in lines if line.size > 0.92 * begin.size and line not in used]
     if any(
@@ -212,7 +213,9 @@ def _row_of_next_column(
 
 
 def _ends(line: Line, begin: Line) -> bool:
-    """Whether a line is not of the abstract that began with another: keywords, a heading, another size."""
+    """Return True for keywords, a heading or another size than that of the abstract that began with
+    ``begin``.
+    """
     is_capital = not line.text[:1].islower() or line.bold > begin.bold or line.text.startswith("http")
     if is_capital and (_END.match(line.text) or _INTRODUCTION.fullmatch(line.text)):
         return True
@@ -230,7 +233,7 @@ def _begins_paragraph(line: Line, last: Line, x0: float, leading: float) -> bool
 
 
 def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
-    """The first paragraph of prose before the introduction's heading; of all where there is none."""
+    """Return the first paragraph of prose before the introduction's heading; of all where there is none."""
     others = [line for line in lines if line is not intro]
     for begin in others:
         is_after = intro is not None and (
@@ -258,7 +261,7 @@ def _is_left_of(line: Line, other: Line) -> bool:
 
 
 def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
-    """The first line of the paragraph that a line belongs to: names may fill the lines above one of prose."""
+    """Return the first line of a line's paragraph: names may fill the lines above one of prose."""
     while True:
         above = (
             each
@@ -277,14 +280,14 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
 
 
 def _is_prose_line(line: Line) -> bool:
-    """Whether a line may begin a paragraph of prose, and names neither authors nor where they work."""
+    """Return True if a line may begin a paragraph of prose, and names neither authors nor affiliations."""
     words = line.text.split()
     lower = sum(word[:1].islower() for word in words)
     return len(words) > 4 and lower > 0.5 * len(words)
 
 
 def _is_prose(rows: Sequence[Line]) -> bool:
-    text = spaced(rows)
+    text = _spaced(rows)
     words = text.split()
     lower = sum(word[:1].islower() for word in words)
     if _NO_PROSE.search(text):
@@ -293,7 +296,7 @@ def _is_prose(rows: Sequence[Line]) -> bool:
 
 
 def _paragraph(lines: Sequence[Line], intro: Line) -> list[Line]:
-    """The first paragraph under the introduction's heading."""
+    """Return the first paragraph under the introduction's heading."""
     below = [
         line
         for line in lines
@@ -307,7 +310,7 @@ def _paragraph(lines: Sequence[Line], intro: Line) -> list[Line]:
 
 
 def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[str, Line | None]:
-    """The title and its last line; ``heading`` is the abstract's, ``named`` what the document states."""
+    """Return the title and its last line; ``heading`` is the abstract's, ``named`` the stated title."""
     first = next((line.page for line in lines if len(line.text) > 3), 0)
     page = [line for line in lines if line.page == first]
     bottom = 0.7 * max((each.y for each in page), default=0.0)
@@ -319,18 +322,18 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
         return stated
     body = body_size(lines)
     usable = [group for group in groups if not _is_other(group)]
-    several = [group for group in usable if len(spaced(group).split()) > 1]
+    several = [group for group in usable if len(_spaced(group).split()) > 1]
     large = [group for group in several or usable if group[0].size > 1.04 * body]
     if large:
         best = max(large, key=lambda group: (round(group[0].size, 1), group[0].bold, -group[0].y))
     else:
-        marked = [group for group in several if group[0].bold or spaced(group).isupper()]
+        marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
         best = next(iter(marked or several or usable), [])
     return (_MARKS.sub("", joined_text(best, words_of(lines), plain=True)), best[-1] if best else None)
 
 
 def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:
-    """The title that the document states, where its letters stand on the page."""
+    """Return the title that the document states, where its letters stand on the page."""
     wanted = _letters(named)
     if len(named.split()) < 2 or len(wanted) < 10:
         return None
@@ -348,8 +351,12 @@ def _letters(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
+def _spaced(group: Sequence[Line]) -> str:
+    return " ".join(line.text for line in group)
+
+
 def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """Lines of one size that follow each other closely."""
+    """Yield lines of one size that follow each other closely."""
     group = list[Line]()
     for line in sorted(lines, key=lambda each: (each.y, each.x0)):
         if group:
@@ -365,14 +372,14 @@ def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _is_other(group: Sequence[Line]) -> bool:
-    """Whether large lines are not the title: the name of a journal or of a kind of paper."""
-    text = spaced(group)
+    """Return True for large lines that name a journal or a kind of paper."""
+    text = _spaced(group)
     is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
     return is_journal or len(re.findall(r"[^\W\d_]", text)) < 3
 
 
 def body_size(lines: Sequence[Line]) -> float:
-    """The size that most letters have."""
+    """Return the size that most letters have."""
     letters = Counter[float]()
     for line in lines:
         letters[round(line.size, 1)] += len(line.text)

@@ -1,56 +1,167 @@
-"""A record of a corpus and its Paper, converted in both directions.
+"""Records of papers: what readers yield, how they are asked to read, and the `qbe.types.Paper` of a record.
 
-The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole number),
-``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
-``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where
-the abstract was split here). Other fields are ignored.
+The fields of a record are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole
+number), ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
+``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where the
+abstract was split here). Other fields are ignored.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import translate
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import RecordError
+from qbe.errors import RecordError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
+Original = TypeVar("Original")
 Splitter = Callable[[str], Sequence[str]]
 """Splits an abstract into sentences."""
 
-FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
-_LABELS = "background, objective, method, result or other, with or without '_label'"
-
-MAX_ABSTRACT_CHARS = 1_000_000
-"""The longest abstract (or title) allowed; whole books are shorter, so a longer one is a conversion error."""
-
-MAX_ID_CHARS = 512
-
-NO_ABSTRACT = "no abstract"
-"""The reason of the error for a paper without an abstract."""
-
-_CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
-_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
-
-MAX_DEPTH = 100
-"""How many objects and lists may be within each other in metadata, which other code follows to the end."""
-
-OFFSETS = "sentence_offsets"
 Offsets = tuple[tuple[int, int], ...]
 """Offsets (begin, end) of each sentence, end exclusive, in characters."""
 
+FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
+OFFSETS = "sentence_offsets"
+STOP, SKIP = "stop", "skip"
+ON_ERROR = (STOP, SKIP)
+SKIP_BYTES = 256 << 20
+DEDUPE = ("title", "doi")
+COLUMNS = (
+    *("id", "title", "abstract", "year", "date", "authors"),
+    *("venue", "categories", "tags", "doi", "url", "cites"),
+)
+"""The fields of a table that ``Reading.columns`` may name."""
+
+MAX_ABSTRACT_CHARS = 1_000_000  # also of titles; whole books are shorter, so it is a conversion error
+MAX_ID_CHARS = 512
+MAX_DEPTH = 100  # of objects and lists within metadata, which other code follows to the end
+NO_ABSTRACT = "no abstract"  # the reason of the error
+
+_LABELS = "background, objective, method, result or other, with or without '_label'"
+_CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
+_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
+
+
+class Entry(NamedTuple):
+    """A record of a source, or what is wrong with it.
+
+    ``where`` is its place (file and line, or file and number), with which every message about it begins.
+    ``record["abstract"]`` is None where there is none.
+    """
+
+    where: str
+    record: Mapping[str, Any] | RecordError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Options of reading a corpus; raises UsageError for impossible values.
+
+    ``format`` is one of `qbe.corpus.FORMAT_NAMES`; None: recognize each file's. ``columns`` names the columns
+    of a table for fields of papers (COLUMNS). ``categories`` are patterns such as ``cs.*``: papers without a
+    matching category are left out.
+
+    ``on_error`` is ``stop`` (end at a record that cannot be used) or ``skip`` (leave it out); None: ``skip``
+    for files of more than SKIP_BYTES together. Where more than the share ``max_rejected`` of at least 100
+    records cannot be used, reading ends with an error; papers that lack only an abstract do not count.
+    ``keep_without_abstract`` keeps such papers, with the title as abstract. ``dedupe`` merges papers of one
+    ``title`` (normalized, with year and first author) or one ``doi``. Reading ends after ``limit`` papers.
+
+    >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
+    True
+    >>> Reading(limit=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `limit` of at least 1, found 0
+    """
+
+    format: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    on_error: str | None = None
+    max_rejected: float = 0.01
+    keep_without_abstract: bool = False
+    dedupe: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, values in (
+            ("on_error", self.on_error, ON_ERROR),
+            ("dedupe", self.dedupe, DEDUPE),
+        ):
+            if value is not None and value not in values:
+                raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
+        if unknown := sorted(set(self.columns) - set(COLUMNS)):
+            raise UsageError(f"expected fields {', '.join(COLUMNS)}, found {unknown[0]!r}; check `columns`")
+        if not 0 <= self.max_rejected <= 1:
+            raise UsageError(f"expected `max_rejected` from 0 to 1, found {self.max_rejected:g}")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"expected `limit` of at least 1, found {self.limit}")
+
+    @cached_property
+    def _category(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(map(translate, self.categories))) if self.categories else None
+
+    def keeps(self, metadata: Mapping[str, Any]) -> bool:
+        """Return True if no category is chosen, or the paper has a chosen one."""
+        if self._category is None:
+            return True
+        categories = metadata.get("categories") or ()
+        names = categories.split() if isinstance(categories, str) else categories
+        return any(self._category.match(str(name)) for name in names)
+
+    def record(self) -> dict[str, Any]:
+        """Return the options that are not the default, as JSON values.
+
+        >>> Reading(categories=("cs.*",), on_error="skip").record()
+        {'categories': ['cs.*'], 'on_error': 'skip'}
+        """
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values |= {"columns": dict(self.columns), "categories": list(self.categories)}
+        if self.max_rejected == Reading.max_rejected:
+            values["max_rejected"] = None
+        return {name: value for name, value in values.items() if value}
+
+
+AS_IT_COMES = Reading()
+
+
+def converted(
+    originals: Iterable[tuple[str, Original | RecordError]],
+    to_record: Callable[[Original, str], dict[str, Any] | None],
+    reading: Reading | None = None,
+) -> Iterator[Entry]:
+    """Convert originals, each given with its place, to entries.
+
+    A RecordError that ``to_record`` raises, or that stands in place of an original, becomes the entry. Left
+    out are originals for which ``to_record`` returns None and, with ``reading``, papers of other categories.
+    """
+    for where, original in originals:
+        try:
+            if isinstance(original, RecordError):
+                raise original
+            record = to_record(original, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if record is not None and (reading is None or reading.keeps(record["metadata"])):
+            yield Entry(where, record)
+
 
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
-    """Offsets into ``text`` of the sentences that it was split into, in their order.
+    """Return the offsets into ``text`` of its sentences, in order; None where a splitter added or dropped
+    letters.
 
-    White space and control characters may differ. None where a splitter has added or dropped
-    visible characters.
+    White space and control characters may differ.
 
     >>> locate("Fish  swim. We count.", ["Fish swim.", "We count."])
     ((0, 11), (12, 21))
-    >>> locate("Fish swim.", ["Fish"]) is None
-    True
     """
     offsets, end = list[tuple[int, int]](), 0
     for sentence in sentences:  # nearly all stand there as they are: ten times as fast as what follows
@@ -118,13 +229,7 @@ def parse_paper(
 
 
 def paper_from_record(record: Mapping[str, Any]) -> Paper:
-    """The paper of a record that `paper_to_record` made; nothing is validated or cleaned.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("1", "A title", (Sentence("One."), Sentence("Two.")))
-    >>> paper_from_record(paper_to_record(paper)) == paper
-    True
-    """
+    """Return the paper of a record that `paper_to_record` made, without checks."""
     labels, offsets = record.get("pred_labels"), record.get(OFFSETS)
     facets = [None] * len(record["abstract"]) if labels is None else map(Facet.from_label, labels)
     return Paper(
@@ -138,11 +243,10 @@ def paper_from_record(record: Mapping[str, Any]) -> Paper:
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
-    """The inverse of `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
+    """Invert `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
 
-    A sentence whose label was predicted has that label; of the others one without facet is labelled
-    ``other_label``, and one that was given as ``objective_label`` has become ``background_label``. The
-    probabilities of predicted labels are not kept.
+    A predicted label stays; otherwise no facet becomes ``other_label``, and what was ``objective_label`` has
+    become ``background_label``. Probabilities of predicted labels are not kept.
 
     >>> sentences = Sentence("One.", Facet.METHOD), Sentence("Two.")
     >>> paper_to_record(Paper("1", "A title", sentences, labelled=True))["pred_labels"]
@@ -154,7 +258,11 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
         "abstract": [sentence.text for sentence in paper.sentences],
     }
     if paper.labelled:
-        record["pred_labels"] = [f"{_label(sentence)}_label" for sentence in paper.sentences]
+        labels = (
+            each.probabilities.label if each.probabilities else str(each.facet or "other")
+            for each in paper.sentences
+        )
+        record["pred_labels"] = [f"{label}_label" for label in labels]
     if paper.offsets is not None:
         record[OFFSETS] = [list(pair) for pair in paper.offsets]
     if paper.metadata:
@@ -163,36 +271,18 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
 
 
 def dump_record(record: dict[str, Any]) -> bytes:
-    """One line of JSON, with its line end.
-
-    >>> print(dump_record({"paper_id": "1", "title": "Über"}).decode(), end="")
-    {"paper_id": "1", "title": "Über"}
-    """
+    """Return a record as one line of JSON."""
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
-def _label(sentence: Sentence) -> str:
-    return sentence.probabilities.label if sentence.probabilities else str(sentence.facet or "other")
-
-
 def is_id(text: str) -> bool:
-    """Whether a text can be the id of a paper: one word without control characters, not too long.
-
-    >>> is_id("10.1000/abc"), is_id("Lee 2019")
-    (True, False)
-    """
+    """Return True for one printable word that is not too long."""
     # isprintable() refuses white space other than the space, control characters and surrogates.
     return 0 < len(text) <= MAX_ID_CHARS and " " not in text and text.isprintable()
 
 
 def check_unicode(text: str, where: str) -> None:
-    """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold.
-
-    >>> check_unicode(chr(0xD800), "papers.jsonl, line 3")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.RecordError: papers.jsonl, line 3: expected Unicode text, found a lone surrogate ...
-    """
+    """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -203,7 +293,6 @@ def check_unicode(text: str, where: str) -> None:
 
 
 def lacking_abstract(where: str, actual: str) -> RecordError:
-    """The error for a paper whose abstract is ``actual``, which is none."""
     return RecordError(
         f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
     )
@@ -234,7 +323,7 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
 
 
 def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
-    """Cleaned sentences, empty ones kept."""
+    """Return cleaned sentences, empty ones kept, as labels count them."""
     if isinstance(abstract, str):
         _check_length(len(abstract), "abstract", where)
         if split is None:
@@ -276,7 +365,6 @@ def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | 
 
 
 def _offsets(value: Any, sentences: int, where: str) -> Offsets:
-    """The offsets of a record; raises RecordError unless they are one ascending pair a sentence."""
     try:
         offsets = tuple((begin, end) for begin, end in value)
         flat = [0, *(offset for pair in offsets for offset in pair)]
@@ -315,7 +403,6 @@ def _metadata(metadata: Any, where: str) -> Mapping[str, Any]:
 
 
 def _clean(text: Any, field: str, where: str) -> str:
-    """The text with single spaces for white space and control characters, none at its ends."""
     if not isinstance(text, str):
         raise _invalid(where, f"strings in the {field}", text, "mend the record", f"{field} that is no text")
     if text.isprintable():  # of white space it lets only the space pass
