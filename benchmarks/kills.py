@@ -31,14 +31,14 @@ from typing import Any
 
 from benchmarks.common import positive
 from qbe.corpus import read_jsonl
-from qbe.datasets.embedded import copy_sample
+from qbe.datasets.sample import copy_sample
 from qbe.errors import IndexFormatError, QbeError
 from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.source import BuildSettings
 from qbe.index.store import CURRENT
 from qbe.index.update import append_papers, delete_papers
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.cards import DEFAULT_ENCODER
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, Dense, Fused

@@ -22,9 +22,9 @@ from qbe.index.papers import (
     without_labels,
 )
 from qbe.index.store import current
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
-from qbe.models.tagger_files import HEAD
+from qbe.models.cards import HEAD
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 

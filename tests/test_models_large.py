@@ -17,12 +17,11 @@ from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.encoder_files import read_card
+from qbe.models.cards import ENCODER, RANGES, read_card
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
-from qbe.models.export.quantization import channel_ranges, smooth
-from qbe.models.kinds import RANGES
+from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
@@ -33,10 +32,15 @@ from qbe.models.large import (
     weights_folder,
     write_weights,
 )
-from qbe.train.large.network import LargeNetwork, table_of
-from qbe.train.large.task import list_loss
-from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.reranker.base import read_base
+from qbe.train.losses import list_loss
+from qbe.train.network import (
+    GradedEncoder,
+    ProjectedPapers,
+    StoredVectors,
+    read_base,
+    table_of,
+    vector_terms,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -178,7 +182,7 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].endswith("against fp32")
-    filled = read_card(tmp_path / "filled")
+    filled = read_card(tmp_path / "filled", ENCODER)
     assert replace(filled, parity={}) == replace(traced, parity={})  # digests of the files, too
     assert filled.parity["fp32"] == {"max_abs_difference": 0.0, "min_cosine": pytest.approx(1)}
     assert filled.parity["int8"]["min_cosine"] == pytest.approx(traced.parity["int8"]["min_cosine"], abs=1e-4)
@@ -197,7 +201,9 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
     cosines = iter((0.0, 1.0))
     figures = {"max_abs_difference": 0.0, "min_cosine": 1.0}
     monkeypatch.setattr(
-        encoder, "_parity", lambda *_: {"fp32": figures, "int8": figures | {"min_cosine": next(cosines)}}
+        encoder,
+        "_encoder_parity",
+        lambda *_: {"fp32": figures, "int8": figures | {"min_cosine": next(cosines)}},
     )
     export_encoder(weights, "fish", "sea", tmp_path / "out", graph=graph)
     smooth(fp32, ranges, tmp_path / "smoothed.onnx")
@@ -250,10 +256,13 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
     marked = [torch.rand(len(some), 3, generator=random) > 0.5 for some in spans]
     for each in marked:
         each[0] = True
+    table = table_of(ids, spans)
+    for row, each in enumerate(marked):
+        table.marked[row, : len(each)] = each
     model = MPNetModel.from_pretrained(tiny_mpnet).eval()
-    network = LargeNetwork(tiny_mpnet, torch.float32)
+    network = GradedEncoder(tiny_mpnet, torch.float32)
     with torch.no_grad():
-        vectors = network.encode(table_of(ids, spans, marked), torch.arange(3), chunks=2)
+        vectors = network.encode(table, torch.arange(3), chunks=2)
         states = [model(torch.tensor([each])).last_hidden_state[0] for each in ids]
         for row, (state, some) in enumerate(zip(states, spans, strict=True)):
             expected = torch.stack([state[begin:end].mean(0) for begin, end in some])
@@ -264,7 +273,7 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
         every = torch.arange(3)
         for facet, terms in enumerate(network.terms(vectors, vectors)):
             inside = torch.cat(marked)[:, facet]
-            papers = ProjectedPapers.of(stored, every, None, inside, torch.eye(24))
+            papers = ProjectedPapers.of(stored, every, inside, torch.eye(24))
             torch.testing.assert_close(terms, vector_terms(papers, papers), atol=1e-5, rtol=1e-5)
 
 
