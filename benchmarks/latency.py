@@ -73,11 +73,11 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.index.opening import open_index
+    from qbe.runs import read_pools
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
-    from qbe.topics import read_pools
     from qbe.util.parallel import Workers
 
     pools = read_pools(options.pool)

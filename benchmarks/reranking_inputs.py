@@ -43,7 +43,7 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     from qbe.corpus import read_jsonl
     from qbe.datasets.csfcube import convert
     from qbe.datasets.embedded import copy_sample
-    from qbe.topics import read_pools, read_topics
+    from qbe.runs import read_pools, read_topics
 
     if os.environ.get("QBE_DATA"):
         name = "CSFCube"

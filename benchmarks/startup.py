@@ -102,8 +102,8 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
     from qbe.models.encode.aspect import EncodedAspect
     from qbe.query import Aspect
+    from qbe.runs import read_topics
     from qbe.search.first_stages import query_text
-    from qbe.topics import read_topics
 
     topic = next(iter(read_topics(topics)))
     with open_index(index) as opened:

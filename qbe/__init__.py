@@ -34,11 +34,23 @@ if TYPE_CHECKING:
         RunError as RunError,
         UsageError as UsageError,
     )
-    from qbe.index.building.settings import BuildSettings as BuildSettings
-    from qbe.index.opening import Index as Index, build_index as build_index, open_index as open_index
+    from qbe.index.source import BuildSettings as BuildSettings
+    from qbe.index.index import (
+        Index as Index,
+        build as build,
+        build_index as build_index,
+        open as open,
+        open_index as open_index,
+    )
     from qbe.search.pyterrier import from_transformer as from_transformer
-    from qbe.query import Aspect as Aspect, Query as Query, Topic as Topic
-    from qbe.run import Run as Run
+    from qbe.query import (
+        SHAPES as SHAPES,
+        Aspect as Aspect,
+        Query as Query,
+        Topic as Topic,
+        Variety as Variety,
+    )
+    from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
     from qbe.search.query_file import paper_from_file as paper_from_file
     from qbe.search.pipeline import Pipeline as Pipeline
@@ -57,10 +69,8 @@ if TYPE_CHECKING:
         Stages as Stages,
         default_stages as default_stages,
     )
-    from qbe.shapes import SHAPES as SHAPES, Variety as Variety
     from qbe.corpus.sentences import paper_from_text as paper_from_text
-    from qbe.topics import read_topics as read_topics
-    from qbe.trec import read_qrels as read_qrels
+    from qbe.runs import read_qrels as read_qrels, read_topics as read_topics
     from qbe.types import Facet as Facet, Hit as Hit, Match as Match, Paper as Paper, Sentence as Sentence
 
     __version__: str
@@ -74,11 +84,11 @@ _NAMES = {
         "IndexFormatError JavaError MissingDependencyError ModelError OutputError PackError "
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
-    "qbe.index.building.settings": "BuildSettings",
-    "qbe.index.opening": "Index build_index open_index",
+    "qbe.index.source": "BuildSettings",
+    "qbe.index.index": "Index build build_index open open_index",
     "qbe.search.pyterrier": "from_transformer",
-    "qbe.query": "Aspect Query Topic",
-    "qbe.run": "Run",
+    "qbe.query": "Aspect Query SHAPES Topic Variety",
+    "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
     "qbe.search.pipeline": "Pipeline",
     "qbe.search.query_file": "paper_from_file",
@@ -88,10 +98,8 @@ _NAMES = {
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
-    "qbe.shapes": "SHAPES Variety",
     "qbe.corpus.sentences": "paper_from_text",
-    "qbe.topics": "read_topics",
-    "qbe.trec": "read_qrels",
+    "qbe.runs": "read_qrels read_topics",
     "qbe.types": "Facet Hit Match Paper Sentence",
 }
 """The public names of each module."""

@@ -1,28 +1,48 @@
-"""What is asked for: queries made of weighted aspects of papers, and topics that name them."""
+"""Queries: weighted aspects of papers, topics that name them, and the shapes of exploration."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
-from qbe.errors import FacetNotFoundError, UsageError
+from qbe.errors import FacetNotFoundError, UsageError, did_you_mean
 from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
 
 MAX_WEIGHT = 1e6
-"""The largest weight; the smallest is as many times smaller than 1. Sums of scores stay finite."""
+"""The largest weight; 1 / MAX_WEIGHT is the smallest. Sums of scores stay finite."""
+
+SAME_PROBLEM_OTHER_METHOD = "same-problem-other-method"
+SAME_METHOD_OTHER_PROBLEM = "same-method-other-problem"
+COMPETITORS = "competitors"
+
+SIMILAR_FROM, OTHER_TO = 1.5, 1.0
+"""A paper is similar in a facet from a grade of 1.5, and different up to 1."""
+
+HIGHEST = 3.0
+"""The highest grade."""
+
+SHAPES: Mapping[str, Mapping[Facet, float]] = {
+    SAME_PROBLEM_OTHER_METHOD: {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0},
+    SAME_METHOD_OTHER_PROBLEM: {Facet.METHOD: 1.0, Facet.BACKGROUND: -1.0},
+    COMPETITORS: {Facet.BACKGROUND: 1.0, Facet.METHOD: 1.0},
+}
+"""Weights of facets by shape of exploration: other approaches to the same problem, other uses of the same
+technique, and papers that do the same in the same way.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Which part of a paper forms the query: its sentences of a facet, picked ones (from 0), or all of them.
+    """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
-    At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
-    ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
-    UsageError for a paper without sentences, a facet together with positions, and a weight that
-    `check_weight` refuses.
+    A negative ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another
+    type, UsageError for a paper without sentences, a facet together with positions, and a weight out of
+    range.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
@@ -64,9 +84,8 @@ class Aspect:
         return _ABSTRACT
 
     def selected_positions(self) -> tuple[int, ...]:
-        """Positions of its sentences: those picked, those of the facet, or all.
+        """Return its sentences' positions; the likeliest where a tagger found none of the facet.
 
-        Where a tagger found no sentence of the facet, the likeliest stands in for it (see `is_guess`).
         Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
         """
         if self.positions is not None:
@@ -80,7 +99,7 @@ class Aspect:
 
     @property
     def is_guess(self) -> bool:
-        """Whether no sentence of the paper was labelled with the facet, so that the likeliest stands in."""
+        """True if no sentence was labelled with the facet, so that the likeliest stands in."""
         return self.facet is not None and self.paper.facet_positions(self.facet)[1]
 
 
@@ -125,8 +144,9 @@ class Query:
 
     @classmethod
     def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> Query:
-        """A query for papers that are like a paper in the facets of positive weight, and not in those of
-        negative weight; `qbe.shapes.SHAPES` has weights by name. Raises what `Query.of` and `Aspect` do.
+        """Ask for papers like a paper in the facets of positive weight, and unlike it in the others.
+
+        SHAPES has weights by name.
 
         >>> from qbe.types import Paper, Sentence
         >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
@@ -142,21 +162,21 @@ class Query:
 
     @property
     def is_single(self) -> bool:
-        """Whether it has one aspect: then its weight says nothing, and scores are those of the stages."""
+        """True for one aspect: its weight does not count, and scores are those of the stages."""
         return len(self.aspects) == 1
 
     @property
     def is_by_facets(self) -> bool:
-        """Whether it has several aspects, each of them a facet: then grades rank (`qbe.models.grade`)."""
+        """True for several aspects, each of them a facet: then grades rank."""
         return not self.is_single and all(aspect.facet is not None for aspect in self.aspects)
 
     @property
     def query_id(self) -> str:
-        """What names it in a run: no two queries of papers with different ids or other aspects share one.
+        """The unique id of the query in runs.
 
-        ``{paper_id}_{facet}`` for a facet, ``{paper_id}_sentences-1-2`` for positions, the paper's id for its
-        whole abstract (followed by ``_abstract`` where it ends like one of the others); several aspects are
-        joined with ``&``, each after its weight. ``%`` and ``&`` in paper ids are percent-encoded.
+        ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the paper's id for its whole abstract (with
+        ``_abstract`` where it ends like one of the others); several aspects are joined with ``&``, each after
+        its weight. ``%`` and ``&`` in paper ids are percent-encoded.
         """
         if self.is_single:
             (aspect,) = self.aspects
@@ -204,14 +224,21 @@ class Topic(NamedTuple):
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
 
 
-def check_weight(weight: float) -> None:
-    """Raise UsageError for a weight with which scores could not be computed: 0, or too small or large.
+def split_query_id(query_id: str) -> tuple[str, Facet | None]:
+    """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise.
 
-    >>> check_weight(1e308)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected a weight between 1e-06 and 1e+06, with or without a minus, found 1e+308
+    >>> split_query_id("8781666_method"), split_query_id("8781666")
+    (('8781666', <Facet.METHOD: 'method'>), ('8781666', None))
     """
+    paper_id, _, suffix = query_id.rpartition("_")
+    try:
+        return paper_id, Facet(suffix)
+    except ValueError:
+        return query_id, None
+
+
+def check_weight(weight: float) -> None:
+    """Raise UsageError for a weight of 0, or one too small or large to compute scores with."""
     if not 1 / MAX_WEIGHT <= abs(weight) <= MAX_WEIGHT:
         raise UsageError(
             f"expected a weight between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}, with or without a minus, "
@@ -273,3 +300,178 @@ def _missing(paper: Paper, facet: Facet) -> str:
         f"expected paper {paper.paper_id} to have sentences labelled {facet}, found only "
         f"{', '.join(present) or 'other'}; choose another facet, or pick sentences by position"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Variety:
+    """How a list is put together of graded papers.
+
+    Attributes:
+        mix: SHAPES with their shares of the list; each place goes to the shape with the fewest for its share.
+        bounds: the lowest and the highest grade of hits by facet, from 0 to 3. diversity: from 0 to 1, how
+        much lower a paper ranks that resembles those above it (None: the stage's).
+
+    Raises UsageError for other values.
+
+    >>> variety = Variety({COMPETITORS: 2, SAME_PROBLEM_OTHER_METHOD: 1}, diversity=0.25)
+    >>> variety.weights
+    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
+    """
+
+    mix: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[Facet, tuple[float, float]] = field(default_factory=dict)
+    diversity: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, share in self.mix.items():
+            if name not in SHAPES:
+                raise UsageError(f"expected `mix` of {', '.join(SHAPES)}, found {name!r:.60}")
+            check_weight(share)
+            if share < 0:
+                raise UsageError(f"expected shares above 0 in `mix`, found {share:g} of {name}")
+        for facet, (lowest, highest) in self.bounds.items():
+            if not (isinstance(facet, Facet) and 0 <= lowest <= highest <= HIGHEST):
+                raise UsageError(
+                    f"expected grades from 0 to {HIGHEST:g} by facet in `bounds`, the lowest first, found "
+                    f"{lowest:g} and {highest:g} for {facet}"
+                )
+        if self.diversity is not None and not 0 <= self.diversity <= 1:
+            raise UsageError(f"expected `diversity` from 0 to 1, found {self.diversity:g}")
+
+    @property
+    def weights(self) -> dict[Facet, float]:
+        """Weights by which a mix finds candidates; positive where one of its shapes likes the facet."""
+        weights: dict[Facet, float] = {}
+        for name in self.mix:
+            for facet, weight in SHAPES[name].items():
+                weights[facet] = max(weight, weights.get(facet, weight))
+        return {facet: weights[facet] for facet in Facet if facet in weights}
+
+    def admits(self, grades: Mapping[str, float]) -> bool:
+        """Return True if a paper of these grades, by facet name, may be in the list.
+
+        >>> Variety(bounds={Facet.METHOD: (0, 1)}).admits({"background": 2.5, "method": 1.5})
+        False
+        """
+        return all(
+            lowest <= grades.get(facet.value, 0.0) <= highest
+            for facet, (lowest, highest) in self.bounds.items()
+        )
+
+
+PLAIN = Variety()
+
+
+class Wish(NamedTuple):
+    """Weights of facets, as `Query.by_facets` takes them, and how the list is put together."""
+
+    weights: dict[Facet, float]
+    variety: Variety = PLAIN
+
+
+def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
+    """Parse liked and disliked facets as users write them.
+
+    Each is a facet with a weight after a colon, by default 1, and perhaps a grade: ``background>=2`` (liked,
+    at least 2), ``method<=1`` (disliked, at most 1). In their place one of SHAPES may be liked, or a mix of
+    several, each with its share after a colon. Raises UsageError for anything else, a name twice, and numbers
+    out of range.
+
+    >>> parse_wish(["background"], ["method:0.5"]).weights
+    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
+    >>> parse_wish(["background>=2", "method<=1"], []).variety.bounds[Facet.METHOD]
+    (0.0, 1.0)
+    >>> parse_wish(["competitors:2", "same-method-other-problem"], []).variety.mix
+    {'competitors': 2.0, 'same-method-other-problem': 1.0}
+    """
+    if liked and not disliked and any(_name(part) in SHAPES for part in liked):
+        if len(liked) == 1 and liked[0] in SHAPES:
+            return Wish(dict(SHAPES[liked[0]]))
+        variety = Variety(_mix(liked))
+        return Wish(variety.weights, variety)
+    weights: dict[Facet, float] = {}
+    bounds: dict[Facet, tuple[float, float]] = {}
+    for part, is_liked in (*((each, True) for each in liked), *((each, False) for each in disliked)):
+        facet, weight, bound = _facet(part, is_liked)
+        if (known := weights.get(facet)) is not None:
+            if known * weight > 0:
+                raise _not_facets(part)
+            raise UsageError(
+                f"expected facets to like and others not to, found {facet} among both; check `like` and "
+                "`unlike`"
+            )
+        weights[facet] = weight
+        if bound is not None:
+            bounds[facet] = bound
+    return Wish(weights, Variety(bounds=bounds))
+
+
+_FACET = re.compile(r"(\w+)(?::([^<>=]*))?(?:(>=|<=)(.*))?", re.DOTALL)
+
+
+def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float] | None]:
+    match = _FACET.fullmatch(part)
+    try:
+        if match is None:
+            raise ValueError
+        name, number, sign, grade = match.groups()
+        facet, weight = Facet(name), 1.0 if number is None else float(number)
+        bound = None
+        if sign == "<=":
+            is_liked, bound = False, (0.0, float(grade))
+        elif sign:
+            bound = (float(grade), HIGHEST)
+        if not 0 < weight < inf or (sign == ">=" and not is_liked):
+            raise ValueError
+    except ValueError:
+        raise _not_facets(part) from None
+    check_weight(weight)
+    return facet, weight if is_liked else -weight, bound
+
+
+def _not_facets(part: str) -> UsageError:
+    return UsageError(
+        "expected facets such as background, method:0.5, background>=2 or method<=1, each once and with a "
+        f"weight above 0, or {', '.join(SHAPES)} without facets, found {part!r}; "
+        + _hint(part, (*map(str, Facet), *SHAPES), "check `like` and `unlike`")
+    )
+
+
+def _name(part: str) -> str:
+    return part.partition(":")[0]
+
+
+def _hint(part: str, known: Sequence[str], otherwise: str) -> str:
+    name = re.split("[:<>=]", part, maxsplit=1)[0]
+    return otherwise if name in known else did_you_mean(name, known, otherwise)
+
+
+def _mix(parts: Sequence[str]) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in parts:
+        name, colon, number = part.partition(":")
+        try:
+            share = float(number) if colon else 1.0
+        except ValueError:
+            share = 0.0
+        if not 0 < share < inf or name in shares or name not in SHAPES:
+            raise UsageError(
+                f"expected shapes of {', '.join(SHAPES)}, each once and with a share above 0, found "
+                f"{part!r}; " + _hint(part, (*SHAPES,), "check `like`")
+            )
+        shares[name] = share
+    return shares
+
+
+def parse_positions(text: str) -> tuple[int, ...]:
+    """Sentence positions such as ``0,3``, counted from 0; raises UsageError.
+
+    >>> parse_positions("0,3")
+    (0, 3)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"expected sentence positions such as 0,3, found {text!r}; check `sentences`"
+        ) from None

@@ -17,9 +17,9 @@ from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
 from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Query
+from qbe.runs import read_pools, read_topics
 from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
-from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.parallel import Workers
 

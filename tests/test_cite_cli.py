@@ -20,9 +20,9 @@ from qbe.cli.cite import main
 from qbe.cli.cite_options import OPTIONS, PROGRAM
 from qbe.corpus.sentences import paper_from_text
 from qbe.errors import OutputError, RunError, UsageError
+from qbe.runs import read_run
 from qbe.search import output as outputs
 from qbe.search.stages import CrossEncoder
-from qbe.trec import read_run
 from qbe.util.outputs import CITED, SEARCH, check_output
 
 QUERY = "s031"

@@ -11,18 +11,17 @@ from support.processors import exact_int8
 
 from qbe import BM25, Dense, Fused, Pipeline
 from qbe.datasets.csfcube import convert
-from qbe.evaluate.protocol import csfcube_protocol, load_folds
-from qbe.evaluate.results import Evaluation, split_query_id
+from qbe.evaluate.csfcube import csfcube_protocol, load_folds
+from qbe.evaluate.evaluation import Evaluation
+from qbe.evaluate.run import Run
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
 from qbe.models.encode.aspect import EncodedAspect
-from qbe.query import Query
-from qbe.run import Run
+from qbe.query import Query, split_query_id
+from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.search.first_stages import DenseStage
 from qbe.search.fusion import best_hits
-from qbe.topics import read_pools, read_topics
-from qbe.trec import read_qrels
 from qbe.util.parallel import Workers
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from support.releases import CITATION_PAPERS, CITATIONS, contents, write_citatio
 from qbe.cli.datasets import main
 from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import DatasetError
-from qbe.topics import read_topics
-from qbe.trec import read_qrels
+from qbe.runs import read_qrels, read_topics
 
 Records = dict[str, dict[str, Any]]
 

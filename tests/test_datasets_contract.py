@@ -26,9 +26,8 @@ from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import _WRITERS, DatasetOptions, write_dataset
 from qbe.errors import OutputError, QbeError
-from qbe.evaluate.crossed import read_facet_grades
-from qbe.topics import read_pools, read_topics
-from qbe.trec import read_qrels
+from qbe.evaluate.facets import read_facet_grades
+from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.types import Facet
 
 PAIRS = "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t3\t0\t1\nq\tb\t0\t2\t0.5\nr\ta\t1\t1\t1\n"

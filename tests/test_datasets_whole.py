@@ -15,8 +15,7 @@ from support.whole import (
 
 from qbe.cli.datasets import main as prepare
 from qbe.query import Topic
-from qbe.topics import read_pools, read_topics
-from qbe.trec import read_qrels
+from qbe.runs import read_pools, read_qrels, read_topics
 
 
 def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

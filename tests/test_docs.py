@@ -26,7 +26,7 @@ from support.published import exported_here
 
 from qbe.__main__ import COMMANDS
 from qbe.cli.common import HIDDEN
-from qbe.topics import read_topics
+from qbe.runs import read_topics
 from qbe.util import processes
 from scripts import site, tour
 

@@ -7,9 +7,9 @@ from support.runs import hits
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
-from qbe.run import Run
-from qbe.shapes import SHAPES
+from qbe.evaluate.corners import REQUIREMENTS, as_asked_protocol, is_as_asked
+from qbe.evaluate.run import Run
+from qbe.query import SHAPES
 from qbe.types import Facet
 
 B, M, R = Facet

@@ -12,8 +12,8 @@ from support.runs import run, write_qrels
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.pools import pool_protocol
-from qbe.run import Run
+from qbe.evaluate.collections import pool_protocol
+from qbe.evaluate.run import Run
 from qbe.types import Hit
 
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}

@@ -6,13 +6,13 @@ from fractions import Fraction
 import pytest
 from support.runs import folds_text
 
-from qbe import trec
+from qbe import runs as trec
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
+from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import evaluate
-from qbe.evaluate.protocol import csfcube_protocol, load_folds
 from qbe.evaluate.published import papers, published_rows
-from qbe.run import Run
+from qbe.evaluate.run import Run
 from qbe.types import Facet, Hit
 
 GRADES = {

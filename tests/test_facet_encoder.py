@@ -11,9 +11,9 @@ from support.tiny_reranker import graded_lists, network, stirred, tokenized, wri
 from transformers import BertModel
 
 from qbe.errors import ModelError
-from qbe.graded_pairs import GradedPair
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
+from qbe.runs import GradedPair
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.facet_encoder import make, mean_max_correlations
 from qbe.train.reranker.base import interpolated_encoder

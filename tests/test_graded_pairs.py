@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
+from qbe.runs import GradedPair, has_graded_pairs, read_graded_pairs
 from qbe.train.pairs import DATA, pair_files, papers_of, without
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"

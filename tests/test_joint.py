@@ -13,14 +13,13 @@ from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.grade.model import Estimates
 from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES, JOINT_MODEL, read_joint_card
-from qbe.query import Query, TopicAspect
+from qbe.query import HIGHEST, Query, TopicAspect, Variety
 from qbe.search.request import SearchRequest
 from qbe.search.rerank import joint
 from qbe.search.rerank.graded import Regrader
 from qbe.search.rerank.joint import JointGrader, paper_ids
 from qbe.search.session import SearchSession
 from qbe.search.stages import CrossEncoder, Fused, Grades
-from qbe.shapes import HIGHEST, Variety
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
 

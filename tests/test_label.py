@@ -20,7 +20,6 @@ from qbe import LanguageModel, Query, SearchRequest, SearchSession
 from qbe.cli.label import main
 from qbe.cli.search import main as search_main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.graded_pairs import read_graded_pairs
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
@@ -31,6 +30,7 @@ from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
 from qbe.models.llm.grading import digest_of
+from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
 from qbe.util.files import lock

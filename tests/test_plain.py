@@ -15,7 +15,7 @@ from qbe.query import Query
 from qbe.search.writers import Result, open_writer, to_csv
 from qbe.serve.service.records import export_parts
 from qbe.types import Hit, Paper, Sentence
-from qbe.util.plain import one_line, plain
+from qbe.util.text import one_line, plain
 
 HARMFUL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\x08\r\n\t\x85\u2028\u2029\u202e\u2066\u200f\x00"
 SIGNS = set(HARMFUL) - {"\n", *"]0;PWN[2J31m"}

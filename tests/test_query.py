@@ -10,7 +10,7 @@ from support.messages import messages_of
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.query import Aspect, Query, Topic, TopicAspect
-from qbe.topics import format_aspects, parse_aspects, read_topics, write_topics
+from qbe.runs import format_aspects, parse_aspects, read_topics, write_topics
 from qbe.types import Facet, Paper, Sentence
 
 SENTENCES = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.RESULT))

@@ -9,12 +9,12 @@ from support.searching import ids
 from qbe import Facet, Pipeline, Query, default_stages, open_index, paper_from_question
 from qbe.cli.search import main as search_main
 from qbe.errors import UsageError
+from qbe.query import SHAPES
 from qbe.search.queries import pasted_paper, query_by
 from qbe.search.questions import ASKED, Question, question_of
 from qbe.serve.app import create_app
 from qbe.serve.mcp.tools import Search, search_papers
 from qbe.serve.service.service import SearchService
-from qbe.shapes import SHAPES
 
 NAMED = {
     "graph neural networks for traffic forecasting": ("graph neural networks", "traffic forecasting"),

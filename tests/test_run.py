@@ -11,8 +11,8 @@ from support.searching import ids
 import qbe
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.run import Run
 from qbe.evaluate.significance import compare
-from qbe.run import Run
 from qbe.types import Hit
 
 QRELS = {"1_method": {"a": 3, "b": 0, "c": 1}, "2_method": {"a": 0, "b": 2}}
@@ -163,7 +163,7 @@ def test_fusion_by_hand():
 
 
 def test_a_pipeline_makes_runs_of_topics(tiny_index, sample):
-    from qbe.topics import read_pools
+    from qbe.runs import read_pools
 
     pools = read_pools(sample / "pools.tsv")
     with qbe.open_index(tiny_index) as index, qbe.Pipeline(index, qbe.Dense()) as pipeline:

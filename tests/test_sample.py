@@ -7,8 +7,7 @@ import pytest
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.topics import read_topics, write_pools
-from qbe.trec import Judgment, write_qrels
+from qbe.runs import Judgment, read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256
 

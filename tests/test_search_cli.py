@@ -15,8 +15,7 @@ from support.searching import first_stage, ids
 from qbe.cli.search import main
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.topics import read_topics
-from qbe.trec import read_run
+from qbe.runs import read_run, read_topics
 from qbe.types import Facet
 
 

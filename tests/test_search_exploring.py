@@ -12,7 +12,17 @@ from support.searching import ids
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
-from qbe.query import Aspect, Query
+from qbe.query import (
+    COMPETITORS,
+    PLAIN,
+    SAME_METHOD_OTHER_PROBLEM,
+    SAME_PROBLEM_OTHER_METHOD,
+    SHAPES,
+    Aspect,
+    Query,
+    parse_wish,
+)
+from qbe.runs import read_run
 from qbe.search.filters import PaperFilter
 from qbe.search.grading import LIKELY_FROM, _as_asked
 from qbe.search.output import RunInputs, fingerprint
@@ -20,15 +30,6 @@ from qbe.search.pipeline import Pipeline
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
-from qbe.shapes import (
-    COMPETITORS,
-    PLAIN,
-    SAME_METHOD_OTHER_PROBLEM,
-    SAME_PROBLEM_OTHER_METHOD,
-    SHAPES,
-    parse_wish,
-)
-from qbe.trec import read_run
 from qbe.types import Facet, Hit, Paper, Sentence
 
 pytestmark = pytest.mark.slow

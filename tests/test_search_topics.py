@@ -9,7 +9,7 @@ from support.messages import messages_of
 from qbe.cli.search import main
 from qbe.errors import FileFormatError, PaperNotFoundError, UsageError
 from qbe.query import Topic
-from qbe.topics import read_topics, write_topics
+from qbe.runs import read_topics, write_topics
 
 ABSTRACT = "Home nurses drive a lot. We plan rounds as shortest paths. They drive a fifth less."
 

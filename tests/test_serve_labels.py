@@ -9,8 +9,8 @@ import pytest
 from support.browser import expect, opened
 from support.serving import serving
 
-from qbe.graded_pairs import read_graded_pairs
 from qbe.label.pairs import Pair, write_pairs
+from qbe.runs import read_graded_pairs
 
 pytestmark = pytest.mark.slow
 

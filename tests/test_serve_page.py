@@ -17,7 +17,7 @@ from support.serving import Server, serving, wait_until
 
 from qbe.feeds.watch.watches import Watch, changing, write_watches
 from qbe.index.building.changes import append_papers
-from qbe.shapes import SHAPES
+from qbe.query import SHAPES
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import pytest
 from support.messages import messages_of
 
 from qbe.cli import train as command
+from qbe.cli import train_options as options
 from qbe.errors import UsageError
 from qbe.models import encoder_format
 from qbe.models.registry import BASE_ENCODER
-from qbe.train import options
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.train.citation.pairs import Recipe as PairRecipe
 from qbe.train.encoder.fit import Recipe

@@ -15,8 +15,8 @@ from support.tiny_reranker import write_lists
 from support.trainings import TRAININGS, Trained, Training, new_folders
 
 from qbe.errors import CorpusError, ModelError, OutputError
-from qbe.graded_pairs import GradedPair
 from qbe.models.large import make_weights, read_weights
+from qbe.runs import GradedPair
 from qbe.search.rerank.projections import read_model
 from qbe.train import artifacts
 from qbe.train.artifacts import Folders

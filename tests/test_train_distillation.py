@@ -9,8 +9,8 @@ import torch
 from support.tiny_reranker import MAX_TOKENS, stirred, tokenized, write_lists
 
 from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
+from qbe.runs import GradedPair
 from qbe.search.rerank.projections import FacetProjection, StoredPapers, compare
 from qbe.train.distillation import DistillationTask, Papers, Recipe, Teacher, scored
 from qbe.train.late_interaction import StoredVectors, token_terms

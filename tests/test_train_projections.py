@@ -11,9 +11,9 @@ from support.tiny_reranker import write_lists
 from support.trainings import PROJECTED, new_folders, planted_grades, projections
 
 from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Query
+from qbe.runs import GradedPair
 from qbe.search.rerank.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.projections import (
     ProjectionNetwork,

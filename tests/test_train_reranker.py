@@ -13,9 +13,9 @@ from torch import Tensor
 from transformers import BertModel
 
 from qbe.errors import CorpusError, ModelError
-from qbe.graded_pairs import GradedPair
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
+from qbe.runs import GradedPair
 from qbe.train.artifacts import RunOptions
 from qbe.train.correlation import spearman
 from qbe.train.reranker.network import FACETS, Network

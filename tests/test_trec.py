@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe import topics as topic_files
-from qbe import trec
+from qbe import runs as topic_files
+from qbe import runs as trec
 from qbe.types import Hit
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, max_value=1e30, min_value=-1e30)

@@ -92,9 +92,9 @@ def _index(arguments: list[str]) -> None:
     options = command_parser("index").parse_args(arguments)
 
     def build(output: Path, execution: Execution) -> Built:
+        from qbe.cli import index_options
         from qbe.cluster.build import ClusterBuild, build_on_cluster
         from qbe.cluster.ray_runtime import connected
-        from qbe.index import options as index_options
 
         settings, reading = index_options.build_settings(options), index_options.reading(options)
         with connected(options.address, execution.threads) as ray:

@@ -381,8 +381,8 @@ def _leave_working_directory_out() -> None:
 
 
 def _one_line(value: object) -> str:
-    """See `qbe.util.plain.one_line`, which help needs not."""
-    from qbe.util.plain import one_line
+    """See `qbe.util.text.one_line`, which help needs not."""
+    from qbe.util.text import one_line
 
     return one_line(value)
 
@@ -425,7 +425,7 @@ def log_handler(form: str = "%(message)s") -> logging.Handler:
     """What writes log messages to standard error, each as one harmless line of a form of `logging`."""
     import logging
 
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     class Plain(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802

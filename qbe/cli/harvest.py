@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _describe(harvested: Harvested) -> str:
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     left_out = "".join(
         f"; left out: {plain(reason)}: {count:,}" for reason, count in harvested.left_out.items()

@@ -106,7 +106,7 @@ def _pairs(options: argparse.Namespace, index: Index) -> list[Pair]:
     """The pairs that the options give, or candidates of query papers."""
     from qbe.label.candidates import drawn, ids_of, pool_candidates
     from qbe.label.pairs import read_pairs
-    from qbe.util.lines import read_ids
+    from qbe.util.text import read_ids
 
     if options.pairs:
         return drawn(read_pairs(options.pairs), options.sample, options.random_seed)

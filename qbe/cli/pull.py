@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.packs.pulling import pull
     from qbe.util.files import is_remote
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     address, sha256 = options.address, None
     if not is_remote(address) and not Path(address).is_file():
@@ -98,7 +98,7 @@ def _check(options: argparse.Namespace) -> None:
 def _list(registry: str | None) -> None:
     """Print the packs of a registry, one a line."""
     from qbe.index.packs.registry import read_registry
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     entries = read_registry(registry)
     width = max(map(len, entries), default=0)

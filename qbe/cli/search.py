@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qbe.index.index import Index
-    from qbe.query import Query
+    from qbe.query import Query, Wish
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
     from qbe.search.opening import RerankerOpener
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
-    from qbe.shapes import Wish
     from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
@@ -70,8 +69,8 @@ def run(
 
     from qbe.index import jvm as _jvm
     from qbe.index.index import Index
+    from qbe.runs import read_pools
     from qbe.search.session import SearchSession
-    from qbe.topics import read_pools
 
     if not options.topics:
         _jvm.expect_one_search()
@@ -119,8 +118,8 @@ def _run_inputs(
     from pathlib import Path
 
     from qbe.cli.search_options import hits_of
+    from qbe.query import PLAIN
     from qbe.search.output import RunInputs
-    from qbe.shapes import PLAIN
 
     facets = options.facet
     if wish is not None:
@@ -171,8 +170,8 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
     """The queries that the options state."""
     from pathlib import Path
 
+    from qbe.query import parse_positions
     from qbe.search.queries import find_papers, from_query, from_topics, query_by
-    from qbe.shapes import parse_positions
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None

@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from qbe.query import Wish
     from qbe.search.filters import PaperFilter
     from qbe.search.output import Destination
     from qbe.search.stages import Stages
-    from qbe.shapes import Wish
 
 PROGRAM = "qbe search"
 OPTIONS = {
@@ -367,7 +367,7 @@ def wish_of(options: argparse.Namespace) -> Wish | None:
     """
     if options.like is None:
         return None
-    from qbe.shapes import parse_wish
+    from qbe.query import parse_wish
 
     return parse_wish(options.like, options.unlike or ())
 

@@ -82,7 +82,7 @@ def _text(paper: Paper) -> str:
     from qbe.search.explain import label_of
     from qbe.search.listing import tags_of
     from qbe.search.present import columns
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     reference, tags = reference_of(paper), tags_of(paper)
     rows = [

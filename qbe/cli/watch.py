@@ -153,8 +153,8 @@ def _watch(options: argparse.Namespace) -> Watch:
     from qbe.cli.search_options import filter_of
     from qbe.errors import UsageError
     from qbe.feeds.watch.watches import watch_of
+    from qbe.query import SHAPES
     from qbe.serve.service.requests import SearchBody, problem_in_words
-    from qbe.shapes import SHAPES
 
     paper_filter = filter_of(options)
     if paper_filter is not None and paper_filter.before is not None:
@@ -205,7 +205,7 @@ def _list(arguments: list[str]) -> None:
     options = command_parser("list").parse_args(arguments)
 
     from qbe.feeds.watch.watches import read_watches
-    from qbe.util.plain import plain
+    from qbe.util.text import plain
 
     watches = read_watches(options.watches).watches.values()
     for watch in watches:

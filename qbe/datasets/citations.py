@@ -38,7 +38,7 @@ from qbe.datasets.citing import (
 from qbe.datasets.records import unsplit
 from qbe.datasets.releases import find_release
 from qbe.errors import DatasetError
-from qbe.trec import read_qrels
+from qbe.runs import read_qrels
 from qbe.types import Paper
 from qbe.util.files import atomic_file
 

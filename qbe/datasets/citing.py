@@ -23,8 +23,7 @@ from qbe.corpus.titles import TitleIndex
 from qbe.datasets.records import unsplit
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
-from qbe.topics import write_topics
-from qbe.trec import Judgment, write_qrels
+from qbe.runs import Judgment, write_qrels, write_topics
 from qbe.types import Paper
 from qbe.util.files import atomic_file
 

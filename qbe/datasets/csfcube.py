@@ -23,8 +23,7 @@ from qbe.datasets.records import raw_record
 from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
 from qbe.errors import DatasetError
 from qbe.query import Topic
-from qbe.topics import write_pools, write_topics
-from qbe.trec import write_qrels
+from qbe.runs import write_pools, write_qrels, write_topics
 from qbe.types import Facet, Paper
 from qbe.util.files import atomic_file, cache_folder, sha256
 from qbe.util.web import download, matches

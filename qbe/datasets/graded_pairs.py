@@ -14,9 +14,8 @@ from qbe.datasets.arxiv import ARXIV
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit
 from qbe.errors import DatasetError, UsageError
-from qbe.graded_pairs import read_graded_pairs
 from qbe.query import Topic
-from qbe.topics import write_pools, write_topics
+from qbe.runs import read_graded_pairs, write_pools, write_topics
 from qbe.types import Facet
 from qbe.util.files import atomic_file
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import DatasetError
-from qbe.trec import Judgment
+from qbe.runs import Judgment
 
 Pools = dict[str, dict[str, int]]
 """Grades by candidate, by query paper."""

@@ -28,8 +28,7 @@ from qbe.datasets.records import raw_record, unsplit
 from qbe.datasets.releases import Pools, as_judgments, find_release, read_object, read_pools
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
-from qbe.topics import write_pools, write_topics
-from qbe.trec import read_qrels, write_qrels
+from qbe.runs import read_qrels, write_pools, write_qrels, write_topics
 from qbe.util.files import atomic_file
 
 Splits = dict[str, Pools]

@@ -10,11 +10,10 @@ from typing import TypeVar
 from qbe.errors import CorpusError, UsageError
 from qbe.index.index import Index
 from qbe.label.pairs import Pair
-from qbe.query import Query
+from qbe.query import SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, Query
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
-from qbe.shapes import SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
 from qbe.types import Facet, Paper
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ def ids_of(index: Index) -> list[str]:
     """The ids of an index's papers."""
     with index.reading() as reader:
         ids = reader.papers.ids
-        return [ids[row] for row in reader.papers.live.tolist()]
+        return list(ids)
 
 
 def pool_candidates(

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.graded_pairs import COLUMNS, read_graded_pairs
+from qbe.runs import PAIRS_HEADER, read_graded_pairs
 from qbe.util.files import StrPath
-from qbe.util.lines import bad_line, read_fields, write_lines
 from qbe.util.outputs import Result
+from qbe.util.text import bad_line, read_fields, write_lines
 
-IDS = COLUMNS[:2]
+IDS = PAIRS_HEADER[:2]
 POOL, GIVEN = "pool", "given"
 """The column of how a pair was found, and what it says of pairs that a user gave."""
 
@@ -23,7 +23,8 @@ Grades = Sequence[float]
 """Of a pair in each facet, in their order."""
 
 _BEGINS = [
-    "\t".join(some).encode() + b"\n" for some in ((*IDS, POOL), (*COLUMNS, POOL), (*COLUMNS, POOL, ASSESSOR))
+    "\t".join(some).encode() + b"\n"
+    for some in ((*IDS, POOL), (*PAIRS_HEADER, POOL), (*PAIRS_HEADER, POOL, ASSESSOR))
 ]
 
 PAIRS = Result("pairs without grades that qbe label wrote", lambda head: head.startswith(_BEGINS[0]))
@@ -69,7 +70,7 @@ def read_pairs(path: StrPath) -> list[Pair]:
 def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
     """The grades of a file of graded pairs, by query paper and candidate.
 
-    Raises FileFormatError where `qbe.graded_pairs.read_graded_pairs` does, and for a pair that has other
+    Raises FileFormatError where `qbe.runs.read_graded_pairs` does, and for a pair that has other
     grades in another line.
     """
     grades: dict[tuple[str, str], Grades] = {}
@@ -91,7 +92,7 @@ def write_pairs(
     path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None, assessor: str = ""
 ) -> None:
     r"""Write pairs, with their grades if there are any, as `read_pairs` and
-    `qbe.graded_pairs.read_graded_pairs` read them; with the ``assessor`` who gave them by hand. Raises
+    `qbe.runs.read_graded_pairs` read them; with the ``assessor`` who gave them by hand. Raises
     OutputError where they cannot be written.
 
     >>> from pathlib import Path
@@ -102,7 +103,7 @@ def write_pairs(
     <BLANKLINE>
     """
     hand = [assessor] if assessor else []
-    header = (*(IDS if grades is None else COLUMNS), POOL, *(ASSESSOR for _ in hand))
+    header = (*(IDS if grades is None else PAIRS_HEADER), POOL, *(ASSESSOR for _ in hand))
     given: Sequence[Grades] = [()] * len(pairs) if grades is None else grades
     rows = (
         (pair.query_id, pair.paper_id, *(f"{grade:g}" for grade in row), pair.pool, *hand)

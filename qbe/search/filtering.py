@@ -99,7 +99,7 @@ class FilterCache:
         return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
-        """Which papers (papers,) that are not deleted pass, years apart; the years are read as well, once."""
+        """Which papers (papers,) pass, years apart; the years are read as well, once."""
         rows = len(self._papers.ids)
         keeps, years = paper_filter.test(), None if self._years is not None else array("h")
         mask = np.fromiter(map(keeps, self._metadata(years)), np.bool_, rows)
@@ -107,8 +107,6 @@ class FilterCache:
             self._years = np.array(years, np.int16)
         if TECHNIQUE in paper_filter.where:
             mask &= self._naming(paper_filter.where[TECHNIQUE])
-        if self._papers.has_deleted:
-            mask &= self._papers.live_mask
         if paper_filter.where and not mask.any():
             self._check_keys(paper_filter.where)
         return mask

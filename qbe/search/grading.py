@@ -14,11 +14,10 @@ import numpy as np
 from qbe.index.reader import IndexReader
 from qbe.index.rows import distinct
 from qbe.index.views import rows_of
-from qbe.query import Aspect, Query
+from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
 from qbe.search.contracts import FirstStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
-from qbe.shapes import PLAIN, SHAPES, Variety
 from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:

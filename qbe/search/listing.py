@@ -11,7 +11,7 @@ from qbe.corpus.bibliography.reference import author_names, reference_of
 from qbe.corpus.bibliography.writing import entries
 from qbe.corpus.dedupe import MERGED_IDS, normalized_title
 from qbe.types import Paper
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 AUTHOR = 20
 """Columns of a first author in a table."""

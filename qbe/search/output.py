@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from qbe.errors import RunError
 from qbe.index.index import Index
+from qbe.query import PLAIN, Variety
 from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder, Grades, Projections, Stages
-from qbe.shapes import PLAIN, Variety
 from qbe.util.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
 from qbe.util.outputs import Seal
 

@@ -16,7 +16,7 @@ from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.names import contradicts
 from qbe.index.reader import IndexReader
-from qbe.util.lines import read_ids
+from qbe.util.text import read_ids
 
 log = logging.getLogger(__name__)
 

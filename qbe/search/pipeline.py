@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
+from qbe.evaluate.run import Run
 from qbe.index.index import Index
-from qbe.query import Query, Topic
-from qbe.run import Run
+from qbe.query import PLAIN, Query, Topic, Variety
+from qbe.runs import read_topics
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.filters import PaperFilter
 from qbe.search.opening import RerankerOpener
@@ -20,8 +21,6 @@ from qbe.search.request import SearchRequest
 from qbe.search.rerank.reranker import Progress
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
-from qbe.shapes import PLAIN, Variety
-from qbe.topics import read_topics
 from qbe.types import Facet, Hit, Pools
 from qbe.util.files import StrPath
 from qbe.util.parallel import Closing
@@ -173,7 +172,7 @@ class Pipeline(Closing):
     ) -> Run:
         """The rankings of topics, or of a topics file, by their query ids.
 
-        ``pools`` are paper ids by query id, as `qbe.topics.read_pools` reads them: then these are ranked.
+        ``pools`` are paper ids by query id, as `qbe.runs.read_pools` reads them: then these are ranked.
         Raises what `search` does, UsageError for a query id that occurs twice or lacks a pool,
         FileFormatError for a malformed file, PaperNotFoundError for a paper that the index lacks.
 
@@ -184,7 +183,7 @@ class Pipeline(Closing):
         """
         if pools is not None and not isinstance(pools, Mapping):
             raise TypeError(
-                f"expected `pools` as a mapping (see qbe.topics.read_pools), found a {type(pools).__name__}"
+                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
             )
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         ids = [topic.query_id for topic in listed]

@@ -13,7 +13,7 @@ from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.questions import ASKED, in_words
 from qbe.types import Hit, Match, Paper, TransportEntry
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 INDENT = 14
 

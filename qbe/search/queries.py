@@ -13,10 +13,10 @@ from qbe.corpus.sentences import paper_from_text, split_sentences
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
+from qbe.runs import numbered_topics
 from qbe.search.questions import asked_paper
-from qbe.topics import numbered_topics
 from qbe.types import Facet, Paper
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
 """What counts of a paper: facets with weights, a facet, sentence positions, or (None) its whole abstract."""

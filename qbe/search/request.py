@@ -12,9 +12,8 @@ from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.models.encode.aspect import EncodedAspect
 from qbe.models.encode.pooling import PaperVectors
-from qbe.query import Query
+from qbe.query import PLAIN, Query, Variety
 from qbe.search.filters import PaperFilter
-from qbe.shapes import PLAIN, Variety
 from qbe.types import Facet, Paper
 from qbe.util.parallel import Workers
 
@@ -31,7 +30,7 @@ class SearchRequest:
     brings none) or ``predicted``. ``matches`` adds the pairs of closest sentences to each hit, where the
     index has vectors; ``explain`` the scores of its components; ``grades`` its grade in each facet, from
     0 to 3, where the index's encoder has a grade model. ``variety`` says how the list is put together
-    (`qbe.shapes.Variety`); a mix needs a query of the facets of `Variety.weights`.
+    (`qbe.query.Variety`); a mix needs a query of the facets of `Variety.weights`.
 
     Raises TypeError for values of another type, UsageError for ``k`` below 1 and for other labels.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.query import Aspect, Query, TopicAspect
+from qbe.query import Aspect, Query, TopicAspect, Variety
 from qbe.search.contracts import FirstStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
 from qbe.search.filters import PaperFilter
@@ -32,7 +32,6 @@ from qbe.search.ranking import RankingRequest, RerankStage, rank
 from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
 from qbe.search.rerank.reranker import Progress
 from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
-from qbe.shapes import Variety
 from qbe.types import Hit
 from qbe.util.parallel import Closing, Workers, one_blas_thread
 

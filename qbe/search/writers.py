@@ -15,7 +15,7 @@ from qbe.query import Query
 from qbe.search.explain import shown
 from qbe.search.present import Heading, Lookup, credits_of, grades_in_words, heading, to_record, to_table
 from qbe.types import Facet, Hit, Paper, Sentence
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 if TYPE_CHECKING:
     from qbe.corpus.bibliography.writing import Bibliography
@@ -197,7 +197,7 @@ def _texts_apart(text_of: Callable[[Query, Sequence[Hit]], str]) -> ResultWriter
 
 
 def _trec(tag: str, results: Sequence[Result]) -> str:
-    from qbe.trec import format_run
+    from qbe.runs import format_run
 
     return format_run(tag, {query_id: hits for query_id, _, hits in results})
 

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedLists
 from qbe.models.encode.pooling import Floats
+from qbe.runs import GradedLists
 from qbe.types import Facet
 
 
@@ -50,7 +50,7 @@ def check_dev(lists: GradedLists, source: Path) -> None:
 
     Raises CorpusError where no list has two different grades for a facet.
 
-    >>> from qbe.graded_pairs import GradedPair
+    >>> from qbe.runs import GradedPair
     >>> lists = {"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0))]}
     >>> check_dev(lists, Path("dev.tsv"))
     Traceback (most recent call last):

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
-from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.views import rows_of
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
+from qbe.runs import read_graded_pairs
 from qbe.search.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_file, save_file
 
-from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.pooling import Floats
 from qbe.models.encoder_files import EncoderMetadata, write_card
@@ -28,6 +27,7 @@ from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.sources import model_file
 from qbe.query import Aspect
+from qbe.runs import GradedLists, read_graded_pairs
 from qbe.train.artifacts import Folders, RunOptions, Sources, read_provenance
 from qbe.train.card import APACHE, Card, all_data, facet_table
 from qbe.train.correlation import check_dev, facet_correlations

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.models.export.staging import staged_folder
 from qbe.models.grade.head import mean_head
 from qbe.models.grade.model import GradeModel, on_scale, write_model
 from qbe.models.grade.words import FILE, SHIPPED, shipped_words
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.opening import stored_vectors
 from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
 from qbe.search.rerank.projections import WEIGHTS, find_model, read_model

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from qbe.models.grade.head import Head
 from qbe.models.grade.model import OUTPUTS
-from qbe.shapes import OTHER_TO, SIMILAR_FROM
+from qbe.query import OTHER_TO, SIMILAR_FROM
 from qbe.train.trainer import Schedule, fit, shuffled
 from qbe.types import Facet
 
@@ -144,7 +144,7 @@ class GradeRecipe:
 
     Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate,
     which rank it where one facet is liked and the other disliked; and with the weight ``chances`` whether a
-    grade is at least SIMILAR_FROM and at most OTHER_TO (`qbe.shapes`), by cross-entropy. Pairs of papers
+    grade is at least SIMILAR_FROM and at most OTHER_TO (`qbe.query`), by cross-entropy. Pairs of papers
     whose grades by background and method lie at least one apart weigh ``1 + crossed``: in most pairs the
     facets agree, so that the others alone teach to tell them apart.
     """

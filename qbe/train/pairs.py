@@ -8,8 +8,8 @@ from typing import Any
 
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.reader import IndexReader
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 
 DATA = Path(__file__).parents[2] / "data"
 """In a checkout of the repository, folders of graded pairs; the READMEs there describe them."""

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.dense.scoring import kept_or_all
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.models.export.staging import staged_folder
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name

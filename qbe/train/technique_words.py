@@ -13,9 +13,9 @@ import numpy as np
 
 from qbe.corpus.read import read_corpus
 from qbe.corpus.sentences import split_sentences
-from qbe.graded_pairs import read_graded_pairs
 from qbe.models.export.staging import staged_folder
 from qbe.models.grade.words import FILE, TechniqueWords, terms_of
+from qbe.runs import read_graded_pairs
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card
 from qbe.train.pairs import papers_of

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from qbe import trec
-from qbe.run import Run
+from qbe import runs as trec
+from qbe.evaluate.run import Run
 from qbe.types import Hit
 
 

@@ -10,14 +10,13 @@ import torch
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.graded_pairs import GradedPair
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.joint import export_joint
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import JOINT_MODEL, JointCard, write_joint_card
 from qbe.models.sources import packaged_weights
-from qbe.topics import read_topics
+from qbe.runs import GradedPair, read_topics
 from qbe.train.joint.network import HEAD, JointNetwork, grades_of, head_scores
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper, tokenize

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from qbe.corpus import write_jsonl
-from qbe.graded_pairs import GradedPair
+from qbe.runs import GradedPair
 from qbe.train.artifacts import Folders, RunOptions, Sources
 from qbe.types import Paper, Sentence
 

@@ -10,7 +10,7 @@ from qbe.corpus import fields
 from qbe.corpus.authors import ET_AL, given_first, person_name, read_name, split_authors
 from qbe.corpus.markup import without_latex
 from qbe.types import Paper
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
 """The kinds of references, by the names that BibTeX has for them."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from qbe.errors import QbeError
 from qbe.feeds.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 from qbe.index.index import Index
+from qbe.query import HIGHEST
 from qbe.search.opening import no_grades
 from qbe.search.paper_files import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages
 from qbe.serve.service.requests import LONGEST_ID, MOST_PAPERS, SearchBody, distinct_papers
-from qbe.shapes import HIGHEST
 from qbe.types import Facet, Hit
 
 TOGETHER, SEARCHES = 500, 25
@@ -38,7 +38,7 @@ def note_papers(watches: Watches, index: Index) -> None:
     known = set(watches.known)
     with index.reading() as reader:
         ids = reader.papers.ids
-        new = [ids[row] for row in reader.papers.live.tolist() if ids[row] not in known]
+        new = [paper_id for paper_id in ids if paper_id not in known]
     watches.known += new
 
 

@@ -16,7 +16,7 @@ from qbe.search.present import described
 from qbe.search.writers import escaped
 from qbe.serve.service.records import export_parts
 from qbe.types import Paper
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 ATOM = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

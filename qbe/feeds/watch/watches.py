@@ -34,7 +34,7 @@ from typing import Any
 from qbe.errors import FileFormatError, UsageError, input_error
 from qbe.serve.service.requests import SearchBody
 from qbe.util.files import StrPath, change_lock, write_text
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 VERSION = 1
 LONGEST_NAME, MOST_WATCHES = 100, 1000

@@ -23,7 +23,7 @@ _PARSING = threading.Lock()
 """numpy reads the headers of arrays by `ast`, which in CPython 3.11 fails now and then in several threads at
 a time (https://github.com/python/cpython/issues/106905).
 """
-MODELS = Path(__file__).parent.parent / "models"
+MODELS = Path(__file__).parent.parent
 
 
 class Storage(NamedTuple):

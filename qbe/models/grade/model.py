@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.models.grade.head import Arrays, Head, Storage, head_arrays, head_of
-from qbe.shapes import HIGHEST
+from qbe.query import HIGHEST
 from qbe.types import Facet
 
 _STORAGE = Storage("grade", "grades")
@@ -25,7 +25,7 @@ Doubles = NDArray[np.float64]
 class Estimates(NamedTuple):
     """What is estimated of candidates by background, method and result: ``grades`` (candidates, 3) from 0
     (unrelated) to 3 (near identical), and how likely the true grade is at least SIMILAR_FROM (``similar``) or
-    at most OTHER_TO (``other``; both of `qbe.shapes`), each (candidates, 3), from 0 to 1.
+    at most OTHER_TO (``other``; both of `qbe.query`), each (candidates, 3), from 0 to 1.
 
     Grades may lie a little outside their scale: `on_scale` puts them on it; as they are they still tell
     candidates apart at its ends.

@@ -35,7 +35,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HEADER = "term\tidf\tlean"
 FILE = "words.tsv.gz"
-SHIPPED = Path(__file__).parent.parent / "models" / "technique-words"
+SHIPPED = Path(__file__).parent.parent / "technique-words"
 
 BACKGROUND, METHOD, RESULT, ANY = range(4)
 _TITLE_SHARES = (1.0, 1.0, 0.5)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from qbe.errors import ModelError, QbeError, UsageError, check_positive
 from qbe.util import web
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 log = logging.getLogger("qbe.models.llm")
 

@@ -22,7 +22,7 @@ from qbe.models.llm.endpoint import (
     estimated_tokens,
 )
 from qbe.types import Facet, Paper
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 log = logging.getLogger("qbe.models.llm")
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from qbe.serve.service.records import Record
 from qbe.serve.service.requests import FacetName, Format
-from qbe.util.plain import plain
+from qbe.util.text import plain
 
 LIMIT = 20_000
 """Bytes of an answer, as JSON."""

@@ -39,7 +39,7 @@ from qbe.serve.service.requests import (
     problem_in_words,
 )
 from qbe.serve.service.service import SearchService
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 log = logging.getLogger("qbe.serve.mcp")
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError, input_error
-from qbe.util.plain import one_line
+from qbe.util.text import one_line
 
 log = logging.getLogger("qbe.serve.network")
 

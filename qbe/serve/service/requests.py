@@ -13,10 +13,10 @@ from pydantic.fields import FieldInfo
 
 from qbe.errors import UsageError, did_you_mean
 from qbe.index.index import Index
+from qbe.query import PLAIN, SHAPES, Variety, Wish, parse_wish
 from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.queries import AspectSpec, pasted_paper, query_by
 from qbe.search.request import SearchRequest
-from qbe.shapes import PLAIN, SHAPES, Variety, Wish, parse_wish
 from qbe.types import AIM, Facet, Paper
 
 MOST_PAPERS, MOST_SEEN = 50, 1000

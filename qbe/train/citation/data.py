@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.models.encode.aspect import EncodedAspect
 from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Aspect
-from qbe.trec import read_qrels
+from qbe.runs import read_qrels
 
 Ints = NDArray[np.int64]
 NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.runs import GradedLists, GradedPair
 from qbe.train.joint.network import HEAD, JointNetwork, Texts, chunks, grades_of
 from qbe.train.large.task import order_weights
 from qbe.train.reranker.task import in_steps, queries_of, ranknet, sample_unrelated

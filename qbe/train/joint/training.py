@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
@@ -29,13 +28,13 @@ from qbe.models.grade.model import on_scale
 from qbe.models.kinds import TOKENIZER
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
-from qbe.query import Query
+from qbe.query import SHAPES, SIMILAR_FROM, Query
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline
 from qbe.search.rerank.graded import GradedQuery, Grader
 from qbe.search.rerank.joint import JointGrader
 from qbe.search.stages import Fused
-from qbe.shapes import SHAPES, SIMILAR_FROM
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, checked, load_arrays, save_arrays
 from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table
 from qbe.train.heads import platt

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.runs import GradedLists, GradedPair
 from qbe.train.large.network import LargeNetwork, PaperTable
 from qbe.train.reranker.task import graded_steps, ranknet
 from qbe.train.trainer import Schedule

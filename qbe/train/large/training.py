@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from qbe.graded_pairs import GradedLists
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.export.encoder import export_encoder
@@ -24,6 +23,7 @@ from qbe.models.kinds import DIFFERENCE, GRAPH, RANGES, TOKENIZER
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
+from qbe.runs import GradedLists
 from qbe.search.rerank.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import APACHE, GRADES_LIMITS, Card

@@ -15,11 +15,11 @@ from qbe.corpus import read_jsonl
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.runs import GradedLists, read_graded_pairs
 from qbe.train.artifacts import Sources
 from qbe.train.correlation import check_dev
 from qbe.train.pairs import joined_lists, papers_of, without

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.runs import GradedLists, GradedPair
 from qbe.train.correlation import facet_correlations
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.graded_pairs import GradedLists
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.sources import packaged_weights
+from qbe.runs import GradedLists
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import Readers, read_graded_papers, tokenize

@@ -1,0 +1,415 @@
+"""Files of retrieval experiments: TREC runs and qrels, topics, pools and graded pairs.
+
+Topics and pools are tab-separated with a header line. A topic whose facet is empty or left out is about its
+paper's whole abstract. A topic about a paper outside the index has, in place of a paper's id, its abstract as
+``text`` and perhaps its ``title``. A topic of several aspects states them in ``aspects``, separated by
+spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, ``result``, ``abstract`` or
+``sentences:`` with positions from 0, then ``@`` and a paper's id (left out: the topic's paper), such as
+``background -0.5*method@p7``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import struct
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from qbe.errors import FileFormatError, UsageError
+from qbe.query import HIGHEST, Topic, TopicAspect, check_weight, format_weight
+from qbe.types import Facet, Hit
+from qbe.util.files import StrPath
+from qbe.util.text import bad_line, plain_number, read_fields, write_lines
+
+Rankings = Mapping[str, Sequence[Hit]]
+"""Hits by query id, best first."""
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""Relevance by query id and paper id: the mapping that ir-measures takes."""
+
+MAX_RELEVANCE = 1000
+"""The largest relevance in qrels: measures take time and memory in proportion to it."""
+
+TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")
+POOLS_HEADER = ("query_id", "paper_id")
+PAIRS_HEADER = ("query_id", "paper_id", *(facet.value for facet in Facet))
+_SPACED = ("aspects", "title", "text")
+"""Columns whose fields may hold white space."""
+
+_ASPECT = re.compile(
+    r"(?:(?P<weight>[-+0-9.eE]+)\*)?"
+    r"(?:(?P<facet>background|method|result)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
+    r"(?:@(?P<paper_id>\S+))?"
+)
+
+
+class Judgment(NamedTuple):
+    """One line of a qrels file."""
+
+    query_id: str
+    paper_id: str
+    relevance: int
+
+
+class RunFile(NamedTuple):
+    """The content of a run file: its tag (of the last line), and hits by query id, best first."""
+
+    tag: str
+    rankings: dict[str, tuple[Hit, ...]]
+
+
+class GradedPair(NamedTuple):
+    """A candidate and its grades by facet, from 0 (unrelated) to 3 (nearly identical)."""
+
+    paper_id: str
+    grades: tuple[float, ...]
+
+
+GradedLists = Mapping[str, Sequence[GradedPair]]
+"""Candidates by query paper, in the order of the file."""
+
+
+def _single(value: float) -> float:
+    """The nearest IEEE single-precision number; infinite beyond the largest."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
+    """Yield scores as single-precision numbers, each below the one before it.
+
+    trec_eval keeps scores in single precision and breaks ties by document id, which would reorder a run: a
+    score that does not lie below its predecessor becomes the next number below it. Raises ValueError for a
+    score that is not finite in single precision.
+    """
+    previous = math.inf
+    for score in scores:
+        value = _single(score)
+        if math.isfinite(value) and value >= previous:
+            bits = struct.unpack("<i", struct.pack("<f", previous))[0]
+            below = struct.pack("<i", bits - 1 if previous > 0 else bits + 1)
+            value = float(struct.unpack("<f", below)[0]) if previous else -_single(2.0**-149)
+        if not math.isfinite(value):
+            raise ValueError(f"a score must be finite in single precision, found {score}")
+        yield value
+        previous = value
+
+
+def check_hits(rankings: Rankings) -> None:
+    """Raise TypeError unless the rankings consist of hits."""
+    for query_id, hits in rankings.items():
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise TypeError(f"expected qbe.Hit objects for {query_id}, found {type(hit).__name__}")
+
+
+def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
+    """Give hits the scores that a run file has, so that evaluators keep their order.
+
+    Raises TypeError for anything but hits, UsageError for a score that is not finite in single precision and
+    for a paper twice in a ranking.
+
+    >>> [hit.score for hit in as_written({"q": (Hit("a", 0.0), Hit("b", 1.0))})["q"]]
+    [0.0, -1.401298464324817e-45]
+    """
+    check_hits(rankings)
+    written = {}
+    for query_id, hits in rankings.items():
+        try:
+            scores = list(strictly_decreasing(hit.score for hit in hits))
+        except ValueError as error:
+            raise UsageError(f"query {query_id}: {error}; give other scores") from error
+        seen: set[str] = set()
+        for hit in hits:
+            if hit.paper_id in seen:
+                raise UsageError(
+                    f"expected each paper once in a ranking, found {hit.paper_id} again for {query_id}; "
+                    "leave it out"
+                )
+            seen.add(hit.paper_id)
+        written[query_id] = tuple(hit._replace(score=score) for hit, score in zip(hits, scores, strict=True))
+    return written
+
+
+def format_run(tag: str, rankings: Rankings) -> str:
+    """Format a run as TREC text: query id, Q0, document id, rank from 1, score, tag.
+
+    Raises UsageError for a tag or an id that is not one word, and what `as_written` raises.
+    """
+    if tag.split() != [tag]:
+        raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
+    lines = []
+    for query_id, hits in as_written(rankings).items():
+        for word in (query_id, *(hit.paper_id for hit in hits)):
+            if str(word).split() != [str(word)]:
+                raise UsageError(f"expected ids of one word each, found {word!r}; leave out white space")
+        for rank, hit in enumerate(hits, start=1):
+            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {hit.score:.9g} {tag}\n")
+    return "".join(lines)
+
+
+def read_run(path: StrPath) -> RunFile:
+    """Read a TREC run file; order hits as trec_eval does, whatever their ranks.
+
+    That is by score in single precision, best first, and ties by document id, the greatest first. Raises
+    FileFormatError with the line number for a line without six fields, a score that is not a finite number,
+    and a document that its query has already.
+    """
+    rankings: dict[str, dict[str, Hit]] = {}
+    tag = ""
+    for number, fields in read_fields(path, None):
+        if len(fields) != 6:
+            raise bad_line(path, number, "query_id Q0 paper_id rank score tag", " ".join(fields))
+        query_id, _, paper_id, _, score, tag = fields
+        try:
+            hit = Hit(sys.intern(paper_id), float(plain_number(score)))  # one string a document, not a line
+        except ValueError as error:
+            raise bad_line(path, number, "a number as score", score) from error
+        if not math.isfinite(hit.score):
+            raise bad_line(path, number, "a finite number as score", score)
+        hits = rankings.setdefault(query_id, {})
+        if paper_id in hits:
+            raise bad_line(path, number, "each document once in a query", f"{paper_id} again for {query_id}")
+        hits[hit.paper_id] = hit
+    ordered = {
+        query_id: tuple(
+            sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.paper_id), reverse=True)
+        )
+        for query_id, hits in rankings.items()
+    }
+    return RunFile(tag, ordered)
+
+
+def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
+    """Write a TREC qrels file: query id, 0, document id, relevance."""
+    write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
+
+
+def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
+    """Read TREC qrels files into relevance by query id and paper id, the mapping that ir-measures takes.
+
+    Raises FileFormatError with the line number for a line without four fields, a relevance that is no whole
+    number or beyond MAX_RELEVANCE, and a paper judged twice for a query, also in two of the files.
+
+    >>> for facet, grade in (("method", 2), ("result", 0)):
+    ...     write_qrels(f"{facet}.qrels", [Judgment(f"1_{facet}", "a", grade)])
+    >>> read_qrels("method.qrels", "result.qrels")
+    {'1_method': {'a': 2}, '1_result': {'a': 0}}
+    """
+    qrels: dict[str, dict[str, int]] = {}
+    source: dict[str, StrPath] = {}
+    for path in paths:
+        for query_id, grades in _read_qrels(path).items():
+            if twice := qrels.get(query_id, {}).keys() & grades.keys():
+                raise FileFormatError(
+                    f"{path}: expected each document judged once for a query, found {min(twice)} for "
+                    f"{query_id} in {source[query_id]} too; give each qrels file once"
+                )
+            qrels.setdefault(query_id, {}).update(grades)
+            source[query_id] = path
+    return qrels
+
+
+def _read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for number, fields in read_fields(path, None):
+        if len(fields) != 4:
+            raise bad_line(path, number, "query_id 0 paper_id relevance", " ".join(fields))
+        query_id, _, paper_id, relevance = fields
+        grades = qrels.setdefault(query_id, {})
+        if paper_id in grades:
+            raise bad_line(
+                path, number, "each document judged once for a query", f"{paper_id} again for {query_id}"
+            )
+        try:
+            grade = int(plain_number(relevance))
+        except ValueError as error:
+            raise bad_line(path, number, "a whole number as relevance", relevance) from error
+        if abs(grade) > MAX_RELEVANCE:  # an id in the wrong column
+            raise bad_line(path, number, f"a relevance from -{MAX_RELEVANCE} to {MAX_RELEVANCE}", relevance)
+        grades[sys.intern(paper_id)] = grade
+    return qrels
+
+
+def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
+    """Write a topics file with its header; leave out columns that no topic needs."""
+    rows = [
+        (
+            *(t.query_id, t.paper_id, t.facet.value if t.facet else ""),
+            *(format_aspects(t.paper_id, t.aspects), " ".join(t.title.split()), " ".join(t.text.split())),
+        )
+        for t in topics
+    ]
+    used = [not place or any(row[place] for row in rows) for place in range(len(TOPICS_HEADER))]
+    table = (itertools.compress(row, used) for row in (TOPICS_HEADER, *rows))
+    write_lines(path, ("\t".join(row) + "\n" for row in table))
+
+
+def read_topics(path: StrPath) -> list[Topic]:
+    """Read a topics file; an empty or absent facet is None.
+
+    Raises FileFormatError for a wrong header, field count, facet, aspect or a repeated id.
+    """
+    return [topic for _, topic in numbered_topics(path)]
+
+
+def numbered_topics(path: StrPath) -> Iterator[tuple[int, Topic]]:
+    """Yield the topics of a file with their line numbers; raise what `read_topics` raises."""
+    expected = (
+        "a header line <query_id> <paper_id> <facet> <aspects>, or <text> <title> in place of <paper_id>, "
+        "separated by tabs"
+    )
+    seen: set[str] = set()
+    for number, row in _table(path, TOPICS_HEADER, (("query_id",), ("paper_id", "text")), expected):
+        query_id, paper_id, facet, aspects, title, text = (row.get(name, "") for name in TOPICS_HEADER)
+        if query_id in seen:
+            raise bad_line(path, number, "each query_id once (a file of pools has more)", f"{query_id} again")
+        seen.add(query_id)
+        if facet and aspects:
+            raise bad_line(path, number, "a facet or aspects", f"{facet} and {aspects}")
+        if paper_id and text:
+            raise bad_line(path, number, "a paper_id or a text", f"{paper_id} and {text}")
+        try:
+            parsed = parse_aspects(paper_id, aspects)
+        except ValueError as error:
+            example = "aspects such as background -0.5*method sentences:0,3@p7"
+            raise bad_line(path, number, example, str(error)) from error
+        try:
+            topic = Topic(query_id, paper_id, Facet(facet) if facet else None, parsed, text, title)
+        except ValueError as error:
+            raise bad_line(path, number, "background, method, result or nothing as facet", facet) from error
+        yield number, topic
+
+
+def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
+    """Parse the aspects of a topic about the paper ``paper_id``.
+
+    Raises ValueError with the malformed part, and where no weight is positive.
+
+    >>> parse_aspects("p1", "background -0.5*method@p7")[1].weight
+    -0.5
+    """
+    aspects = []
+    for part in text.split():
+        match = _ASPECT.fullmatch(part)
+        if match is None:
+            raise ValueError(part)
+        try:
+            weight = float(match["weight"] or 1)
+            check_weight(weight)
+        except (ValueError, UsageError):
+            raise ValueError(part) from None
+        positions = match["positions"]
+        aspects.append(
+            TopicAspect(
+                match["paper_id"] or paper_id,
+                Facet(match["facet"]) if match["facet"] else None,
+                tuple(map(int, positions.split(","))) if positions else None,
+                weight,
+            )
+        )
+    if aspects and not any(aspect.weight > 0 for aspect in aspects):
+        raise ValueError(f"no positive weight in {text}")
+    return tuple(aspects)
+
+
+def format_aspects(paper_id: str, aspects: Iterable[TopicAspect]) -> str:
+    """Format aspects as `parse_aspects` reads them."""
+    parts = []
+    for aspect in aspects:
+        what = aspect.facet.value if aspect.facet else "abstract"
+        if aspect.positions is not None:
+            what = "sentences:" + ",".join(map(str, aspect.positions))
+        weight = "" if aspect.weight == 1 else f"{format_weight(aspect.weight)}*"
+        parts.append(f"{weight}{what}" + ("" if aspect.paper_id == paper_id else f"@{aspect.paper_id}"))
+    return " ".join(parts)
+
+
+def write_pools(path: StrPath, pools: Mapping[str, Iterable[str]]) -> None:
+    """Write a pools file with its header."""
+    rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
+    write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((POOLS_HEADER,), rows)))
+
+
+def read_pools(path: StrPath) -> dict[str, list[str]]:
+    """Read a pools file into paper ids by query id, in the file's order, without repetitions."""
+    pools: dict[str, dict[str, None]] = {}
+    expected = "a header line <query_id> <paper_id> separated by tabs"
+    for _, row in _table(path, POOLS_HEADER, (("query_id",), ("paper_id",)), expected):
+        pools.setdefault(row["query_id"], {})[sys.intern(row["paper_id"])] = None
+    return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
+
+
+def _table(
+    path: StrPath, columns: Collection[str], needed: Sequence[Sequence[str]], expected: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield numbered rows by column name.
+
+    The header has some of the ``columns``; each row has one of each group of ``needed``; a row's last fields
+    may be left out.
+    """
+    rows = read_fields(path, "\t")
+    number, header = next(rows, (1, []))
+    complete = all(set(header) & set(names) for names in needed)
+    if not complete or len({*columns, *header}) > len(columns) or len(set(header)) < len(header):
+        raise bad_line(path, number, expected, "\t".join(header))
+    for number, fields in rows:
+        row = dict(zip(header, fields, strict=False))
+        words = all(name in _SPACED or not field or field.split() == [field] for name, field in row.items())
+        complete = all(any(row.get(name, "").strip() for name in names) for names in needed)
+        if len(fields) > len(header) or not words or not complete:
+            problem = f"{len(header)} tab-separated fields without white space in ids"
+            raise bad_line(path, number, problem, "\t".join(fields))
+        yield number, row
+
+
+def has_graded_pairs(path: StrPath) -> bool:
+    r"""Return True if the first line of a file names the columns of graded pairs.
+
+    >>> from pathlib import Path
+    >>> _ = Path("run.qrels").write_text("q_method 0 a 3\n")
+    >>> has_graded_pairs("run.qrels")
+    False
+    """
+    _, header = next(read_fields(path, "\t"), (1, []))
+    return set(PAIRS_HEADER) <= set(header)
+
+
+def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
+    r"""Read a tab-separated file whose header names query_id, paper_id, background, method and result.
+
+    Ignores other columns. Raises FileFormatError with the line number for a file that is absent, empty, or
+    has another format.
+
+    >>> from pathlib import Path
+    >>> rows = ("query_id paper_id background method result", "q a 3 1 0")
+    >>> _ = Path("pairs.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
+    >>> read_graded_pairs("pairs.tsv")
+    {'q': [GradedPair(paper_id='a', grades=(3.0, 1.0, 0.0))]}
+    """
+    rows = read_fields(path, "\t")
+    number, header = next(rows, (1, []))
+    if header and not set(PAIRS_HEADER) <= set(header):
+        raise bad_line(
+            path, number, f"the tab-separated columns {', '.join(PAIRS_HEADER)}", "\t".join(header)
+        )
+    lists: dict[str, list[GradedPair]] = {}
+    for number, fields in rows:
+        row = dict(zip(header, fields, strict=False))
+        try:
+            query_id, paper_id, *texts = (row[column] for column in PAIRS_HEADER)
+            grades = tuple(float(plain_number(text)) for text in texts)
+            if not all(0 <= grade <= HIGHEST for grade in grades):
+                raise ValueError(f"grades of {grades}")
+        except (KeyError, ValueError) as error:
+            expected = f"two ids and numbers from 0 to {HIGHEST:g} as grades"
+            raise bad_line(path, number, expected, "\t".join(fields)) from error
+        lists.setdefault(query_id, []).append(GradedPair(paper_id, grades))
+    if not lists:
+        raise FileFormatError(f"{path}: expected graded pairs, found none; give a file of graded pairs")
+    return lists
