@@ -142,11 +142,11 @@ def write_synthetic(
     timings: Timings,
 ) -> None:
     """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
-    from qbe.index.dense.ann import resolve, resolve_stored
-    from qbe.index.dense.faiss_build import write_faiss_segment
-    from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
+    from qbe.index.faiss import write_faiss
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
     from qbe.index.papers import RECORDS, write_papers
+    from qbe.index.params import resolve, resolve_stored
+    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, vector_file
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -171,7 +171,7 @@ def write_synthetic(
     with timings.stage("faiss"):
         vectors = read_vectors(folder, stored)[0]
         params = resolve("auto", *vectors.shape)
-        write_faiss_segment(folder, vectors, source.similarity, params, threads)
+        write_faiss(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
         files = describe_files(folder)
         dense = {**(source.manifest.dense or {}), "stored": stored, "ann": params.record()}

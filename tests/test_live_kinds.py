@@ -14,12 +14,11 @@ from support.live import corpus
 from support.searching import first_stage
 
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.dense import ann
-from qbe.index.dense.ann import FaissParams, resolve
-from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
+from qbe.index import params as ann
+from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
+from qbe.index.params import FaissParams, resolve
 from qbe.index.snapshot import read_commit
 from qbe.query import Query
 
@@ -168,7 +167,7 @@ def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
 def test_dead_sentences_take_no_places(halves, tmp_path, factory):
     stored = vectors_apart(halves)
     made = resolve(factory, *stored.shape)
-    write_faiss_segment(tmp_path, stored, "cosine", made)
+    write_faiss(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
     query_vectors = stored[np.flatnonzero(live)[:20]].astype(np.float32)
 

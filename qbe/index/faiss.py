@@ -38,7 +38,7 @@ _reading = threading.Lock()
 
 
 def check_factory(factory: str, dimension: int, similarity: str) -> None:
-    """Raise UsageError for a factory string that FAISS does not take, or whose index cannot search a selection.
+    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection.
 
     >>> check_factory("IVF16,PQ7", 16, "cosine")
     Traceback (most recent call last):
@@ -230,7 +230,7 @@ class FaissIndex:
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities up to `qbe.index.scoring.TOLERANCE`, best first, and positions (queries, count).
+        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best first.
 
         None unless the index is exact and compares by inner product.
         """
@@ -329,7 +329,7 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Enter the building of a FAISS index with this many threads; afterwards the settings are those of searching.
+    """Enter the building of a FAISS index with this many threads; then go back to the settings of searching.
 
     Waits for searches under way; those that begin meanwhile take few query vectors at a time (`searching`).
 

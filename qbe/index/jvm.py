@@ -1,4 +1,4 @@
-"""Java: find a runtime and Anserini's jar, start the virtual machine once, and archive the classes of a search.
+"""Java: find a runtime and Anserini's jar, start the machine once, archive the classes of a search.
 
 This is the only module that imports jnius. ``pyserini.search.lucene`` would load torch, transformers and an
 OpenAI client as well.

@@ -125,7 +125,7 @@ def write_lucene_index(
 
 
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
-    """Write ``folder/lucene``: the Lucene index of ``old`` without ``deleted`` papers and with those of ``added``.
+    """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
     The papers of ``folder`` must be there already. Files of ``old`` are linked, since Lucene never changes
     one. Returns version and term statistics. Raises IndexBuildError.
@@ -380,7 +380,7 @@ class LuceneSearch:
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round descending scores (n,) to four decimals and lower equal ones, as ``ScoreTiesAdjusterReranker`` does.
+    """Round descending scores (n,) to four decimals and lower equal ones, as Anserini does.
 
     In single precision, the second of equal scores loses a millionth, the third two millionths, and so on.
 

@@ -26,6 +26,7 @@ PROBE_FRACTION = 4
 """A search reads nlist / 4 of the lists by default."""
 
 _LISTS = re.compile(r"IVF(\d+)")
+_ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
 _CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
 
 
@@ -55,6 +56,11 @@ class FaissParams:
     def is_exact(self) -> bool:
         """Whether all vectors are compared, as they are stored in half precision."""
         return self.factory == EXACT
+
+    @property
+    def by_codes(self) -> bool:
+        """Whether short codes are compared in place of the vectors."""
+        return _ROUNDED.search(self.factory) is not None
 
     def record(self) -> dict[str, Any]:
         """Return the parameters as a manifest holds them."""

@@ -86,7 +86,7 @@ class MayBeBest(NamedTuple):
 
 
 def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBeBest:
-    """Return the papers that can be among the best ``k`` by `mean_max`, of those with one of the nearest sentences.
+    """Return the papers that can be among the best ``k`` by `mean_max`.
 
     ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
     TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
@@ -152,7 +152,7 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
 
 
 def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
-    """Return minus the Euclidean distances (m, n) from inner products (m, n) and squared lengths (m,) and (n,).
+    """Return minus the distances (m, n) of vectors with inner products (m, n) and squared lengths (m,), (n,).
 
     >>> negative_distances(np.array([[0.0]]), np.array([9.0]), np.array([16.0])).tolist()
     [[-5.0]]

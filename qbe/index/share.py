@@ -147,7 +147,9 @@ def pack_index(
             generation = stack.enter_context(contextlib.closing(open_generation(folder)))
             replaced = None
             if not abstracts:
-                replaced = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=output.parent)))
+                replaced = Path(
+                    stack.enter_context(tempfile.TemporaryDirectory(prefix=".", dir=output.parent))
+                )
                 _leave_out_abstracts(generation, replaced)
             manifest = read_manifest(replaced or generation.folder)
             before, size = pulled_as(folder), sum(entry["bytes"] for entry in manifest.files.values())
@@ -405,8 +407,8 @@ class _Archive:
         name, size = self._member() or ("", 0)
         if name == "segments.json":
             raise _NoPackError(
-                f"{self._address}: expected a pack of one segment, found one of several, of qbe 0.9 or before; "
-                "ask its author to pack the index again"
+                f"{self._address}: expected a pack of one segment, found one of several, of qbe 0.9 "
+                "or before; ask its author to pack the index again"
             )
         if name != MANIFEST or size > _LONGEST:
             raise self._malformed(name or MANIFEST)
@@ -518,8 +520,8 @@ def _decoded(text: bytes, address: str) -> Pack:
             raise TypeError("other values")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _NoPackError(
-            f"{address}: expected the description of a pack, found another text ({error!s:.100}); get it from "
-            "its author again"
+            f"{address}: expected the description of a pack, found another text ({error!s:.100}); get it "
+            "from its author again"
         ) from error
     return pack
 
@@ -533,6 +535,7 @@ def _pack_of_file(path: Path) -> Pack | None:
 @contextlib.contextmanager
 def _opened(address: str, partial: Path) -> Iterator[IO[bytes]]:
     """Open a pack as a stream of its bytes; what comes of a URL is kept in ``partial``."""
+    stream: IO[bytes]
     try:
         if address.startswith(HUB):
             stream = _from_hub(address).open("rb")
@@ -541,7 +544,7 @@ def _opened(address: str, partial: Path) -> Iterator[IO[bytes]]:
         elif is_remote(address):
             stream = open_address(address)
         else:
-            stream = Path(address).open("rb")
+            stream = Path(address).open("rb")  # noqa: SIM115
     except (OSError, ValueError) as error:
         raise _unreadable(address, web.reason_of(error)) from error
     with stream:
@@ -549,7 +552,7 @@ def _opened(address: str, partial: Path) -> Iterator[IO[bytes]]:
 
 
 def _from_hub(address: str) -> Path:
-    """Return the file of a pack in huggingface_hub's cache; it resumes, verifies, and sends the user's token."""
+    """Return the file of a pack in huggingface_hub's cache, which resumes and verifies downloads."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
-from qbe.index.dense.ann import STORED, FaissParams
+from qbe.index.params import STORED, FaissParams
 from qbe.models.encoder_format import COSINE, L2
 from qbe.util.files import (
     atomic_file,
@@ -74,7 +74,7 @@ class Manifest:
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, the
-    parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.FaissParams`), and, where that learns, the
+    parameters of the FAISS index, ``ann`` (a `qbe.index.params.FaissParams`), and, where that learns, the
     number of sentences when it was ``trained``; ``tagger`` (None where nothing was predicted) the tagger's
     identity. ``files`` gives the size and the SHA-256 of every file. ``digest`` sums up corpus, postings and
     vectors: two builds of one corpus with the same settings agree in it.
@@ -103,7 +103,7 @@ class Manifest:
 
     @property
     def stored(self) -> str:
-        """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`."""
+        """How an index with vectors stores them, one of `qbe.index.params.STORED`."""
         assert self.dense is not None
         stored: str = self.dense["stored"]
         return stored

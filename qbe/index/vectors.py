@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 class Quantized:
     """Vectors (n, dimension) as integer ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
 
-    ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an array (dimension,), ``astype`` all their
+    ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an array (dimension,), ``astype`` all
     numbers, which single precision holds exactly: a scale has 11 binary digits, a code 7.
 
     >>> vectors = Quantized(np.array([[127, -64], [0, 127]], np.int8), np.array([0.5, 1], np.float16))
@@ -68,7 +68,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
     The scale v . c / c . c has the least squared error for a vector v and codes c. It is rounded to half
     precision, so that a vector's numbers, like those of half precision, are multiples of 2 ** -24 where
-    vectors have unit length, and of 2 ** -16 with the similarity ``l2`` (see `qbe.models.encode.pooling.stored`).
+    vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.encode.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()

@@ -11,8 +11,8 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import SentenceBlock
+from qbe.index.scoring import SentenceBlock
+from qbe.index.vectors import Vectors
 
 
 class StoredVectors:

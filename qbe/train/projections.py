@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.index.dense.scoring import kept_or_all
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
+from qbe.index.scoring import kept_or_all
 from qbe.index.views import rows_of
 from qbe.models.export.staging import staged_folder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
