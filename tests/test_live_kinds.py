@@ -13,8 +13,8 @@ from support.factories import EXACT, FACTORIES, GRAPH, vectors_apart
 from support.live import corpus
 from support.searching import first_stage
 
-from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index import params as ann
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest

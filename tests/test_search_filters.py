@@ -18,11 +18,11 @@ from qbe.cli import common as _cli
 from qbe.cli.search import OPTIONS, PROGRAM, main
 from qbe.corpus.record import dump_record, paper_to_record
 from qbe.errors import UsageError
+from qbe.index import candidates as faiss_candidates
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.candidates import FaissCandidates
-from qbe.index import candidates as faiss_candidates
 from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
 from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata

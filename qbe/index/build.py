@@ -23,10 +23,7 @@ from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm as _jvm
-from qbe.index.params import FaissParams, resolve, resolve_stored
 from qbe.index.faiss import check_factory, write_faiss
-from qbe.index.params import FLOAT16
-from qbe.index.vectors import SENTENCES, WHOLE, Half, Quantized, npy_header, quantized, read_vectors, scales_file
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
     FACETS_FILE,
@@ -37,6 +34,7 @@ from qbe.index.papers import (
     without_labels,
     write_papers,
 )
+from qbe.index.params import FLOAT16, FaissParams, resolve, resolve_stored
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import (
     COMMIT,
@@ -54,6 +52,16 @@ from qbe.index.store import (
     reason_of,
     write_lock,
     write_manifest,
+)
+from qbe.index.vectors import (
+    SENTENCES,
+    WHOLE,
+    Half,
+    Quantized,
+    npy_header,
+    quantized,
+    read_vectors,
+    scales_file,
 )
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import resolve_encoder
@@ -472,9 +480,7 @@ def build_faiss(
     """
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
-        write_faiss(
-            folder, vectors, similarity, params, execution.threads, advance, learned and learned[0]
-        )
+        write_faiss(folder, vectors, similarity, params, execution.threads, advance, learned and learned[0])
     if params.nlist is None and not params.by_codes:
         return {"ann": params.record()}
     return {"ann": params.record(), "trained": learned[1] if learned else len(vectors)}

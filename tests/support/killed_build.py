@@ -16,8 +16,8 @@ from pathlib import Path
 import onnxruntime  # noqa: F401  (loaded before there are processes)
 
 from qbe.cli.index import main as index_main
-from qbe.index.building import build, shards  # noqa: F401
 from qbe.index import faiss  # noqa: F401
+from qbe.index.building import build, shards  # noqa: F401
 from qbe.models.encode import encoder  # noqa: F401
 from qbe.models.tag import tagger  # noqa: F401
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from qbe.index.building.compaction import compact
 
+from qbe.index import faiss  # noqa: F401  (loaded before there are processes)
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index import faiss  # noqa: F401  (loaded before there are processes)
 from qbe.index.index import Index
 from qbe.util import files
 

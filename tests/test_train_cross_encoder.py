@@ -15,25 +15,25 @@ from qbe.errors import CorpusError, UsageError
 from qbe.index.index import Index
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.cross_encoder import export_cross_encoder
-from qbe.models.export.pytorch import write_tokenizer
 from qbe.query import Query
 from qbe.search.rerank.open import open_reranker
 from qbe.search.stages import CrossEncoder
-from qbe.train.citation.pairs import (
+from qbe.train.cross_encoder import (
     Candidates,
-    PairNetwork,
-    PairTask,
-    Recipe,
+    CrossEncoderRecipe,
+    LengthBatches,
     Sides,
     bm25_candidates,
     chosen_candidates,
+    open_pair_reader,
+    pairs_of,
 )
 from qbe.util.parallel import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
-TRAINED = "citation_pairs"
+TRAINED = "cross_encoder"
 
 
 @pytest.fixture(scope="module")
@@ -68,65 +68,48 @@ def test_classes():
     assert whole.labels == [False, True, False, False, True, True]
 
 
-# The task
+# The pairs
 
 
 @pytest.fixture
-def task(index, tiny_model):
-    def make(recipe: Recipe, rows: dict[int, list[int]]) -> PairTask:
+def pairs(index, tiny_model):
+    def make(recipe: CrossEncoderRecipe, rows: dict[int, list[int]]):
         with index.reading() as reader:
             sides = Sides(reader, PaperTokenizer(tiny_model / "tokenizer.json"), recipe)
-        candidates = [
-            Candidates(row, np.array(found), np.array(cited_by(row))) for row, found in rows.items()
-        ]
-        return PairTask(PairNetwork(tiny_model), sides, recipe, candidates, candidates)
+            candidates = [
+                Candidates(row, np.array(found), np.array(cited_by(row))) for row, found in rows.items()
+            ]
+            return pairs_of(candidates, sides)
 
     return make
 
 
-def test_an_epoch_has_each_pair_once_in_batches_of_like_length(task):
-    rows = {row: list(range(12)) for row in range(30, CITING)}
-    made = task(Recipe(batch=8, evaluations=3), rows)
-    assert made.steps_per_epoch == 5  # of 120 pairs in 15 steps, measured 3 times
-    batches = made.batches(0)
-    epoch = [next(batches) for _ in range(15)]
-    assert sorted(pair[:2] for batch in epoch for pair in batch) == [
-        (row, c) for row in rows for c in range(12)
+def test_an_epoch_has_each_pair_once_in_batches_of_like_length(pairs):
+    data = pairs(CrossEncoderRecipe(), {row: list(range(12)) for row in range(30, CITING)})
+    sampler = LengthBatches(data, 8, drop_last=False, seed=0)
+    epoch = list(sampler)
+    assert sorted(place for batch in epoch for place in batch) == list(range(120))
+    spans = [
+        [len(data[place]["query"]) + len(data[place]["candidate"]) for place in batch] for batch in epoch
     ]
-    spans = [[made._sides.length(*pair[:2]) for pair in batch] for batch in epoch]
     within = np.mean([max(span) - min(span) for span in spans])
     assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
-    again = task(Recipe(batch=8), rows).batches(0)
-    assert [next(again) for _ in range(15)] == epoch
+    assert list(sampler) == epoch
+    sampler.set_epoch(1)
+    assert list(sampler) != epoch
 
 
-def test_the_loss_is_the_cross_entropy_of_cited_or_not(task):
-    """That of two classes, worked from the logits, whatever the padding and the parts."""
-    rows = {30: list(range(20))}
-    made = task(Recipe(query_tokens=64, candidate_tokens=64), rows)
-    made.network.eval()
-    batch = made.pairs
-    with torch.no_grad():
-        loss = sum(part.item() for part in made.losses(batch))
-        expected = []
-        for pair in batch:
-            ids, types = (torch.tensor([each]) for each in made._sides.pair(*pair[:2]))
-            logits = made.network.model(input_ids=ids, token_type_ids=types).logits
-            expected.append(-torch.log_softmax(logits, 1)[0, int(pair.is_cited)].item())
-    assert loss == pytest.approx(np.mean(expected), rel=1e-5)
-
-
-def test_candidates_of_one_kind_teach_nothing(task):
+def test_candidates_of_one_kind_teach_nothing(pairs):
     with pytest.raises(
         CorpusError, match="expected candidates of BM25 that are cited and others that are not"
     ):
-        task(Recipe(), {30: [29, 15, 10]})
+        pairs(CrossEncoderRecipe(), {30: [29, 15, 10]})
 
 
 def test_recipes_out_of_range(trained, tmp_path):
     for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}):
         with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
-            Recipe(**wrong)
+            CrossEncoderRecipe(**wrong)
     with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
         trained.again(tmp_path, query_tokens=500)
 
@@ -142,15 +125,14 @@ def test_what_is_learned_and_recorded(trained):
     assert made["dev"]["BM25"]["recall"] == made["dev"]["reranked"]["recall"]
 
 
-def test_the_export_reads_what_training_read(trained, index):
+def test_the_export_reads_what_training_read(trained, index, tmp_path):
     """A score of the exported model is that of the trained one, each side cut as in training."""
-    recipe = Recipe(query_tokens=24, candidate_tokens=16)
-    network = PairNetwork(trained.output).eval()
+    recipe = CrossEncoderRecipe(query_tokens=24, candidate_tokens=16)
+    model = open_pair_reader(trained.output, tmp_path, "cpu").eval()
     with index.reading() as reader:
         sides = Sides(reader, PaperTokenizer(trained.output / "tokenizer.json"), recipe)
         papers = [reader.papers[row] for row in range(4)]
-        with torch.no_grad():
-            expected = network([sides.pair(30, row) for row in range(4)]).tolist()
+        expected = model.relevance([(sides.query(30), sides.candidate(row)) for row in range(4)]).tolist()
         query = reader.papers[30]
     found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
     assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
@@ -159,23 +141,22 @@ def test_the_export_reads_what_training_read(trained, index):
 def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     """It has other special tokens and no token types; padding changes no score."""
     write_mpnet(tmp_path / "mpnet", papers)
-    network = PairNetwork(tmp_path / "mpnet").eval()
+    model = open_pair_reader(tmp_path / "mpnet", tmp_path / "base", "cpu").eval()
     with torch.no_grad():
-        network.model.classifier.out_proj.weight.mul_(100)
-    assert not network.takes_types
-    network.model.save_pretrained(tmp_path / "base")
-    write_tokenizer(tmp_path / "mpnet", tmp_path / "base" / "tokenizer.json")
+        model.bert.classifier.out_proj.weight.mul_(100)
+    assert "token_type_ids" not in model.preprocess([([7], [8])])
+    model.bert.save_pretrained(tmp_path / "base")
     metadata = export_cross_encoder(
         tmp_path / "base", "mine", "here", tmp_path / "out", query_tokens=20, candidate_tokens=20
     )
     assert (metadata.max_tokens, metadata.token_types) == (64, False)
-    recipe = Recipe(query_tokens=20, candidate_tokens=20)
-    with index.reading() as reader, torch.no_grad():
+    recipe = CrossEncoderRecipe(query_tokens=20, candidate_tokens=20)
+    with index.reading() as reader:
         sides = Sides(reader, PaperTokenizer(tmp_path / "base" / "tokenizer.json"), recipe)
-        pairs = [sides.pair(30, row) for row in range(3)]
-        short = (pairs[0][0][:12], pairs[0][1][:12])
-        together = network([*pairs, short])
-        alone = [network([each]).item() for each in (*pairs, short)]
+        pairs = [(sides.query(30), sides.candidate(row)) for row in range(3)]
+        pairs.append((pairs[0][0][:6], pairs[0][1][:4]))
+        together = model.relevance(pairs)
+        alone = [model.relevance([each]).item() for each in pairs]
         query, candidates = reader.papers[30], [reader.papers[row] for row in range(3)]
     assert together.tolist() == pytest.approx(alone, abs=1e-4)
     found = score(open_reranker(str(tmp_path / "out"), precision="fp32"), Query(query), candidates)

@@ -6,15 +6,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qbe.train.tagger.data import Tokens
+from qbe.models.encode.pooling import Floats
 
 LABEL_COUNT = 5
 MAX_POSITION = 32
 """Sentences further from the beginning (or the end) than this share a position."""
+
+
+class Tokens(NamedTuple):
+    """The first window of a paper.
+
+    ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
+    that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
+    layers, 1) float16 are the encoder's hidden states, in one byte per number.
+
+    >>> Tokens(np.int32([101]), (), np.int8([[[127, -64]]]), np.float16([[[0.5]]])).states.tolist()
+    [[[63.5, -32.0]]]
+    """
+
+    ids: NDArray[np.int32]
+    spans: tuple[tuple[int, int], ...]
+    numbers: NDArray[np.int8]
+    scales: NDArray[np.float16]
+
+    @property
+    def states(self) -> Floats:
+        """The encoder's hidden states (tokens, layers, dimension)."""
+        states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
+        return states
 
 
 class Batch(NamedTuple):
@@ -31,7 +56,6 @@ class Batch(NamedTuple):
 
 
 def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    """``spans`` and ``present`` of a `Batch`."""
     tokens = max(len(paper.ids) for paper in papers)
     sentences = max(len(paper.spans) for paper in papers)
     spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
@@ -210,7 +234,6 @@ class Teacher(nn.Module):
 
     @property
     def chain(self) -> Chain:
-        """The head's chain of labels."""
         return self.head.chain
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:

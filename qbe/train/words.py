@@ -6,19 +6,20 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from qbe.corpus.read import read_corpus
 from qbe.corpus.sentences import split_sentences
-from qbe.models.export.staging import staged_folder
 from qbe.models.grade.words import FILE, TechniqueWords, terms_of
 from qbe.runs import read_graded_pairs
-from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card
 from qbe.train.pairs import papers_of
+from qbe.train.work import Training
 from qbe.types import Paper
 from qbe.util.files import sha256
 
@@ -104,38 +105,37 @@ class Counts:
         yield from frequent[: recipe.terms]
 
 
-DEFAULT_RECIPE = WordsRecipe()
+class WordsTraining(Training[WordsRecipe]):
+    """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
+    def __init__(self, recipe: WordsRecipe | None = None) -> None:
+        super().__init__(recipe or WordsRecipe())
 
-def train(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: WordsRecipe = DEFAULT_RECIPE
-) -> Mapping[str, int]:
-    """Count the words of the titles of ``sources.corpus``, but those of papers in files of dev, and publish
-    them with a card. Returns how many terms there are. Raises CorpusError for a corpus that cannot be read,
-    OutputError where nothing can be written.
-    """
-    provenance = begin(sources, folders, run, recipe)
-    left_out = {paper for file in sources.dev for paper in papers_of(read_graded_pairs(file))}
-    papers = read_corpus([str(sources.corpus)], split_sentences)
-    counts = Counts(paper for paper in papers if paper.paper_id not in left_out)
-    terms = list(counts.chosen(recipe))
-    log.info("%d terms of %d papers", len(terms), counts.total)
-    frequencies = np.array([counts.papers[term] for term in terms], np.float64)
-    idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))
-    lean = np.array([counts.lean(term, recipe.prior) for term in terms])
-    with staged_folder(folders.output) as staged:
-        TechniqueWords(terms, idf, lean).write(staged)
-        titled = counts.techniques.total() and sum(bool(counts.techniques[term]) for term in terms)
-        Card(
+    def open(self) -> dict[str, Any]:
+        return {}
+
+    def fit(self) -> None:
+        left_out = {paper for file in self.sources.dev for paper in papers_of(read_graded_pairs(file))}
+        papers = read_corpus([str(self.sources.corpus)], split_sentences)
+        self._counts = Counts(paper for paper in papers if paper.paper_id not in left_out)
+
+    def publish(self, folder: Path) -> Card:
+        counts = self._counts
+        terms = list(counts.chosen(self.recipe))
+        log.info("%d terms of %d papers", len(terms), counts.total)
+        frequencies = np.array([counts.papers[term] for term in terms], np.float64)
+        idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))
+        lean = np.array([counts.lean(term, self.recipe.prior) for term in terms])
+        TechniqueWords(terms, idf, lean).write(folder)
+        titled = sum(bool(counts.techniques[term]) for term in terms)
+        return Card(
             name="technique-words",
             purpose=f"{len(terms):,} words and pairs of words with their inverse document frequency and "
             "their lean, the log odds of standing in the technique of a title (X in 'X for Y', 'Y using X') "
             "rather than in its problem.",
             input=f"titles and abstracts of {counts.total:,} papers, {titled:,} of the terms in techniques",
-            figures=f"`{FILE}` has the SHA-256 {sha256(staged / FILE)[:12]}; a line is a term, its inverse "
+            caption=f"`{FILE}` has the SHA-256 {sha256(folder / FILE)[:12]}; a line is a term, its inverse "
             "document frequency and its lean.",
-            table="",
-            data=provenance["data"],
+            figures={},
             command="technique-words",
-        ).write(staged)
-    return {"terms": len(terms)}
+        )

@@ -7,8 +7,7 @@ writes them and its batchers read them:
   three lines;
 - ``query`` and ``pos_context``: two of these papers, each ``TITLE`` (a string) and ``ABSTRACT`` (sentences);
 - inside ``pos_context``, for objectives that align sentences, ``cc_align``: positions of an aligned sentence
-of
-  the query and of the positive, found through the sentences that cite both.
+  of the query and of the positive, found through the sentences that cite both.
 
 Other fields are ignored, ``neg_context`` too: negatives are drawn within batches.
 """
@@ -26,16 +25,12 @@ from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
-from qbe.train.artifacts import Sources
-from qbe.train.encoder.loss import Objective
+from qbe.train.work import Sources
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
 """The share of the sets that become dev, and the most, where no dev file is given."""
-
-Alignment = tuple[int, int]
-"""Positions (from 0) of a sentence of one paper and of a sentence of another."""
 
 
 class Pair(NamedTuple):
@@ -44,7 +39,7 @@ class Pair(NamedTuple):
     cited: frozenset[str]
     query: Paper
     positive: Paper
-    alignment: Alignment = (0, 0)
+    alignment: tuple[int, int] = (0, 0)
 
 
 class Parts(NamedTuple):
@@ -54,25 +49,22 @@ class Parts(NamedTuple):
     dev: list[Pair]
 
 
-def read_parts(sources: Sources, objective: Objective) -> Parts:
-    """The pairs for an objective; raises CorpusError where they are malformed or too few."""
+def read_parts(sources: Sources, *, aligned: bool) -> Parts:
+    """Read pairs, ``aligned`` by two sentences; raises CorpusError for malformed ones, and for too few."""
     evaluated = TitleIndex.of_corpus(sources.leave_out)
-
-    def read(paths: Sequence[Path]) -> list[Pair]:
-        return [
-            pair for path in paths for pair in read_cocitations(path, evaluated, aligned=objective.aligned)
-        ]
-
-    train, dev = read(sources.train), read(sources.dev)
+    train, dev = (
+        [pair for path in paths for pair in read_cocitations(path, evaluated, aligned=aligned)]
+        for paths in (sources.train, sources.dev)
+    )
     sets = {pair.cited for pair in dev}
     parts = Parts([pair for pair in train if pair.cited not in sets], dev) if sources.dev else hold_out(train)
     for pairs, paths in ((parts.train, sources.train), (parts.dev, sources.dev or sources.train)):
-        names = ", ".join(map(str, paths))
-        shared = frozenset[str]().union(*(pair.cited for pair in pairs))
         if not any(pair.cited.isdisjoint(pairs[0].cited) for pair in pairs):
+            shared = frozenset[str]().union(*(pair.cited for pair in pairs))
             raise CorpusError(
-                f"{names}: expected co-citations of papers that are not all related, to train on and as "
-                f"dev, found {len(pairs):,} pairs of {len(shared):,} papers; give more of them"
+                f"{', '.join(map(str, paths))}: expected co-citations of papers that are not all related, to "
+                f"train on and as dev, found {len(pairs):,} pairs of {len(shared):,} papers; give more of "
+                "them"
             )
     log.info("%d pairs to train on, %d of dev", len(parts.train), len(parts.dev))
     return parts
@@ -83,7 +75,6 @@ def hold_out(pairs: Sequence[Pair]) -> Parts:
 
     It has a share HELD_OUT of the sets, at least 2 and at most MOST_HELD_OUT.
 
-    >>> from qbe.types import Paper
     >>> paper = Paper("", "", ())
     >>> parts = hold_out([Pair(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)])
     >>> len(parts.train), len(parts.dev)
@@ -99,44 +90,33 @@ def hold_out(pairs: Sequence[Pair]) -> Parts:
 
 
 def read_cocitations(source: Path, evaluated: TitleIndex, *, aligned: bool = False) -> Iterator[Pair]:
-    """Pairs of papers that were cited together, as a stream, without those of papers in ``evaluated``.
+    """Stream pairs of papers that were cited together, without those of papers in ``evaluated``.
 
     Equal papers are one object. Where ``aligned``, the positions of two sentences must be there. Raises
     CorpusError with file and line for malformed lines.
-
-    >>> import json
-    >>> query, positive = ({"TITLE": title, "ABSTRACT": ["Hard."]} for title in ("On stone", "On iron"))
-    >>> record = {"cited_pids": ["1", "2"], "query": query, "pos_context": positive}
-    >>> _ = Path("pairs.jsonl").write_text(json.dumps(record))
-    >>> [pair.positive.title for pair in read_cocitations(Path("pairs.jsonl"), TitleIndex([]))]
-    ['On iron']
-    >>> list(read_cocitations(Path("pairs.jsonl"), TitleIndex(["On stone"])))
-    []
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
-    for where, record in _records(source):
-        pair = [papers.setdefault((paper.title, paper.sentences), paper) for paper in _papers(record, where)]
-        cited = _cited(record, where)
-        alignment = _alignment(record, f"{where}, cc_align") if aligned else (0, 0)
-        for paper in pair:
-            if paper.title not in kept:
-                kept[paper.title] = not evaluated.holds(paper.title)
-        if all(kept[paper.title] for paper in pair):
-            yield Pair(cited, pair[0], pair[1], alignment)
-
-
-def _records(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     name = display_name(source)
     with open_source(source) as stream:
         for number, line in numbered_lines(stream, name):
             where = f"{name}, line {number}"
-            if text := decode_text(line, where).removeprefix("\ufeff").strip():
-                yield where, decode_record(text, where, "one JSON object a line")
+            if not (text := decode_text(line, where).removeprefix("\ufeff").strip()):
+                continue
+            record = decode_record(text, where, "one JSON object a line")
+            pair = [
+                papers.setdefault((paper.title, paper.sentences), paper) for paper in _papers(record, where)
+            ]
+            cited = _cited(record, where)
+            alignment = _alignment(record, f"{where}, cc_align") if aligned else (0, 0)
+            for paper in pair:
+                if paper.title not in kept:
+                    kept[paper.title] = not evaluated.holds(paper.title)
+            if all(kept[paper.title] for paper in pair):
+                yield Pair(cited, pair[0], pair[1], alignment)
 
 
 def _papers(record: Mapping[str, Any], where: str) -> list[Paper]:
-    """Query and positive."""
     papers = []
     for field in ("query", "pos_context"):
         value, place = record.get(field), f"{where}, {field}"
@@ -159,8 +139,8 @@ def _cited(record: Mapping[str, Any], where: str) -> frozenset[str]:
     return cited
 
 
-def _alignment(record: Mapping[str, Any], where: str) -> Alignment:
-    """The positions of two sentences; sentences of nothing, which papers lack, are not counted."""
+def _alignment(record: Mapping[str, Any], where: str) -> tuple[int, int]:
+    """The positions of two sentences; empty sentences, which papers lack, are not counted."""
     value = record["pos_context"].get("cc_align")
     texts = [record[part]["ABSTRACT"] for part in ("query", "pos_context")]
     valid = isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value)

@@ -1,6 +1,6 @@
-"""The trainer of all models: steps, schedule, the choice of an epoch on dev, checkpoints that resume exactly.
+"""The trainer: steps, learning rates, the choice of an epoch on dev, checkpoints that resume exactly.
 
-A model's training is a `Task`: a network, its batches, their losses, and its score on dev.
+What is trained is a `Task`: a network, its batches, their losses, and its score on dev.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -18,36 +19,31 @@ import torch
 from torch import Tensor, nn
 
 from qbe.errors import ModelError, UsageError
-from qbe.train.artifacts import save_state
-from qbe.train.weights import checked_checkpoint, copied, mean, trainable, with_weights
+from qbe.train.work import checked, save_state
 
 log = logging.getLogger(__name__)
 B = TypeVar("B")
 T = TypeVar("T")
+Weights = Mapping[str, Tensor]
 
 
 class Task(Protocol[B]):
-    """A network to train, and what it is trained on."""
+    """A network to train, and what it is trained on; its parameters that have gradients are trained."""
 
     @property
-    def network(self) -> nn.Module:
-        """The network, whose parameters that have gradients are trained."""
-        ...
+    def network(self) -> nn.Module: ...
 
     @property
-    def steps_per_epoch(self) -> int:
-        """The number of an epoch's steps."""
-        ...
+    def steps_per_epoch(self) -> int: ...
 
     def optimizer(self) -> torch.optim.Optimizer:
         """A new optimizer, each group of parameters with its full learning rate."""
         ...
 
     def batches(self, seed: int) -> Iterator[B]:
-        """The batch of each step, for at least as many epochs as are trained.
+        """The batch of each step, for at least as many epochs as are trained; all randomness is the seed's.
 
-        What is random in them follows from the seed. Batches that are done are drawn again when a training
-        resumes: they hold ids or places, and nothing that takes time.
+        A resumed training draws finished batches again: they hold ids or places, nothing that takes time.
         """
         ...
 
@@ -56,9 +52,7 @@ class Task(Protocol[B]):
         ...
 
     def score(self) -> float | None:
-        """The score of the network, as it is now, on dev, higher is better; None where the last epoch is
-        kept.
-        """
+        """The network's score on dev, higher is better; None keeps the last epoch."""
         ...
 
 
@@ -66,10 +60,10 @@ class Task(Protocol[B]):
 class Schedule:
     """How long `fit` trains, and how the optimizer's steps are scaled.
 
-    It trains ``epochs``, or until ``patience`` epochs had no better score on dev (None: all). The norm of all
-    gradients together is clipped to ``clip`` (None: not). Learning rates follow `lr_factor` with ``warm_up``
-    (None: they are constant). With an ``ema_decay`` the weights that are scored and kept are an exponential
-    moving average of those of each step; while ``ema_ramp``, it follows the first steps more closely.
+    It trains ``epochs``, or until ``patience`` epochs had no better score on dev (None: all). Gradients are
+    clipped to a norm of ``clip`` (None: not). Learning rates follow `lr_factor` with ``warm_up`` (None: they
+    are constant). With an ``ema_decay`` an exponential moving average of the weights is scored and kept;
+    while ``ema_ramp``, it follows the first steps more closely.
     """
 
     epochs: int
@@ -81,48 +75,34 @@ class Schedule:
 
 
 class Progress(NamedTuple):
-    """The number of steps that a fit has done, and its scores on dev by epoch (higher is better)."""
+    """How many steps a fit has done, and its scores on dev by epoch (higher is better)."""
 
     step: int
     dev: tuple[float, ...]
 
 
 def fit_seeds(
-    make: Callable[[int], Task[B]], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
+    task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
-    """Fit one task a seed, and return their weights by name, ``seed 0``, ``seed 1`` and so on; of several
-    seeds the last is their ``mean`` (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
+    """Fit a task once a seed, each time from the network's present weights, and return the weights by name.
 
-    ``make`` gives a seed's task, whose network has the weights to start from. The checkpoints are
-    ``seed-N.pt`` in the folder ``work``; ``every`` and errors are those of `fit`.
+    These are ``seed 0``, ``seed 1`` and so on; of several the last is their ``mean`` (a "soup"; Wortsman et
+    al., *Model soups*, ICML 2022). Checkpoints are ``seed-N.pt`` in ``work``; see `fit`.
     """
-    weights = {}
+    start, weights = copied(task.network), {}
     for seed in seeds:
-        task = make(seed)
+        task.network.load_state_dict(start, strict=False)
         fit(task, schedule, seed, work / f"seed-{seed}.pt", every)
         weights[f"seed {seed}"] = copied(task.network)
     return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
 
 
-def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generator) -> Iterator[list[T]]:
-    """The items in groups of ``size``, in another random order in each epoch; the last group may be smaller.
-
-    >>> [sorted(group) for group in shuffled("abc", 3, 2, np.random.default_rng(0))]
-    [['a', 'b', 'c'], ['a', 'b', 'c']]
-    """
-    for _ in range(epochs):
-        order = rng.permutation(len(items)).tolist()
-        for first in range(0, len(order), size):
-            yield [items[place] for place in order[first : first + size]]
-
-
 def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> Progress:
     """Train a network, and leave the weights of the epoch with the best score on dev in it.
 
-    Its state is written to the file ``path`` after each ``every`` steps and each epoch. A fit that was
-    interrupted continues from there, and ends in the same weights as one that was
-    not (on a CPU, on one machine, with as many threads). Raises ModelError for a checkpoint that cannot be
-    read, and where a loss is not finite.
+    Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
+    from there and ends in the same weights (on a CPU, on one machine, with as many threads). Raises
+    ModelError for a checkpoint that cannot be read, and for a loss that is not finite.
     """
     torch.manual_seed(seed)
     state = _State(task, schedule)
@@ -133,7 +113,7 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     log.info("%s: step %d of %d", path.stem, begin, total)
     losses: list[float] = []
     batches = itertools.islice(task.batches(seed), begin, None)
-    while state.step < total and not _should_stop(state.dev, schedule.patience):
+    while state.step < total and not state.should_stop():
         network.train()
         losses.append(_backward(task.losses(next(batches)), path.stem, state.step))
         state.update(total)
@@ -152,7 +132,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
 
 
 def _backward(parts: Iterable[Tensor], name: str, step: int) -> float:
-    """Compute the gradients of a step's loss, part by part, and return it; ModelError where it is none."""
     loss = 0.0
     for part in parts:
         part.backward()  # type: ignore[no-untyped-call]
@@ -166,8 +145,6 @@ def _backward(parts: Iterable[Tensor], name: str, step: int) -> float:
 
 
 class _State:
-    """A fit under way: the network, its optimizer, the average and the best weights, scores on dev."""
-
     def __init__(self, task: Task[B], schedule: Schedule) -> None:
         self._task, self._schedule = task, schedule
         self._optimizer = task.optimizer()
@@ -177,7 +154,6 @@ class _State:
         self.step, self.dev = 0, list[float]()
 
     def update(self, total: int) -> None:
-        """Change the parameters by their gradients, as the next step of ``total``."""
         network, schedule = self._task.network, self._schedule
         if schedule.warm_up is not None:
             factor = lr_factor(self.step, total, schedule.warm_up)
@@ -191,10 +167,12 @@ class _State:
         if self._average is not None and schedule.ema_decay is not None:
             # At first the average follows closely: the weights that it started from are soon out of date.
             early = (1 + self.step) / (10 + self.step) if schedule.ema_ramp else 1.0
-            _update_average(self._average, network, min(schedule.ema_decay, early))
+            decay = min(schedule.ema_decay, early)
+            with torch.no_grad():
+                for name, part in trainable(network).items():
+                    self._average[name].mul_(decay).add_(part, alpha=1 - decay)
 
     def measure(self) -> None:
-        """Score the epoch that ends, and keep its weights where they are the best so far."""
         network, average, task = self._task.network, self._average, self._task
         score = task.score() if average is None else with_weights(network, average, task.score)
         if score is None or not self.dev or score > max(self.dev):
@@ -202,6 +180,11 @@ class _State:
         if score is not None:
             self.dev.append(score)
             log.info("epoch %d: dev %.4f", len(self.dev), score)
+
+    def should_stop(self) -> bool:
+        """Whether none of the last ``patience`` scores exceeds the best one before them."""
+        patience, dev = self._schedule.patience, self.dev
+        return patience is not None and bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
     def save(self, path: Path) -> None:
         state = {
@@ -224,6 +207,18 @@ class _State:
                 self._average.update(state["mean"])
             self.step, self.dev = state["step"], list(state["dev"])
             torch.set_rng_state(state["random"])
+
+
+def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generator) -> Iterator[list[T]]:
+    """The items in groups of ``size``, in another random order in each epoch; the last group may be smaller.
+
+    >>> [sorted(group) for group in shuffled("abc", 3, 2, np.random.default_rng(0))]
+    [['a', 'b', 'c'], ['a', 'b', 'c']]
+    """
+    for _ in range(epochs):
+        order = rng.permutation(len(items)).tolist()
+        for first in range(0, len(order), size):
+            yield [items[place] for place in order[first : first + size]]
 
 
 def matmul_dtype(device: str) -> torch.dtype:
@@ -254,13 +249,65 @@ def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
-def _should_stop(scores: Sequence[float], patience: int | None) -> bool:
-    """Whether none of the last ``patience`` scores (higher is better) exceeds the best one before them."""
-    return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that have gradients, by name."""
+    return {name: part for name, part in network.named_parameters() if part.requires_grad}
 
 
-@torch.no_grad()
-def _update_average(average: Mapping[str, Tensor], network: nn.Module, decay: float) -> None:
-    """Let each part of an average be ``decay`` of itself and ``1 - decay`` of the parameter, in place."""
+def copied(network: nn.Module) -> dict[str, Tensor]:
+    """Copy the trainable parameters."""
+    return {name: part.detach().clone() for name, part in trainable(network).items()}
+
+
+def adamw(network: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters, of which biases and normalizations do not decay."""
+    parts = trainable(network).values()
+    groups = [
+        {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
+        for matrices, decay in ((True, weight_decay), (False, 0.0))
+    ]
+    return torch.optim.AdamW(groups, lr=rate)
+
+
+def adamw_by_name(
+    network: nn.Module, settings: Callable[[str, nn.Parameter], tuple[float, float]]
+) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters; ``settings`` gives each its learning rate and its decay."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, part in trainable(network).items():
-        average[name].mul_(decay).add_(part, alpha=1 - decay)
+        groups.setdefault(settings(name, part), []).append(part)
+    return torch.optim.AdamW(
+        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
+        betas=(0.9, 0.98),
+    )
+
+
+def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
+    return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+
+
+def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
+    """Call a function while the network has other weights.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> with_weights(layer, {"weight": torch.tensor([[2.0]])}, lambda: layer(torch.tensor([3.0])).item())
+    6.0
+    """
+    before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
+    network.load_state_dict(dict(weights), strict=False)
+    try:
+        return function()
+    finally:
+        network.load_state_dict(before, strict=False)
+
+
+def best_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """Read the best weights out of the checkpoint of a fit; raises ModelError where there are none."""
+    with checked_checkpoint(checkpoint):
+        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
+        return best
+
+
+def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
+    """Convert checkpoint-loading errors to ModelError."""
+    return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")
