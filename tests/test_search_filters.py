@@ -16,7 +16,7 @@ from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
 from qbe.cli.search import OPTIONS, PROGRAM, main
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index import candidates as faiss_candidates
 from qbe.index.building.build import build
@@ -28,7 +28,7 @@ from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.params import resolve
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of

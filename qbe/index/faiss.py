@@ -20,7 +20,7 @@ from qbe.index.params import AUTO, FaissParams
 from qbe.index.rows import Rows
 from qbe.index.store import Files
 from qbe.index.vectors import Floats, Vectors, blocks
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
 
 FAISS = "faiss.index"
 SAMPLED = 64

@@ -135,7 +135,7 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
     """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
 
-    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.encode.pooling.stored`),
+    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`),
     exact in double precision like `similarities`, so equal vectors have distance 0.
 
     >>> nearness(np.array([[0, 0]], np.float32), np.array([[3, 4], [0, 2]], np.float16)).tolist()
@@ -226,7 +226,7 @@ class VectorStore(Protocol):
 
     @property
     def similarity(self) -> str:
-        """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How the vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """Return the sentence vectors of papers (n,), in the order of ``rows``."""

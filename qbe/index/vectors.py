@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from qbe.index.params import FLOAT16, INT8
 from qbe.index.store import Files
-from qbe.models.encode.pooling import GRID
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
+from qbe.models.pooling import GRID
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -68,7 +68,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
     The scale v . c / c . c has the least squared error for a vector v and codes c. It is rounded to half
     precision, so that a vector's numbers, like those of half precision, are multiples of 2 ** -24 where
-    vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.encode.pooling.stored`).
+    vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
