@@ -15,6 +15,12 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from qbe.index.packs import layout, pulling, sources
+from qbe.index.packs.layout import HEADER_BYTES, Pack, PackedFile, padding, read_header, tar_header
+from qbe.index.packs.packing import pack_index
+from qbe.index.packs.pulling import pull
+from qbe.index.packs.registry import find_pack, read_registry
+from qbe.index.packs.sources import Source
 from support.live import files, rankings
 
 from benchmarks.faulty_server import Faults, serving
@@ -24,12 +30,6 @@ from qbe.cli.pack import main as pack_command
 from qbe.cli.pull import main as pull_command
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, QbeError, UsageError
 from qbe.index.checking import check_index
-from qbe.index.packs import layout, pulling, sources
-from qbe.index.packs.layout import HEADER_BYTES, Pack, PackedFile, padding, read_header, tar_header
-from qbe.index.packs.packing import pack_index
-from qbe.index.packs.pulling import pull
-from qbe.index.packs.registry import find_pack, read_registry
-from qbe.index.packs.sources import Source
 from qbe.types import Paper, Sentence
 from qbe.util import web
 from qbe.util.files import lock

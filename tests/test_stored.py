@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.building.settings import BuildSettings
 from qbe.index.params import resolve_stored
 from qbe.index.scoring import nearness, similarities
+from qbe.index.source import BuildSettings
 from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, vector_file
 
 SIMILARITIES = ("cosine", "l2")

@@ -85,12 +85,14 @@ def write_faiss(
     threads: int = 1,
     advance: Callable[[int], Any] = lambda _: None,
     learned: Path | None = None,
+    kept: bool = False,
 ) -> None:
     """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
 
     The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added. ``learned`` is the file of an index of the same parameters whose centroids and codes are kept; by
-    default they are trained. Raises OutputError where the file cannot be written.
+    added. ``learned`` is the file of an index of the same parameters whose centroids and codes are taken; by
+    default they are trained. Its own vectors are ``kept`` where they are the first of ``vectors``. Raises
+    OutputError where the file cannot be written.
 
     >>> folder = Path("exact")
     >>> folder.mkdir()
@@ -107,8 +109,10 @@ def write_faiss(
                 index = _train(vectors, similarity, params)
             else:
                 index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-                index.reset()
-            for block in blocks(vectors):
+                if not kept:
+                    index.reset()
+            advance(index.ntotal)
+            for block in blocks(vectors, first=index.ntotal):
                 index.add(block)
                 advance(len(block))
             faiss.write_index(index, str(folder / FAISS))
@@ -147,8 +151,12 @@ def _read_index(path: Path, flags: int) -> Any:
 
     untyped: Any = faiss
     with _reading:
+        before = untyped.get_deserialization_vector_byte_limit()
         untyped.set_deserialization_vector_byte_limit(path.stat().st_size)
-        return faiss.read_index(str(path), flags)
+        try:
+            return faiss.read_index(str(path), flags)
+        finally:
+            untyped.set_deserialization_vector_byte_limit(before)
 
 
 class SentenceSelection(NamedTuple):

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.corpus.streams import open_address
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError, PackError, UsageError, file_error
 from qbe.index.papers import OFFSETS, RECORDS
