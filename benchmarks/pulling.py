@@ -15,8 +15,7 @@ from typing import TypeVar
 from benchmarks.faulty_server import Faults, serving
 from qbe.errors import PackError
 from qbe.index.opening import open_index
-from qbe.index.packs.packing import pack_index
-from qbe.index.packs.pulling import pull
+from qbe.index.share import pack_index, pull
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.types import Paper, Sentence
