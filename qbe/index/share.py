@@ -41,8 +41,8 @@ from qbe.index.store import (
     open_generation,
     publish,
     read_manifest,
+    seal,
     write_lock,
-    write_manifest,
 )
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
@@ -245,7 +245,8 @@ def _leave_out_abstracts(generation: Generation, folder: Path) -> None:
     files = {**manifest.files, **describe_files(folder)}
     corpus = {**manifest.corpus, "sha256": files[RECORDS]["sha256"]}
     summed = digest(files, manifest.lucene)
-    write_manifest(folder, dataclasses.replace(manifest, corpus=corpus, files=files, digest=summed))
+    changed = dataclasses.replace(manifest, corpus=corpus, files=files, digest=summed)
+    write_text(folder / MANIFEST, seal(dataclasses.asdict(changed)))
 
 
 def pulled_as(folder: Path) -> Pack | None:
