@@ -20,7 +20,7 @@ from support.cocitations import (
 from support.messages import messages_of
 from support.trainings import new_folders, write
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder

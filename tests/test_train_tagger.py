@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.messages import messages_of
 from support.trainings import small_heads, unlabelled_papers, write
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import HEAD, TAGGER
 from qbe.models.encoder import Encoder

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
 from qbe.models.cards import DEFAULT_TAGGER, TaggerFiles

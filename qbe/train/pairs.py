@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.encoder import Encoder

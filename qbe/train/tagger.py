@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.corpus import read_jsonl, read_records
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, ModelError
 from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
 from qbe.models.encoder import Encoder
