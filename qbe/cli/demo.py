@@ -124,7 +124,7 @@ def open_sample_index(report: Callable[[str], object]) -> Index:
     from contextlib import suppress
 
     from qbe.errors import EncoderMismatchError, IndexFormatError, MissingDependencyError
-    from qbe.index.anserini import anserini_jar, find_jar
+    from qbe.index.jvm import anserini_jar, find_jar
     from qbe.util.files import cache_folder
 
     papers, folder = sample_papers(), cache_folder() / "demo" / "sample"
@@ -145,8 +145,8 @@ def _open(folder: Path, papers: Sequence[Paper]) -> Index:
     here; raises IndexFormatError or EncoderMismatchError for anything else.
     """
     from qbe.errors import IndexFormatError
-    from qbe.index.anserini import find_jar
     from qbe.index.index import open_index
+    from qbe.index.jvm import find_jar
     from qbe.models.cards import DEFAULT_ENCODER
 
     index = open_index(folder, encoder=DEFAULT_ENCODER)

@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> None:
     from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
 
     if options.index is not None:
-        from qbe.index.packs.pulling import local_folder
+        from qbe.index.share import local_folder
 
         checks = index_checks(local_folder(options.index), Path(options.save) if options.save else None)
     elif options.save is not None:
@@ -160,7 +160,7 @@ def installation_checks() -> list[Check]:
     import platform
     from pathlib import Path
 
-    from qbe.index.anserini import find_jar
+    from qbe.index.jvm import find_jar
 
     installed, python = _version(["qbe"]), platform.python_version()
     folder = Path(__file__).absolute().parent.parent
@@ -182,7 +182,7 @@ def java_check() -> Check:
     """Check where the Java is that a search would start, and its version."""
     from qbe.errors import JavaError
     from qbe.index import jvm
-    from qbe.index.anserini import find_jar
+    from qbe.index.jvm import find_jar
 
     try:
         home = jvm.find_java()
@@ -340,7 +340,7 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     """
     import shlex
 
-    from qbe.index.packs.layout import pulled_as
+    from qbe.index.share import pulled_as
     from qbe.index.store import check_index, save_papers
     from qbe.util.outputs import EMPTY, check_output
     from qbe.util.text import plain

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.label.labelling import LabelConfig
     from qbe.label.pairs import Merges, Pair
-    from qbe.models.llm.grading import Estimate
+    from qbe.models.language_model import Estimate
 
 PROGRAM = "qbe label"
 EPILOG = """\
@@ -54,12 +54,14 @@ def parser() -> Parser:
         "--endpoint URL": "such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of "
         "$QBE_LLM_KEY",
         "--guideline FILE": "what the model is told of facets and grades (default: qbe's own)",
-        "--answers FILE": "where answers are kept (default: --output and .answers.jsonl)",
+        "--answers FILE": "where answers are kept (default: --output and .answers.sqlite)",
         "--budget-requests N": "requests at most, earlier ones included",
         "--budget-tokens N": "tokens at most, earlier ones included",
         "--price IN:OUT": "of a million tokens of requests and of answers, for the estimate",
         "--dry-run": "print what is left to ask, and ask nothing",
         "--parallel N (4)": "requests under way at a time",
+        "--response-format json_schema|json_object|none": "how the endpoint is asked for JSON (default: "
+        "$QBE_LLM_RESPONSE_FORMAT, else json_schema)",
         "--timeout SECONDS (120)": "for an answer",
     }
     parser.options(model, "the model; without --model pairs are written without grades")
@@ -154,7 +156,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
 
     from qbe.errors import FileFormatError, input_error
     from qbe.label.labelling import LabelConfig
-    from qbe.models.llm.endpoint import Endpoint
+    from qbe.models.language_model import Endpoint
 
     guideline = None
     if options.guideline:
@@ -165,8 +167,8 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
         except UnicodeDecodeError:
             raise FileFormatError(f"{options.guideline} is not valid UTF-8") from None
     return LabelConfig(
-        Endpoint.of(options.endpoint, options.model, options.timeout),
-        Path(options.answers or f"{output}.answers.jsonl"),
+        Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
+        Path(options.answers or f"{output}.answers.sqlite"),
         guideline,
         options.budget_requests,
         options.budget_tokens,
