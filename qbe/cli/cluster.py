@@ -48,14 +48,16 @@ def command_parser(name: str) -> Parser:
                 "--parts N": "parts that are encoded apart (default: two for each processor of the cluster); "
                 "with --shards a multiple of them",
                 "--shards N": "segments of like size, which several machines can hold",
-            }
+            },
+            group,
         )
         return parser
     parser.options(
         {
             "--replicas N (1)": "processes that hold each shard",
             "--deadline SECONDS (60)": "wait at most so long for shards",
-        }
+        },
+        group,
     )
     return parser
 

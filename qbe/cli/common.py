@@ -125,7 +125,10 @@ class Parser(argparse.ArgumentParser):
         ``--all`` is a flag, ``--name VALUE`` takes a value, ``VALUE...`` several, ``a|b`` one of these; a
         default stands in parentheses. ``VALUE`` alone is an argument, ``[VALUE]`` one that may be absent.
         """
-        target: Any = self.add_argument_group(group) if group else self
+        target: Any = self
+        if group:
+            same = (each for each in self._action_groups if each.title == group)
+            target = next(same, None) or self.add_argument_group(group)
         if exclusive:
             target = target.add_mutually_exclusive_group(required=required)
         for text, line in declared.items():
