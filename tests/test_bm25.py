@@ -15,7 +15,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_topics
 from qbe.search.first_stages import BM25Stage, query_text
@@ -49,7 +49,7 @@ class Collection:
         topics, papers = read_topics(source / "topics.tsv"), list(read_jsonl(source / "corpus.jsonl"))
         build(folder / "index", papers, BuildSettings(dense=False))
         self.index = Index(folder / "index")
-        self.searched = (folder / "index" / "lucene", folder / "anserini")
+        self.searched = (folder / "index" / "000001" / "lucene", folder / "anserini")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in topics]
         queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
         self.queries = [(form, query) for query in queries for form in BM25_QUERIES]

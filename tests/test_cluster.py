@@ -17,16 +17,15 @@ import pytest
 
 pytest.skip("to be rewritten over several ordinary indexes", allow_module_level=True)
 
-from support.builds import Job, build_job, dated_job
-from support.serving import wait_until
-
 from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
+from support.builds import Job, build_job, dated_job
+from support.serving import wait_until
+
 from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building.sharding import IndexShards, build_shards
 from qbe.index.manifest import read_manifest

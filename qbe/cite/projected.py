@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
-from qbe.index.dense.vectors import CandidateSource
+from qbe.index.candidates import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, in_order
 from qbe.util.parallel import Workers
 

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm as _jvm
-from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
-from qbe.index.dense.vectors import CandidateSource, Compared
-from qbe.index.lucene import contents
+from qbe.index.candidates import CandidateSource
+from qbe.index.lucene import Ranked, contents
 from qbe.index.reader import IndexReader
 from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.index.text_search import Ranked
+from qbe.index.scoring import Compared, best_per_paper, mean_max, restrict
 from qbe.index.views import rows_of
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order
 from qbe.search.fusion import best_hits, weighted_sum
 from qbe.search.matches import penalize_background
@@ -41,7 +40,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     if form == "abstract":
         return contents(paper)
     if form == "words" and query.aspect.facet is not None:
-        from qbe.models.grade.words import shipped_words
+        from qbe.models.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
     return f"{paper.title} {' '.join(paper.texts(query.positions))}"

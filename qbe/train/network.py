@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from qbe.errors import ModelError
-from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import SentenceBlock
+from qbe.index.scoring import SentenceBlock
+from qbe.index.vectors import Vectors
 from qbe.models.export.encoder import load_encoder, positions
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors
@@ -489,7 +489,7 @@ def mean_by_paper(rows: Tensor, places: Tensor, papers: int) -> Tensor:
     return sums / torch.bincount(places, minlength=papers)[:, None]
 
 
-# Small heads over features (`qbe.models.grade.head`).
+# Small heads over features (`qbe.models.heads`).
 
 
 class Standardization(NamedTuple):

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.search.rerank.transport import REGULARIZATION, Bools, Doubles, entropic_transport, total
@@ -243,7 +243,7 @@ def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Dou
     """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
 
     Double precision holds products of an index's half-precision numbers and their sums exactly (see
-    `qbe.index.dense.scoring`), so that no order of summation shows, and equal vectors have distance 0.
+    `qbe.index.scoring`), so that no order of summation shows, and equal vectors have distance 0.
     """
     candidate = vectors.astype(np.float64)
     products = query @ candidate.T

@@ -1,0 +1,145 @@
+"""How vectors are stored and which FAISS index finds candidates among them; imports nothing heavy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qbe.errors import UsageError
+
+AUTO = "auto"
+EXACT = "SQfp16"
+"""The factory string of an exhaustive index over vectors in half precision, which holds them as they are."""
+
+FLOAT16, INT8 = "float16", "int8"
+STORED = (FLOAT16, INT8)
+
+AUTO_SENTENCES = 200_000
+"""Sentences up to which ``auto`` means an exact index and half precision."""
+MIN_CANDIDATES = 2000
+"""Sentences that are looked up for each sentence of a query, at least."""
+PROBE_FRACTION = 4
+"""A search reads nlist / 4 of the lists by default."""
+
+_LISTS = re.compile(r"IVF(\d+)")
+_ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
+_CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class FaissParams:
+    """A FAISS index as a manifest holds it.
+
+    A search reads ``nprobe`` lists (None where there are none) and looks up at least ``min_candidates``
+    sentences for each sentence of a query; ``seed`` draws the sample that centroids and codes learn from.
+
+    >>> FaissParams("IVF512,PQ128x4fs", nprobe=128).nlist
+    512
+    """
+
+    factory: str = EXACT
+    nprobe: int | None = None
+    min_candidates: int = MIN_CANDIDATES
+    seed: int = 0
+
+    @property
+    def nlist(self) -> int | None:
+        """The number of lists; None where there are none."""
+        match = _LISTS.search(self.factory)
+        return int(match[1]) if match else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all vectors are compared, as they are stored in half precision."""
+        return self.factory == EXACT
+
+    @property
+    def by_codes(self) -> bool:
+        """Whether short codes are compared in place of the vectors."""
+        return _ROUNDED.search(self.factory) is not None
+
+    def record(self) -> dict[str, Any]:
+        """Return the parameters as a manifest holds them."""
+        record = dataclasses.asdict(self)
+        return {"depth" if name == "min_candidates" else name: value for name, value in record.items()}
+
+    @classmethod
+    def read(cls, dense: Mapping[str, Any]) -> FaissParams:
+        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings.
+
+        Raises ValueError for an unknown kind.
+
+        >>> FaissParams.read({"ann": {"kind": "ivf-pq", "nlist": 512, "nprobe": 128, "pq": 64}}).factory
+        'IVF512,PQ128x4fs'
+        """
+        params = dense["ann"]
+        if (factory := params.get("factory")) is None:
+            nlist, pq = params.get("nlist"), params.get("pq") or 0
+            codes = f"PQ{pq}" if params.get("on_disk") else f"PQ{2 * pq}x4fs"
+            kinds = {
+                "flat": EXACT,
+                "hnsw": "HNSW32,SQfp16",
+                "ivf-sq": f"IVF{nlist},SQ8",
+                "ivf-pq": f"IVF{nlist},{codes}",
+                "ivf-opq-pq": f"OPQ{2 * pq},IVF{nlist},{codes}",
+            }
+            kind = params.get("kind", "flat")
+            if kind not in kinds:
+                raise ValueError(f"a FAISS index of kind {kind}")
+            factory = kinds[kind]
+        depth, seed = params.get("depth", MIN_CANDIDATES), params.get("seed", 0)
+        return cls(factory, params.get("nprobe"), depth, seed)
+
+
+def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
+    """Return the parameters for a factory string, or for ``auto``.
+
+    ``auto`` is exact up to AUTO_SENTENCES sentences; above, there are as many lists as sentences in each, to
+    a power of two, of 4-bit codes for three dimensions each (or four, two or one). Raises UsageError for more
+    lists, or values of a code, than sentences; `qbe.index.faiss.check_factory` tells whether FAISS takes it.
+
+    >>> resolve("auto", sentences=5_600_000, dimension=384)
+    FaissParams(factory='IVF2048,PQ128x4fs', nprobe=512, min_candidates=2000, seed=0)
+    """
+    if faiss == AUTO:
+        nlist = int(2 ** round(math.log2(max(sentences, 1)) / 2))
+        numbers = next((size for size in (3, 4, 2) if dimension % (2 * size) == 0), 1)
+        faiss = f"IVF{nlist},PQ{dimension // numbers}x4fs" if sentences > AUTO_SENTENCES else EXACT
+    params = FaissParams(faiss)
+    lists, codes = params.nlist or 0, _CODES.search(faiss)
+    values = 2 ** int(codes[2] or 8) if codes else 0
+    if max(lists, values) > sentences:
+        raise UsageError(
+            f"expected `faiss` of at most {sentences} lists and values of a code, which are learned from as "
+            f"many sentences, found {faiss}; choose another, or auto"
+        )
+    if not lists:
+        return params
+    return dataclasses.replace(params, nprobe=min(max(lists // PROBE_FRACTION, PROBE_FRACTION), lists))
+
+
+def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
+    """Resolve like `resolve`, but to an exact index where an update left too few sentences.
+
+    >>> resolve_or_exact("IVF64,SQ8", sentences=10, dimension=384).factory
+    'SQfp16'
+    """
+    try:
+        return resolve(faiss, sentences, dimension)
+    except UsageError:
+        return FaissParams()
+
+
+def resolve_stored(stored: str, sentences: int) -> str:
+    """Resolve how vectors are stored; ``auto`` is half precision for a small corpus, bytes for a large one.
+
+    >>> resolve_stored("auto", 1_000), resolve_stored("auto", 1_000_000)
+    ('float16', 'int8')
+    """
+    if stored != AUTO:
+        return stored
+    return INT8 if sentences > AUTO_SENTENCES else FLOAT16
