@@ -143,12 +143,15 @@ def run(
     another place than this process; their parameters are those of `qbe.index.index.Index` and
     `qbe.search.rerank.open.open_reranker`.
     """
-    from qbe.search.stages import Fused, Stages, default_stages
+    from qbe.errors import UsageError
+    from qbe.query import parse_wish
+    from qbe.search.stages import Fused, LanguageModel, Stages, default_stages
 
     form, width = form_of(options)
     check(options, form)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
-    paper_filter, wish = filter_of(options), wish_of(options)
+    paper_filter = filter_of(options)
+    wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
     if options.output:
         from qbe.util.outputs import SEARCH, check_output, with_tag
 
@@ -159,23 +162,36 @@ def run(
     from qbe.index import jvm
     from qbe.index.index import Index
     from qbe.runs import read_pools
+    from qbe.search.output import fingerprint, write_blocks
     from qbe.search.session import SearchSession
+    from qbe.search.writers import open_writer
 
     if not options.topics:
         jvm.expect_one_search()
     threads = common.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    opener = open_index or Index
-    with opener(options.index, encoder=options.encoder, threads=threads) as index:
+    with (open_index or Index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
         for each in source.notes:
             common.note(PROGRAM, each)
-        _check_pools(source, pools)
+        if absent := [query_id for query_id in source.ids if pools is not None and query_id not in pools]:
+            raise UsageError(
+                f"expected a pool for each query, found none for {', '.join(absent)}; check --pool"
+            )
         stages = stages_of(options, default_stages(index))
-        inputs = _run_inputs(options, wish, paper_filter, stages, form, width)
+        run = _run_inputs(options, wish, paper_filter, stages, form, width)
+        graded_by = ""
+        if isinstance(stages.reranker, LanguageModel) and not run.variety.bounds:  # those are estimated
+            graded_by = stages.reranker.model or ""
+        writer = open_writer(form, run.run_tag, index.paper, width, explain=run.explain, graded_by=graded_by)
         chosen = options.rerank is not None
         with SearchSession(index, stages, open_reranker=open_reranker, chosen=chosen) as session:
-            _write(options, session, source, pools, inputs)
+            write_blocks(
+                destination_of(options, form),
+                lambda: fingerprint(index, session.stages, run),
+                len(source.ids),
+                lambda blocks: _texts(session, source, pools, run, writer, blocks),
+            )
 
 
 def check(options: argparse.Namespace, form: str) -> None:
@@ -289,15 +305,6 @@ def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
     return default
 
 
-def wish_of(options: argparse.Namespace) -> Wish | None:
-    """What the options say that hits are to be like by facets; None where they do not. Raises UsageError."""
-    if options.like is None:
-        return None
-    from qbe.query import parse_wish
-
-    return parse_wish(options.like, options.unlike or ())
-
-
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:
     """The filter that the options state, None where they state none; raises UsageError.
 
@@ -317,14 +324,6 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
         where=parse_where(options.where or ()),
         before=before,
     )
-
-
-def _check_pools(source: QuerySource, pools: Pools | None) -> None:
-    absent = [query_id for query_id in source.ids if pools is not None and query_id not in pools]
-    if absent:
-        from qbe.errors import UsageError
-
-        raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
 def _run_inputs(
@@ -358,32 +357,6 @@ def _run_inputs(
         width=width,
         explain=options.explain,
         variety=PLAIN if wish is None else wish.variety,
-    )
-
-
-def _write(
-    options: argparse.Namespace,
-    session: SearchSession,
-    source: QuerySource,
-    pools: Pools | None,
-    run: RunInputs,
-) -> None:
-    """Search, and write the results to their file, or to standard output."""
-    from qbe.search.output import fingerprint, write_blocks
-    from qbe.search.stages import LanguageModel
-    from qbe.search.writers import open_writer
-
-    index, reranker, graded_by = session.index, session.stages.reranker, ""
-    if isinstance(reranker, LanguageModel) and not run.variety.bounds:  # bounds are of estimated grades
-        graded_by = reranker.model or ""
-    writer = open_writer(
-        run.format, run.run_tag, index.paper, run.width, explain=run.explain, graded_by=graded_by
-    )
-    write_blocks(
-        destination_of(options, run.format),
-        lambda: fingerprint(index, session.stages, run),
-        len(source.ids),
-        lambda blocks: _texts(session, source, pools, run, writer, blocks),
     )
 
 
