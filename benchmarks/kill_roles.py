@@ -24,10 +24,10 @@ from qbe.corpus import read_jsonl, write_jsonl
 from qbe.index import jvm as _jvm
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.dense.faiss_candidates import FaissCandidates
+from qbe.index.candidates import FaissCandidates
 from qbe.index.index import Index
+from qbe.index.lucene import LuceneSearch
 from qbe.index.opening import build_index, open_index
-from qbe.index.text_search import LuceneSearch
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Fused
