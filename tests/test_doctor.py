@@ -26,7 +26,8 @@ from qbe.cli.doctor_machine import (
 )
 from qbe.corpus import read_jsonl
 from qbe.errors import IndexFormatError, MissingDependencyError, OutputError, UsageError, requirement
-from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.store import current
+from qbe.index.update import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
 _NAMES = "qbe,Java,Lucene,numpy,faiss,onnxruntime,tokenizers,jnius,ir_measures,fastapi,torch,transformers,"
@@ -178,26 +179,24 @@ def test_room_and_cache_are_measured(tmp_path, monkeypatch, cache):
 def test_an_index_is_checked_file_by_file_and_its_papers_saved(
     tiny_index, papers, tmp_path, capsys, monkeypatch
 ):
-    """A byte of the vectors, the end of the postings of one segment, and a list of deleted papers."""
+    """A byte of the vectors, the end of the postings, the name of the generation."""
     monkeypatch.chdir(tmp_path)
     folder = Path(shutil.copytree(tiny_index, tmp_path / "index"))
     main(["--index", "index"])
-    assert re.fullmatch(
-        r"index  OK       1 segment, \d+ files, .* as they were written\n", capsys.readouterr().out
-    )
+    assert re.fullmatch(r"index  OK       \d+ files, .* as they were written\n", capsys.readouterr().out)
     append_papers(folder, [replace(papers[0], paper_id="new")])
     delete_papers(folder, ["s002", "s005"])
-    vectors = folder / "whole.npy"
+    newest = current(folder)
+    vectors, (segments,) = newest / "whole.npy", (newest / "lucene").glob("segments_*")
     vectors.write_bytes(vectors.read_bytes()[:-1] + b"\1")
-    (folder / "segments" / "000001" / "lucene" / "segments_1").write_bytes(b"")
-    with pytest.raises(
-        IndexFormatError, match=r"found damaged: whole\.npy, segments/000001/lucene/segments_1$"
-    ):
+    segments.write_bytes(b"")
+    name = f"lucene/{segments.name}"
+    with pytest.raises(IndexFormatError, match=rf"found damaged: {name}, whole\.npy$"):
         main(["--index", "index", "--save", "saved.jsonl"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
+        [name, "DAMAGED"],
         ["whole.npy", "DAMAGED"],
-        ["segments/000001/lucene/segments_1", "DAMAGED"],
         ["papers", "OK"],
         ["saved", "OK"],
     ]
@@ -208,17 +207,14 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
     assert (Path("saved.jsonl").read_bytes(), capsys.readouterr().out) == (saved, "")
     kept = [paper.paper_id for paper in papers if paper.paper_id not in ("s002", "s005")]
     assert [paper.paper_id for paper in read_jsonl(Path("saved.jsonl"))] == [*kept, "new"]
-    (folder / "deleted" / "root.000002.npy").write_bytes(b"")
-    (folder / "segments" / "000001" / "papers.jsonl").unlink()
+    (newest / "papers.jsonl").unlink()
+    (folder / "CURRENT").write_text("x")
     with pytest.raises(IndexFormatError):
         main(["--index", "index", "--json"])
     checks = json.loads(capsys.readouterr().out)["checks"]
-    assert checks["segments/000001/papers.jsonl"]["found"] == "No such file or directory"
-    assert checks["deleted/root.000002.npy"] == {"state": "damaged", "found": "other bytes", "advice": ""}
-    assert checks["papers"]["found"] == "intact in 1 of 2 segments, deleted ones among them"
-    (folder / "segments.json").write_text("{")
-    with pytest.raises(IndexFormatError, match=r"found damaged: .*segments\.json"):
-        main(["--index", "index"])
+    assert checks["papers.jsonl"]["found"] == "no file"
+    assert checks["CURRENT"] == {"state": "damaged", "found": "x", "advice": ""}
+    assert checks["papers"]["found"] == "none is known to be intact"
     capsys.readouterr()
     with pytest.raises(UsageError):
         main(["--save", "saved.jsonl"])
