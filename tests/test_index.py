@@ -25,9 +25,9 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index import jvm as _jvm
-from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
+from qbe.index.params import FaissParams
 from qbe.index.source import BuildSettings
 from qbe.index.store import FORMAT_VERSION, current
 from qbe.models.cards import ENCODER

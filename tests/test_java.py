@@ -99,7 +99,7 @@ def test_python_may_recurse_as_deep_as_before_java_started():
 
 
 def test_methods_that_are_not_declared_are_looked_up(index):
-    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.java_methods`."""
+    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.jvm`."""
     searcher = _jvm.java_class("org.apache.lucene.search.IndexSearcher")
     assert searcher.getMaxClauseCount() == _jvm.MAX_CLAUSES
     reader = index.lucene.reader

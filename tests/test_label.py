@@ -23,8 +23,7 @@ from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.packs.packing import write_without_abstracts
-from qbe.index.snapshot import open_snapshot
+from qbe.index.share import pack_index, pull
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
@@ -150,9 +149,8 @@ def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, ca
     line += ["--model", "tiny", "--endpoint", "http://127.0.0.1:1"]
     main(["--index", str(tiny_index), *line])
     assert "abstract" not in capsys.readouterr().err
-    snapshot = open_snapshot(tiny_index)
-    write_without_abstracts(snapshot, tmp_path / "titles")
-    snapshot.close()
+    pack_index(tiny_index, "titles.tar.zst", abstracts=False)
+    pull("titles.tar.zst", "titles")
     main(["--index", "titles", *line])
     assert "3 of 3 papers have no abstract" in capsys.readouterr().err
 

@@ -150,7 +150,7 @@ def test_choices_are_those_of_the_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
     from qbe.cli.index_options import OF_POSTINGS
     from qbe.evaluate.report import PROTOCOLS
-    from qbe.index.dense.ann import AUTO_SENTENCES, EXACT, STORED
+    from qbe.index.params import AUTO_SENTENCES, EXACT, STORED
     from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING

@@ -19,9 +19,9 @@ from qbe.errors import (
     OutputError,
     output_error,
 )
-from qbe.index.anserini import anserini_jar, find_jar
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.jvm import anserini_jar, find_jar
 from qbe.index.opening import build_index, open_index
 from qbe.models.cards import DEFAULT_ENCODER
 from qbe.query import Query

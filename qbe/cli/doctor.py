@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
 
     if options.index is not None:
         from qbe.cli.doctor_index import index_checks
-        from qbe.index.packs.pulling import local_folder
+        from qbe.index.share import local_folder
 
         checks = index_checks(local_folder(options.index), options.save and Path(options.save))
     elif options.save is not None:

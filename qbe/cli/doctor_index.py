@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from qbe.cli.doctor_check import Check, State, checked, in_bytes
-from qbe.index.packs.layout import pulled_as
+from qbe.index.share import pulled_as
 from qbe.index.store import check_index, save_papers
 from qbe.util.outputs import EMPTY, check_output
 from qbe.util.text import plain

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from qbe.cli.doctor_check import Check, State, absent, checked, pip_line
 from qbe.errors import JavaError
 from qbe.index import jvm as _jvm
-from qbe.index.anserini import find_jar
+from qbe.index.jvm import find_jar
 
 
 class Package(NamedTuple):

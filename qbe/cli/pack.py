@@ -24,9 +24,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave out the sentences of abstracts, where their licence forbids to pass them on",
     )
-    parser.add_argument(
-        "--registry", metavar="FILE", help="a registry to name the pack in, by the name of its file"
-    )
     parser.add_argument("--threads", type=int, metavar="N", help="that compress (default: all processors)")
     return parser
 
@@ -34,14 +31,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
 
-    from pathlib import Path
+    from qbe.index.share import pack_index
 
-    from qbe.index.packs.packing import pack_index
-
-    if options.registry and Path(options.registry).exists():
-        from qbe.index.packs.registry import read_registry
-
-        read_registry(options.registry)  # a file that is none is told before the packing
     with _cli.megabytes("packing") as progress:
         packed = pack_index(
             options.index,
@@ -54,11 +45,6 @@ def main(arguments: list[str]) -> None:
         )
     pack = packed.pack
     abstracts = "" if pack.abstracts else ", abstracts not included"
-    if options.registry:
-        from qbe.index.packs.registry import register
-
-        name = Path(options.file).name.partition(".")[0]
-        register(Path(options.registry), name, Path(options.file), packed)
     print(
         f"{options.file}: {pack.papers:,} papers{abstracts}, {packed.bytes / 1e6:,.1f} MB (the index "
         f"{pack.bytes / 1e6:,.1f}), license {pack.license or 'not stated'}, digest {pack.digest[:12]}"
