@@ -17,7 +17,7 @@ from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeE
 from qbe.feeds.reports import Watcher
 from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.models.llm.grading import default_guideline
+from qbe.models.language_model import default_guideline
 from qbe.search.queries import pasted_paper
 from qbe.search.records import as_json
 from qbe.serve.guard import Metrics, failure
