@@ -88,7 +88,7 @@ def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone
 
 USAGE_ERRORS = {
     "index of lists without vectors": ["--corpus=x", "--output=y", "--only=bm25", "--faiss=IVF16,SQ8"],
-    "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
+    "index of deleted papers encoded": ["--delete", "x", "--output", "y", "--device", "cuda"],
     "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search of no lists": ["--index", "x", "--paper", "1", "--first-stage", "dense:nprobe=0"],
     "search transported without lambda": ["--index=x", "--text=y", "--rerank=matching:regularization=0"],

@@ -580,7 +580,7 @@ def build_index(
     'A title'
     """
     from qbe.corpus.records import Reading
-    from qbe.index.build import build as build_at
+    from qbe.index.build import build
     from qbe.index.source import BuildSettings, Execution, Silent
 
     if settings is not None and not isinstance(settings, BuildSettings):
@@ -594,7 +594,7 @@ def build_index(
             'qbe.Reading(on_error="skip")'
         )
     threads = thread_count(threads)
-    build_at(
+    build(
         Path(folder),
         corpus,
         settings,
@@ -604,7 +604,3 @@ def build_index(
         execution=Execution(threads, progress or Silent()),
     )
     return Index(folder, threads=threads)
-
-
-open, build = open_index, build_index
-"""The same as ``qbe.open`` and ``qbe.build``."""
