@@ -149,9 +149,6 @@ class ModelKind(Generic[Card]):
     ``marks`` are fields that a card must have with these values. ``command`` is the subcommand of
     ``qbe export`` that makes the model out of the ``required`` files of a PyTorch model (each by its possible
     names, the preferred one first), and ``cache`` the subfolder of the cache that holds the results.
-
-    >>> [(kind.noun, kind.metadata_file) for kind in (ENCODER, CROSS_ENCODER, TAGGER)]
-    [('encoder', 'encoder.json'), ('reranker', 'reranker.json'), ('tagger', 'tagger.json')]
     """
 
     noun: str
@@ -203,12 +200,7 @@ JOINT_GRADES = PACKAGE / DEFAULT_RERANKER
 
 
 def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
-    """Read a model's card; raises ModelError where it is damaged, or of another kind or format.
-
-    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
-    >>> card.dimension, card.layers, card.encoder_format.similarity
-    (384, 6, 'cosine')
-    """
+    """Read a model's card; raises ModelError where it is damaged, or of another kind or format."""
     path = folder / kind.metadata_file
     remedy = _remedy(folder, kind)
     try:
@@ -227,13 +219,7 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    """Write the card of a model whose folder is being made.
-
-    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
-    >>> write_card(Path(), card)
-    >>> read_card(Path(), ENCODER) == card
-    True
-    """
+    """Write the card of a model whose folder is being made."""
     kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
     (kind,) = (kind for kind in kinds if kind.card is type(card))
     fields = dataclasses.asdict(card)
@@ -246,13 +232,7 @@ def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
 
 
 def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
-    """Raise ModelError, which ends in ``remedy``, when a file is missing or has another SHA-256.
-
-    >>> verify_digest(Path("head.onnx"), "0123abcd", "install qbe again")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.ModelError: head.onnx: expected SHA-256 0123abcd, found no file; install qbe again
-    """
+    """Raise ModelError, which ends in ``remedy``, when a file is missing or has another SHA-256."""
     digest = sha256(path) if path.is_file() else None
     if digest is None or digest != expected:
         raise ModelError(f"{path}: expected SHA-256 {expected}, found {digest or 'no file'}; {remedy}")
@@ -262,20 +242,12 @@ def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
 
 
 def model_file(precision: str) -> str:
-    """Return the name of the ONNX file of a precision.
-
-    >>> model_file("int8")
-    'model.int8.onnx'
-    """
+    """Return the name of the ONNX file of a precision."""
     return f"model.{precision}.onnx"
 
 
 def state_output(layer: int, last: int) -> str:
-    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings.
-
-    >>> state_output(2, last=6), state_output(6, last=6)
-    ('hidden_state_2', 'last_hidden_state')
-    """
+    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings."""
     return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
 
 
@@ -317,12 +289,7 @@ class RerankerFiles(ModelFolder[CrossEncoderMetadata]):
 
 
 class EncoderFiles(ModelFolder[EncoderMetadata]):
-    """An exported encoder.
-
-    >>> files = resolve_encoder("facet-encoder")
-    >>> files.tokenizer.name, sorted(files.identity)
-    ('tokenizer.json', ['name', 'precision', 'weights_sha256'])
-    """
+    """An exported encoder."""
 
     __slots__ = ()
 

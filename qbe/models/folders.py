@@ -165,9 +165,6 @@ def find(kind: ModelKind[Any], name: str) -> Path | Weights:
 
     A folder goes before a known name. Raises ModelError where nothing has that name, files are missing or
     cannot be downloaded, or a folder declares something that qbe does not support.
-
-    >>> find(ENCODER, "facet-encoder").name
-    'facet-encoder'
     """
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
@@ -193,9 +190,6 @@ def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
 
     The encoder format is known for known names. Otherwise it is the one that a folder declares of itself
     (`declared_format`), or the default: nothing is guessed from a name.
-
-    >>> find_weights(ENCODER, "all-MiniLM-L6-v2").origin
-    'sentence-transformers/all-MiniLM-L6-v2'
     """
     folder = Path(name)
     if folder.is_dir():
@@ -352,11 +346,7 @@ def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
 
 
 def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
-    """Return the cache folder for the export of these weights; ``variant`` tells exports of the same apart.
-
-    >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
-    'my-encoder-0123456789ab-4'
-    """
+    """Return the cache folder for an export; ``variant`` tells exports of the same weights apart."""
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
@@ -375,9 +365,6 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 
     Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
     precision, and ModelError when nothing has that name, or it cannot be read, verified or exported.
-
-    >>> resolve_encoder("facet-encoder").model.name
-    'model.int8.onnx'
     """
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
@@ -409,21 +396,13 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
 
 
 def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
-    """Return the files of a tagger: a known name or a folder; raises ModelError when there is none.
-
-    >>> resolve_tagger("facet-tagger").metadata.labels
-    ['background', 'objective', 'method', 'result', 'other']
-    """
+    """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
     folder = exported(TAGGER, find(TAGGER, name))
     return TaggerFiles(folder, read_card(folder, TAGGER))
 
 
 def joint_folder(name: str) -> Path | None:
-    """Return the folder of joint grades of a name; None for another reranker.
-
-    >>> joint_folder("joint-grades") == JOINT_GRADES, joint_folder("owner/model")
-    (True, None)
-    """
+    """Return the folder of joint grades of a name; None for another reranker."""
     if (Path(name) / JOINT_GRADER.metadata_file).is_file():
         return Path(name)
     return JOINT_GRADES if name == DEFAULT_RERANKER else None

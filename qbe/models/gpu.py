@@ -52,11 +52,7 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 
 
 def usual_tokens(dimension: int) -> int:
-    """Return the tokens of a batch of a model by its number of dimensions.
-
-    >>> usual_tokens(384), usual_tokens(768)
-    (65536, 8192)
-    """
+    """Return the tokens of a batch of a model by its number of dimensions."""
     return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
 
 
@@ -86,11 +82,7 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 
 
 def padded(length: int) -> int:
-    """Return the length of the rows of a batch whose longest pass has ``length`` tokens.
-
-    >>> padded(17), padded(32)
-    (32, 32)
-    """
+    """Return the length of the rows of a batch whose longest pass has ``length`` tokens."""
     return -(-length // STEP) * STEP
 
 

@@ -115,9 +115,6 @@ class Endpoint:
     """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
 
     ``response_format`` is one of RESPONSE_FORMATS. Raises UsageError for other values.
-
-    >>> Endpoint("http://127.0.0.1:8080/v1/", "qwen3", key="secret").url
-    'http://127.0.0.1:8080/v1'
     """
 
     url: str
@@ -186,7 +183,7 @@ class Budget:
     request count as one. Threads may share it.
 
     >>> budget = Budget(requests=2, tokens=1000)
-    >>> budget.reserve(400), budget.settle(400, 350), budget.tokens_spent
+    >>> budget.reserve(400), budget.add(0, 350 - 400), budget.tokens_spent
     (None, None, 350)
     >>> budget.reserve(700)
     Traceback (most recent call last):
@@ -209,12 +206,8 @@ class Budget:
             self.requests_spent += 1
             self.tokens_spent += tokens
 
-    def settle(self, reserved: int, tokens: int) -> None:
-        """Replace the tokens reserved for a request by the tokens that it had."""
-        self.add(0, tokens - reserved)
-
     def add(self, requests: int, tokens: int) -> None:
-        """Add earlier costs."""
+        """Add costs of before, or (``tokens``, perhaps negative) correct a reservation."""
         with self._lock:
             self.requests_spent += requests
             self.tokens_spent += tokens
@@ -267,7 +260,7 @@ class Client:
             spent = sum(tokens)
             return Reply(text, *tokens)
         finally:
-            self.budget.settle(estimate, spent)
+            self.budget.add(0, spent - estimate)
 
     def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
         """Return the body of a response; optional parameters that the endpoint refuses are left out from then on."""
@@ -343,11 +336,7 @@ class Client:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of an English text, at four characters a token.
-
-    >>> estimated_tokens("We cut stone with water.")
-    6
-    """
+    """Estimate the tokens of an English text, at four characters a token."""
     return -(-len(text) // 4)
 
 
@@ -503,11 +492,7 @@ class Estimate(NamedTuple):
 
 
 def default_guideline() -> str:
-    """Return the guideline that comes with qbe.
-
-    >>> default_guideline().partition(chr(10))[0]
-    'Guideline of facet grades, version 1'
-    """
+    """Return the guideline that comes with qbe."""
     return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
 
 

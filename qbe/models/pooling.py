@@ -78,11 +78,7 @@ class EncodedAspect(NamedTuple):
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
-    """Pool the states (tokens, dimension) of a sentence to its vector (dimension,).
-
-    >>> pooled(np.array([[1, 2], [3, 4]], np.float32), "mean").tolist()
-    [2.0, 3.0]
-    """
+    """Pool the states (tokens, dimension) of a sentence to its vector (dimension,)."""
     vector: Floats = states[0] if pooling == CLS else states.mean(axis=0)
     return vector
 

@@ -33,11 +33,7 @@ _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
 
 
 def usual_precision(device: str) -> str:
-    """Return the default precision of a device.
-
-    >>> usual_precision("cpu"), usual_precision("cuda")
-    ('int8', 'fp16')
-    """
+    """Return the default precision of a device."""
     return "int8" if device == CPU else HALF
 
 
@@ -55,11 +51,6 @@ def providers(device: str, available: Sequence[str]) -> list[Any]:
 
     Raises MissingDependencyError where CUDA is wanted and missing in ``available``, the providers of the
     installed ONNX Runtime.
-
-    >>> providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    ['CPUExecutionProvider']
-    >>> providers("cuda", ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    [('CUDAExecutionProvider', {'use_tf32': '0', ...}), 'CPUExecutionProvider']
     """
     if device == CPU:
         return [_CPU]
@@ -83,9 +74,6 @@ def chosen_device(device: str) -> str:
     """Resolve one of DEVICES to CPU or CUDA on this machine; for ``auto`` log the choice, once.
 
     Raises UsageError for another device, MissingDependencyError without ONNX Runtime.
-
-    >>> chosen_device("cpu")
-    'cpu'
     """
     if device not in DEVICES:
         raise UsageError(f"expected `device` of {', '.join(DEVICES)}, found {device!r}")

@@ -92,11 +92,7 @@ def _singular(word: str) -> str:
 
 
 def _written(word: str) -> str:
-    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``.
-
-    >>> _written("processe"), _written("bia"), _written("index"), _written("baye")
-    ('process', 'bias', 'index', 'bayes')
-    """
+    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``."""
     return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
 
 
