@@ -46,13 +46,12 @@ _FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in a
 
 @dataclass(frozen=True, slots=True)
 class EncoderMetadata:
-    """An exported encoder: origin, shape, encoder format, digests.
+    """An exported encoder.
 
-    ``layers`` counts the transformer layers. ``max_tokens`` is the limit of a pass: that of
-    ``encoder_format``, or the number of positions of the model. ``adapter`` is the SHA-256 of an adapter's
-    weights. ``files`` holds SHA-256 by file name. ``parity`` holds, for each precision, the difference from
-    the PyTorch original: ``max_abs_difference`` of token states and ``min_cosine`` of mean-pooled vectors,
-    over all layers, and of the last layer's [CLS] where the encoder format uses that.
+    ``max_tokens`` limits a pass. ``adapter`` is the SHA-256 of an adapter's weights. ``files`` holds SHA-256
+    by file name. ``parity`` holds, by precision, the difference from PyTorch: ``max_abs_difference`` of token
+    states and ``min_cosine`` of mean-pooled vectors, over all layers, and of [CLS] where the encoder format
+    uses that.
     """
 
     format: int
@@ -72,11 +71,9 @@ class EncoderMetadata:
 class CrossEncoderMetadata:
     """An exported pair cross-encoder.
 
-    ``labels`` counts the logits of the original, ``token_types`` is true where the model takes
-    ``token_type_ids``. ``parity`` holds, for each precision, ``max_abs_difference`` of scores from PyTorch's,
-    and ``share_of_spread``, the same divided by the standard deviation of the original's scores.
-    ``query_tokens`` and ``candidate_tokens`` are how much the model was trained to read of either, special
-    tokens included (None: not known); ``training`` holds the recipe, data and figures of a training by qbe.
+    ``labels`` counts the logits of the original. ``parity`` holds, by precision, ``max_abs_difference`` of
+    scores from PyTorch's, and ``share_of_spread``, the same in standard deviations of the original's scores.
+    ``query_tokens`` and ``candidate_tokens`` are how much it was trained to read of either (None: not known).
     """
 
     format: int = 1
@@ -126,10 +123,9 @@ class TaggerMetadata:
 class JointCard:
     """Joint grades.
 
-    ``files`` holds SHA-256 by name, that of the default encoder's tokenizer too; ``chances`` by facet the
-    intercept and slope of the log odds of being similar (a grade of 1.5 or more), as a function of the mean
-    of both grades; ``parity`` the largest and the root mean squared difference of a grade from the PyTorch
-    original; ``training`` recipe, data and figures.
+    ``chances`` has by facet the intercept and slope of the log odds of being similar (a grade of 1.5 or more)
+    as a function of the mean of both grades; ``parity`` the largest and the root mean squared difference of a
+    grade from PyTorch's.
     """
 
     format: int = 1
@@ -301,8 +297,7 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
     def identity(self) -> dict[str, Any]:
         """What two sets of vectors must share to be compared, as an index records it.
 
-        The default encoder format and a missing adapter are left out, so that indexes built before there was
-        a choice have the same identity.
+        Defaults are left out, so that indexes built before there was a choice have the same identity.
         """
         identity: dict[str, Any] = {
             "name": self.metadata.name,
@@ -379,8 +374,8 @@ def _foreign(folder: Path) -> Iterator[Path]:
 def staged_folder(destination: Path) -> Iterator[Path]:
     """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
 
-    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises OutputError
-    where `check_model_folder` does, before the block.
+    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises
+    OutputError where `check_model_folder` does, before the block.
 
     >>> with staged_folder(Path("model")) as staged:
     ...     _ = (staged / "config.json").write_text("{}")

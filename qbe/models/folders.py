@@ -58,11 +58,7 @@ BASE_ENCODER = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True, slots=True)
 class EncoderEntry:
-    """A sentence encoder whose files an installed Python package carries.
-
-    ``digests`` maps file names inside ``folder`` of ``package`` to SHA-256; only these files are read, and
-    only when they match.
-    """
+    """An encoder in an installed package; only the files of ``digests`` are read, and only if they match."""
 
     name: str
     source: str
@@ -106,9 +102,9 @@ class PublishedEncoder(NamedTuple):
     adapter: str | None = None
 
 
-# [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training: model
-# cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed layers; the
-# one on the hub does not: https://github.com/allenai/specter.)
+# [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
+# model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
+# layers; the one on the hub does not: https://github.com/allenai/specter.)
 _CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
@@ -227,10 +223,7 @@ def find_start(name: str) -> tuple[str, Path]:
 
 
 def packaged_weights(entry: EncoderEntry) -> Path:
-    """Return the folder of an entry's PyTorch weights inside its installed package, verified.
-
-    Raises ModelError when the package is not installed or a file is not the expected one.
-    """
+    """Return the verified folder of an entry's weights in its package; raises ModelError without it."""
     specification = importlib.util.find_spec(entry.package)
     package = entry.package.replace("_", "-")
     if specification is None or specification.origin is None:
@@ -312,8 +305,7 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
     """Return the folder of a model's finished files; weights that were never exported are exported now.
 
-    That happens once, in a process of its own (it may need torch, this one does not), into
-    `qbe.util.files.cache_folder`. While another process makes the same export, this one waits. Raises
+    That happens once, in a process of its own, which may need torch; another process waits meanwhile. Raises
     ModelError where weights cannot be verified or exported.
     """
     if isinstance(source, Path):

@@ -67,8 +67,8 @@ def mean_head(heads: Sequence[Head]) -> Head:
 
 
 class Storage(NamedTuple):
-    """How a kind of model is stored: its name in messages, and the ``stem`` of its files, of the command that
-    trains it (``qbe train STEM``) and of the folders that ship.
+    """How a kind of model is stored: its name in messages, and the ``stem`` of its files and folders, and of
+    the command that trains it (``qbe train STEM``).
     """
 
     kind: str

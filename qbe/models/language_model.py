@@ -112,10 +112,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
-
-    ``response_format`` is one of RESPONSE_FORMATS. Raises UsageError for other values.
-    """
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown."""
 
     url: str
     model: str
@@ -214,7 +211,7 @@ class Budget:
 
 
 class Client:
-    """Asks a model, by the package openai, which repeats requests that fail for a while. Threads may share it."""
+    """Asks a model by the package openai, which retries requests. Threads may share it."""
 
     def __init__(self, endpoint: Endpoint, budget: Budget | None = None, *, retries: int = RETRIES) -> None:
         check_package("openai")
@@ -263,7 +260,7 @@ class Client:
             self.budget.add(0, spent - estimate)
 
     def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
-        """Return the body of a response; optional parameters that the endpoint refuses are left out from then on."""
+        """Return the body of a response; optional parameters that are refused are left out from then on."""
         import openai
 
         url = self.endpoint.url
@@ -361,7 +358,7 @@ CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 
 
 class Answers(Closing):
-    """Answers by the digest of the question (`digest_of`), in an SQLite file; without one the newest in memory.
+    """Answers by the digest of the question (`digest_of`), in an SQLite file or in memory.
 
     Each is flushed to the disk before the next request of its thread. Nothing is written before the first.
 
@@ -373,7 +370,7 @@ class Answers(Closing):
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open what is there; raises FileFormatError for another file, OutputError where it cannot be opened."""
+        """Raises FileFormatError for another file, OutputError where it cannot be opened."""
         self.path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
@@ -437,7 +434,7 @@ class Answers(Closing):
         tokens: tuple[int, int],
         problem: str = "",
     ) -> None:
-        """Keep an answer, or the ``problem`` of an invalid one (None), with columns that say what it is about.
+        """Keep an answer, or the ``problem`` of an invalid one (None), and what it is ``about``.
 
         Raises OutputError where it cannot be written.
         """
@@ -474,8 +471,8 @@ class PaperPair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that were
-    asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
+    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that
+    were asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
     """
 
     answers: Sequence[Answer | None]
@@ -561,8 +558,7 @@ class Grader:
         return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
 
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
-        """Grade pairs, equal ones once; ``progress`` is called, from the calling thread, with the number of
-        pairs that are finished.
+        """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
 
         A pair without valid grades, or whose request is given up, has none. Grading ends where the budget is
         spent. Raises EndpointError where no request is answered any more, OutputError where an answer cannot

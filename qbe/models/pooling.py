@@ -88,12 +88,6 @@ class WholeVector:
 
     Only the first pass counts, as for encoders that cut a paper after one pass; with the mean and the layout
     ``title-abstract`` all passes count.
-
-    >>> whole = WholeVector(EncoderFormat(similarity="l2"), dimension=2)
-    >>> whole.add(np.array([[1, 2], [3, 4]], np.float32))
-    >>> whole.add(np.array([[5, 6]], np.float32))
-    >>> whole.vector().tolist()
-    [3.0, 4.0]
     """
 
     def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:

@@ -19,11 +19,7 @@ LEAST_TOKENS = 3
 
 
 class Window(NamedTuple):
-    """One pass through the encoder.
-
-    ``ids`` are token ids with [CLS] and [SEP]; ``spans`` gives (begin, end) of each sentence in it,
-    sentences being consecutive; spans are never empty.
-    """
+    """One pass: ``ids`` with [CLS] and [SEP]; ``spans`` (begin, end) of consecutive sentences."""
 
     ids: list[int]
     spans: list[tuple[int, int]]

@@ -348,8 +348,8 @@ class TechniqueWords:
     def query_text(self, paper: Paper, facet: Facet) -> str:
         """Write the BM25 query for a facet of a paper.
 
-        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads that
-        as its weight.
+        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads
+        that as its weight.
 
         >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
         >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)

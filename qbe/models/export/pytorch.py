@@ -60,7 +60,7 @@ def load_model(
 
 
 def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
-    """Load the BERT-family model in ``folder``; raises ModelError, which names ``parameter``, if it cannot."""
+    """Load the BERT-family model in ``folder``; raises ModelError that names ``parameter``."""
     model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
     lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
     if lacking:  # transformers would go on with random numbers in their place
