@@ -350,8 +350,8 @@ class Answer(NamedTuple):
 _APPLICATION_ID = 0x716265  # "qbe"
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
-    digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT, rationales TEXT,
-    problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
+    digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
+    rationales TEXT, problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
@@ -402,7 +402,8 @@ class Answers(Closing):
         with self._lock:
             if self._database is None:
                 return None
-            return self._database.execute(f"SELECT {columns} FROM answers {where}", values).fetchone()  # noqa: S608
+            query = f"SELECT {columns} FROM answers {where}"  # noqa: S608
+            return self._database.execute(query, values).fetchone()
 
     @property
     def requests(self) -> int:
