@@ -99,7 +99,7 @@ def same(options: argparse.Namespace) -> None:
     """All runs over both: how many rankings are the same, and the largest difference of scores."""
     from qbe.cluster.index import open_index
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     rows = []
     with nodes(options.nodes), Index(options.index) as single, open_index(options.shards, "auto") as several:
@@ -126,7 +126,7 @@ def overhead(options: argparse.Namespace) -> None:
     """One query at a time over an index in one shard: with Ray and without."""
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     threads = _cli.threads(None)
     rows = []
@@ -159,7 +159,7 @@ def killed(options: argparse.Namespace) -> None:
     """Searches while a node is killed with SIGKILL: with two replicas, and with one."""
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
     from qbe.search.stages import Fused
 
     config = Fused()

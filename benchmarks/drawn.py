@@ -15,7 +15,7 @@ from qbe.index.dense.stored import Vectors
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES, PaperLayout
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 from qbe.search.stages import Dense
 from qbe.types import Facet
 

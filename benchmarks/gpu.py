@@ -29,15 +29,15 @@ from benchmarks.common import machine, positive, spread, table
 from benchmarks.gpu_models import drawn_large, drawn_pairs
 from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
-from qbe.models.encode.aspect import EncodedAspect
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.pooling import PaperVectors
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 from qbe.models.session import CPU, CUDA, try_device
 from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
-from qbe.search.rerank.cross_encoder import CrossEncoder
-from qbe.search.rerank.reranker import RerankRequest
+from qbe.search.first_stages import EncodedAspect
+from qbe.search.rank import RerankRequest
+from qbe.search.rerankers import CrossEncoder
 from qbe.types import Facet, Paper
 from qbe.util.parallel import Workers, available_threads
 

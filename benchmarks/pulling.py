@@ -18,7 +18,7 @@ from qbe.index.opening import open_index
 from qbe.index.packs.packing import pack_index
 from qbe.index.packs.pulling import pull
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 from qbe.types import Paper, Sentence
 
 T = TypeVar("T")

@@ -100,10 +100,9 @@ def main(argv: list[str]) -> None:
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
-    from qbe.models.encode.aspect import EncodedAspect
     from qbe.query import Aspect
     from qbe.runs import read_topics
-    from qbe.search.first_stages import query_text
+    from qbe.search.first_stages import EncodedAspect, query_text
 
     topic = next(iter(read_topics(topics)))
     with open_index(index) as opened:

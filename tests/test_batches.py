@@ -8,7 +8,6 @@ import pytest
 
 from qbe.errors import UsageError
 from qbe.models.batches import encoder_batches
-from qbe.models.encode.aspect import EncodedAspect
 from qbe.models.encode.batches import BatchModel, batches
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.tokenizer import Window
@@ -17,9 +16,9 @@ from qbe.models.graphs import Graph, halve
 from qbe.models.reranker_files import resolve_reranker
 from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
-from qbe.search.rerank.cross_encoder import CrossEncoder
-from qbe.search.rerank.open import open_reranker
-from qbe.search.rerank.reranker import RerankRequest
+from qbe.search.first_stages import EncodedAspect
+from qbe.search.rank import RerankRequest
+from qbe.search.rerankers import CrossEncoder, open_reranker
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

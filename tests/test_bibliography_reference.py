@@ -8,7 +8,7 @@ from support.bibliographies import NAMES, TEXTS, paper_of
 from qbe.corpus.authors import split_name
 from qbe.corpus.bibliography.reference import author_names, reference_of
 from qbe.corpus.bibliography.writing import Keys
-from qbe.search.present import credits_of
+from qbe.search.writers import credits_of
 
 # Fields
 

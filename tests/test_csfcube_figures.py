@@ -17,10 +17,9 @@ from qbe.evaluate.run import Run
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
-from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_qrels, read_topics
-from qbe.search.first_stages import DenseStage
+from qbe.search.first_stages import DenseStage, EncodedAspect
 from qbe.search.fusion import best_hits
 from qbe.util.parallel import Workers
 

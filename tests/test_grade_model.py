@@ -21,7 +21,7 @@ from qbe.models.grade.model import (
     shipped_model,
     write_model,
 )
-from qbe.search.rerank.graded import FEATURES
+from qbe.search.grading import FEATURES
 from qbe.util.files import sha256
 
 SMALL = MODELS / "grades"

@@ -12,8 +12,8 @@ from qbe.cite import model as citation
 from qbe.errors import ModelError
 from qbe.models.grade import model as grade
 from qbe.models.grade.head import Storage
-from qbe.search.rerank import projections as projection
-from qbe.search.rerank.graded import FEATURES
+from qbe.search import projections as projection
+from qbe.search.grading import FEATURES
 
 
 class Kind(NamedTuple):

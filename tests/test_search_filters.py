@@ -29,11 +29,9 @@ from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
-from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
+from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
+from qbe.search.first_stages import BM25Stage, DenseStage, EncodedAspect, FusedStage
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
 

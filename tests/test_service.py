@@ -17,8 +17,8 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
 from qbe.models.encode.encoder import Encoder
 from qbe.search.first_stages import FusedStage
-from qbe.search.pipeline import Pipeline
-from qbe.search.rerank.joint import JointGrader
+from qbe.search.rerankers import JointGrader
+from qbe.search.session import Pipeline
 from qbe.serve.service import queue
 from qbe.serve.service.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service.requests import (

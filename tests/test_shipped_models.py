@@ -16,7 +16,7 @@ from qbe.models.reranker_files import JOINT_GRADES
 from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.models.tagger_files import resolve_tagger
 from qbe.query import Query
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 from qbe.util.parallel import Workers
 

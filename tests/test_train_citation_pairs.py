@@ -17,7 +17,7 @@ from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.cross_encoder import export_cross_encoder
 from qbe.models.export.pytorch import write_tokenizer
 from qbe.query import Query
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
 from qbe.search.stages import CrossEncoder
 from qbe.train.citation.pairs import (
     Candidates,

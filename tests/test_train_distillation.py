@@ -11,7 +11,7 @@ from support.tiny_reranker import MAX_TOKENS, stirred, tokenized, write_lists
 from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
 from qbe.runs import GradedPair
-from qbe.search.rerank.projections import FacetProjection, StoredPapers, compare
+from qbe.search.projections import FacetProjection, StoredPapers, compare
 from qbe.train.distillation import DistillationTask, Papers, Recipe, Teacher, scored
 from qbe.train.late_interaction import StoredVectors, token_terms
 from qbe.train.reranker.papers import TokenizedPaper, layout_of
@@ -106,7 +106,7 @@ def dense_terms(states, papers, weights):
 
 
 def test_the_teacher_scores_as_projections_do_in_a_search(scorer, reader, teacher, projections):
-    """`qbe.search.rerank.projections.compare`, of one query with some papers."""
+    """`qbe.search.projections.compare`, of one query with some papers."""
     places = [5, 2, 9, 60]
     ids = [paper.paper_id for paper in reader]
     papers = [reader.paper(ids[place]) for place in places]

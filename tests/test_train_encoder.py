@@ -26,7 +26,7 @@ from qbe.models.encode.encoder import Encoder
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
-from qbe.search.rerank.transport import entropic_transport
+from qbe.search.matching import entropic_transport
 from qbe.train.artifacts import RunOptions
 from qbe.train.encoder.data import Pair, hold_out, read_cocitations
 from qbe.train.encoder.fit import EncoderNetwork, EncoderTask, Recipe, WindowTokenizer, draw_negatives

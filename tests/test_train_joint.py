@@ -12,7 +12,7 @@ from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
 from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
-from qbe.search.rerank.joint import JointGrader
+from qbe.search.rerankers import JointGrader
 from qbe.train.joint import task as tasks
 from qbe.train.joint.network import JointNetwork, Texts, grades_of
 from qbe.train.joint.task import FitRecipe, JointTask, graded, scored

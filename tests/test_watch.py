@@ -29,7 +29,7 @@ from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
 from qbe.query import Query
-from qbe.search.rerank.graded import Features
+from qbe.search.grading import Features
 from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, Hit, Paper
 

@@ -40,8 +40,7 @@ def main(arguments: list[str]) -> None:
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index
     from qbe.search.output import write_blocks
-    from qbe.search.present import heading_to_cite
-    from qbe.search.writers import open_writer
+    from qbe.search.writers import heading_to_cite, open_writer
 
     k = options.hits or default_hits(form, TABLE_HITS)
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
@@ -76,8 +75,7 @@ def _papers(
     from qbe.corpus.read import read_corpus
     from qbe.corpus.reading import Reading
     from qbe.corpus.sentences import split_sentences
-    from qbe.search.queries import find_papers, from_topics, note_on_papers, pasted_paper
-    from qbe.search.query_file import paper_from_file
+    from qbe.search.queries import find_papers, from_topics, note_on_papers, paper_from_file, pasted_paper
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
@@ -103,7 +101,7 @@ def _named(index: Index, path: str | None) -> list[str]:
         return []
     from pathlib import Path
 
-    from qbe.search.paper_files import papers_of
+    from qbe.search.queries import papers_of
 
     with index.reading() as reader:
         named = papers_of(reader, Path(path))
@@ -139,7 +137,7 @@ def _recommend(
 ) -> Iterator[str]:
     """The recommendations of blocks of papers, made as they are asked for."""
     from qbe.query import Query
-    from qbe.search.filtering import describe
+    from qbe.search.filters import describe
     from qbe.search.writers import Result
 
     if recommender.config.filter is not None:
@@ -166,8 +164,8 @@ def _inputs(
     from pathlib import Path
 
     from qbe.cite.model import WEIGHTS, default_model
-    from qbe.search.output import BLOCK
-    from qbe.search.rerank.open import describe_reranker
+    from qbe.search.request import BLOCK
+    from qbe.search.rerankers import describe_reranker
     from qbe.util.files import sha256
 
     assert isinstance(topics, Path)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qbe.cli.index import Built
     from qbe.cluster.index import ClusterIndex
     from qbe.index.building.settings import Execution
-    from qbe.search.rerank.reranker import Reranker
+    from qbe.search.rank import Reranker
 
 PROGRAM = "qbe cluster"
 OPTIONS = {"cluster": "--address"}

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.cli.demo_sample import SAMPLE, about_the_sample, next_steps, open_sample_index, searches
     from qbe.datasets.embedded import read_layout
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     with open_sample_index(lambda line: print(line, file=sys.stderr)) as index:

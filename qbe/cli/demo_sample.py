@@ -25,8 +25,8 @@ from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
-from qbe.search.present import to_table
+from qbe.search.session import Pipeline
+from qbe.search.writers import to_table
 from qbe.types import Facet, Paper
 from qbe.util.files import cache_folder, publish_directory
 

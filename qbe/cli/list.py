@@ -43,8 +43,8 @@ def main(arguments: list[str]) -> None:
     from qbe.cli.search_options import filter_of
     from qbe.errors import PaperNotFoundError
     from qbe.index.opening import open_index
-    from qbe.search.listing import having, line, tags_of, texts
-    from qbe.search.present import described
+    from qbe.search.listing import having, tags_of, texts
+    from qbe.search.writers import described, line
 
     paper_filter = filter_of(options)
     with open_index(options.index, threads=1) as index, index.reading() as reader:
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
 
 def _passing(reader: IndexReader, paper_filter: PaperFilter | None) -> Iterable[Paper]:
     """The papers that pass a filter, as a stream."""
-    from qbe.search.filtering import FilterCache
+    from qbe.search.filters import FilterCache
 
     selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
     return reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())

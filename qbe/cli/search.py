@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.query import Query, Wish
-    from qbe.search.filtering import FilterResult
-    from qbe.search.filters import PaperFilter
-    from qbe.search.opening import RerankerOpener
+    from qbe.search.filters import FilterResult, PaperFilter
     from qbe.search.output import RunInputs
     from qbe.search.queries import QuerySource
+    from qbe.search.rank import RerankerOpener
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
     from qbe.search.stages import Stages
@@ -49,7 +48,7 @@ def run(
 ) -> None:
     """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
     another place than this process; their parameters are those of `qbe.index.index.Index` and
-    `qbe.search.rerank.open.open_reranker`.
+    `qbe.search.rerankers.open_reranker`.
     """
     from qbe.cli.search_options import check, check_labels, filter_of, form_of, stages_of, wish_of
     from qbe.search.stages import Fused, Stages, default_stages
@@ -195,14 +194,14 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
         return find_papers(index, options.paper)
     if options.cited is None:
         if options.text is None:
-            from qbe.search.query_file import paper_from_file
+            from qbe.search.queries import paper_from_file
 
             paper = paper_from_file(options.paper_file)
         else:
             paper = pasted_paper(options.text, options.title or "")
         _say(note_on_papers([paper]))
         return [paper]
-    from qbe.search.paper_files import papers_of
+    from qbe.search.queries import papers_of
 
     with index.reading() as reader:
         named = papers_of(reader, Path(options.cited))
@@ -277,7 +276,7 @@ class _Search:
         """
         if self._run.filter is None:
             return []
-        from qbe.search.filtering import describe
+        from qbe.search.filters import describe
 
         queries = (query for block in blocks for query in self._source.load(block))
         selected = [self._session.selected(query, self._run.filter) for query in queries]

@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> None:
 
     from qbe.errors import PaperNotFoundError
     from qbe.index.opening import open_index
-    from qbe.search.listing import line, tags_of, texts
+    from qbe.search.listing import tags_of, texts
+    from qbe.search.writers import line
     from qbe.serve.service.records import paper_record
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
@@ -81,7 +82,7 @@ def _text(paper: Paper) -> str:
     from qbe.corpus.bibliography.reference import reference_of
     from qbe.search.explain import label_of
     from qbe.search.listing import tags_of
-    from qbe.search.present import columns
+    from qbe.search.writers import columns
     from qbe.util.text import plain
 
     reference, tags = reference_of(paper), tags_of(paper)

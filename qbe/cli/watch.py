@@ -167,8 +167,7 @@ def _watch(options: argparse.Namespace) -> Watch:
     if options.paper_file:
         import sys
 
-        from qbe.search.queries import note_on_papers
-        from qbe.search.query_file import paper_from_file
+        from qbe.search.queries import note_on_papers, paper_from_file
 
         paper = paper_from_file(options.paper_file)
         if note := note_on_papers([paper]):

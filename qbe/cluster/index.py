@@ -113,7 +113,7 @@ class ClusterIndex(Index):
 
     def open_reranker(self, workers: Workers | None = None, **parameters: Any) -> ClusterReranker:  # noqa: ARG002
         """A cross-encoder that the shards' processes share the work of; parameters and errors are those of
-        `qbe.search.rerank.open.open_reranker`, whose ``workers`` are not needed here.
+        `qbe.search.rerankers.open_reranker`, whose ``workers`` are not needed here.
         """
         return ClusterReranker(self._calls, parameters)
 

@@ -26,7 +26,7 @@ from qbe.index.rows import Rows, starts_of
 from qbe.index.snapshot import Snapshot, open_snapshot
 from qbe.index.text_search import Ranked, open_postings
 from qbe.index.views import PaperStore, open_segments, open_vectors
-from qbe.search.rerank.reranker import Reranker, RerankRequest, RerankScore
+from qbe.search.rank import Reranker, RerankRequest, RerankScore
 from qbe.util.parallel import Closing, Workers
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ class Shard(Closing):
         return reranker.name, reranker.needs_vectors, reranker.takes_whole_abstracts
 
     def _reranker(self, parameters: Mapping[str, Any]) -> Reranker:
-        from qbe.search.rerank.open import open_reranker
+        from qbe.search.rerankers import open_reranker
 
         key = tuple(sorted(parameters.items()))
         with self._lock:

@@ -19,7 +19,7 @@ from qbe.index.dense.stored import Quantized, Vectors
 from qbe.index.dense.vectors import Compared, Floats, SentenceBlock
 from qbe.index.rows import Rows, block_starts, sentence_rows
 from qbe.index.text_search import Ranked, break_ties
-from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
+from qbe.search.rank import Progress, RerankRequest, RerankScore
 
 TEXTS = 1024
 """Texts whose terms are kept."""
@@ -196,12 +196,12 @@ class ClusterText:
 
 class ClusterReranker:
     """Scores candidates in the processes that hold the shards, each paper in one of them (a
-    `qbe.search.rerank.reranker.Reranker`). A paper's score does not depend on the others, and so not on which
+    `qbe.search.rank.Reranker`). A paper's score does not depend on the others, and so not on which
     process computes it.
     """
 
     def __init__(self, calls: ShardCalls, parameters: Mapping[str, Any]) -> None:
-        """``parameters`` are those of `qbe.search.rerank.open.open_reranker`."""
+        """``parameters`` are those of `qbe.search.rerankers.open_reranker`."""
         self._calls, self._parameters = calls, dict(parameters)
 
     @cached_property
@@ -228,7 +228,7 @@ class ClusterReranker:
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
-        """See `qbe.search.rerank.reranker.Reranker.batch_score`."""
+        """See `qbe.search.rank.Reranker.batch_score`."""
         papers = dict.fromkeys(paper.paper_id for request in requests for paper in request.papers)
         owner = {paper_id: place % len(self._calls) for place, paper_id in enumerate(papers)}
         shared: dict[int, list[RerankRequest]] = {}

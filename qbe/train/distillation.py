@@ -25,7 +25,7 @@ from qbe.index.views import rows_of
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.kinds import TOKENIZER
 from qbe.runs import read_graded_pairs
-from qbe.search.rerank.projections import WEIGHTS, FacetProjection, find_model, read_model
+from qbe.search.projections import WEIGHTS, FacetProjection, find_model, read_model
 from qbe.train.artifacts import RunOptions, Sources, begin, read_provenance, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
@@ -55,7 +55,7 @@ class Scored(NamedTuple):
 
 
 class Teacher:
-    """Scores papers with each other by projections of their vectors (`qbe.search.rerank.projections`)."""
+    """Scores papers with each other by projections of their vectors (`qbe.search.projections`)."""
 
     def __init__(self, vectors: StoredVectors, projections: Mapping[Facet, FacetProjection]) -> None:
         """``projections`` by facet: matrices (dimension, dimension) and weights (4,)."""

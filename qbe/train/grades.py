@@ -17,9 +17,8 @@ from qbe.models.grade.head import mean_head
 from qbe.models.grade.model import GradeModel, on_scale, write_model
 from qbe.models.grade.words import FILE, SHIPPED, shipped_words
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.opening import stored_vectors
-from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
-from qbe.search.rerank.projections import WEIGHTS, find_model, read_model
+from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
+from qbe.search.projections import WEIGHTS, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head

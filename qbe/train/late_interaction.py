@@ -1,4 +1,4 @@
-"""Late interaction of papers in PyTorch, as in `qbe.search.rerank.projections`, and stored vectors as tensors."""
+"""Late interaction of papers in PyTorch, as in `qbe.search.projections`, and stored vectors as tensors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ProjectedPapers(NamedTuple):
 
 
 def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tensor:
-    """The similarities ``sentences``, ``facet``, ``whole`` and ``mean`` (`qbe.search.rerank.projections.compare`) of
+    """The similarities ``sentences``, ``facet``, ``whole`` and ``mean`` (`qbe.search.projections.compare`) of
     each query with each candidate: (4, queries, candidates).
     """
     owners, count = queries.places[queries.marked], len(candidates.whole)

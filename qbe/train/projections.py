@@ -1,4 +1,4 @@
-"""Training of the facet projections: the terms of `qbe.search.rerank.projections`, fitted to graded pairs."""
+"""Training of the facet projections: the terms of `qbe.search.projections`, fitted to graded pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
 from qbe.models.export.staging import staged_folder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model
+from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
 from qbe.train.correlation import check_dev, facet_correlations

@@ -10,8 +10,8 @@ from qbe.errors import QbeError
 from qbe.feeds.watch.watches import MOST_OF_ONE, Found, Watch, Watches, full, now
 from qbe.index.index import Index
 from qbe.query import HIGHEST
-from qbe.search.opening import no_grades
-from qbe.search.paper_files import papers_of
+from qbe.search.grading import no_grades
+from qbe.search.queries import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages

@@ -11,9 +11,7 @@ from xml.etree import ElementTree
 
 from qbe.corpus.authors import ET_AL
 from qbe.feeds.watch.watches import Found, Watch, Watches
-from qbe.search.listing import line
-from qbe.search.present import described
-from qbe.search.writers import escaped
+from qbe.search.writers import described, escaped, line
 from qbe.serve.service.records import export_parts
 from qbe.types import Paper
 from qbe.util.text import plain

@@ -10,8 +10,7 @@ from qbe.corpus.bibliography.reference import reference_of
 from qbe.corpus.bibliography.writing import FORMATS as BIBLIOGRAPHIES
 from qbe.corpus.bibliography.writing import entries
 from qbe.search.explain import facet_probability
-from qbe.search.present import credits_of, described
-from qbe.search.writers import linked_title, to_csv
+from qbe.search.writers import credits_of, described, linked_title, to_csv
 from qbe.types import Paper
 
 Record = dict[str, Any]

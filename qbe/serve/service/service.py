@@ -17,7 +17,6 @@ from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.present import heading, to_record
 from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.request import SearchRequest
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
@@ -27,6 +26,7 @@ from qbe.search.stages import (
     default_stages,
     parse_reranker,
 )
+from qbe.search.writers import heading, to_record
 from qbe.serve.service.queue import TIMEOUT, BatchExecutor, OverloadedError
 from qbe.serve.service.records import Record, export_parts, paper_record, sentence_records
 from qbe.serve.service.requests import (
@@ -178,7 +178,7 @@ class SearchService(Closing):
         Each record has the query with its sentences (``aspects`` name its papers by their place in
         ``papers``, and matches name aspects by theirs where there are several); ``stage``, what ranked the
         hits; ``has_more`` and ``next_start`` for paging; ``notes`` for people; and hits as of
-        `qbe.search.present.to_record`. Raises what `SearchBody.compile` and `SearchSession.run` do,
+        `qbe.search.writers.to_record`. Raises what `SearchBody.compile` and `SearchSession.run` do,
         OverloadedError where too many searches wait, TooSlowError.
         """
         return self._consistent(lambda: self._stream(body))
@@ -229,14 +229,14 @@ class SearchService(Closing):
         ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
 
         Raises OverloadedError where others take too long before it, UsageError and CorpusError as
-        `qbe.search.query_file.paper_from_bytes` does.
+        `qbe.search.queries.paper_from_bytes` does.
 
         >>> with SearchService(index) as service:
         ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
         {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
         """
         from qbe.corpus.pdf.reader import end_worker  # the readers of all formats take a while to load
-        from qbe.search.query_file import paper_from_bytes
+        from qbe.search.queries import paper_from_bytes
 
         if not self._reading.acquire(timeout=READING_SECONDS):
             raise OverloadedError(1)

@@ -13,10 +13,10 @@ from qbe.cite.links import Evidence
 from qbe.cite.scoring import CiteQuery
 from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
-from qbe.models.encode.aspect import EncodedAspect
 from qbe.models.encode.pooling import PaperVectors
 from qbe.query import Aspect
 from qbe.runs import read_qrels
+from qbe.search.first_stages import EncodedAspect
 
 Ints = NDArray[np.int64]
 NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -22,10 +22,9 @@ from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.pytorch import load_model
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter
+from qbe.search.filters import FilterCache, PaperFilter
 from qbe.search.first_stages import BM25Stage
-from qbe.search.rerank.cross_encoder import SIDE_TOKENS, candidate_side, pair, query_side
+from qbe.search.rerankers import SIDE_TOKENS, candidate_side, pair, query_side
 from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at
 from qbe.train.trainer import Schedule
 from qbe.train.weights import adamw
@@ -147,7 +146,7 @@ class Sides:
         self._known: dict[tuple[bool, int], list[int]] = {}
 
     def pair(self, query: int, candidate: int) -> tuple[list[int], list[int]]:
-        """Token ids and sides of the papers at two rows, as `qbe.search.rerank.cross_encoder.pair` has them."""
+        """Token ids and sides of the papers at two rows, as `qbe.search.rerankers.pair` has them."""
         return pair(
             self._side(query, is_query=True), self._side(candidate, is_query=False), self._tokenizer.special
         )

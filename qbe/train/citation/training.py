@@ -25,8 +25,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.export.staging import staged_folder
 from qbe.models.grade.head import Head, mean_head
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter
+from qbe.search.filters import FilterCache, PaperFilter
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import Card, reader_name, table
 from qbe.train.citation.data import (

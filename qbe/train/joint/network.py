@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.reranker_files import pair_input
-from qbe.search.rerank.joint import paper_ids
+from qbe.search.rerankers import paper_ids
 from qbe.train.large.network import FACETS, TrainedEncoder
 from qbe.types import Paper
 

@@ -30,10 +30,9 @@ from qbe.models.large import LARGE, weights_folder
 from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, write_joint_card
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.opening import open_grader
-from qbe.search.pipeline import Pipeline
-from qbe.search.rerank.graded import GradedQuery, Grader
-from qbe.search.rerank.joint import JointGrader
+from qbe.search.grading import GradedQuery, Grader, open_grader
+from qbe.search.rerankers import JointGrader
+from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin, checked, load_arrays, save_arrays
 from qbe.train.card import APACHE, GRADES_LIMITS, Card, facet_table

@@ -1,7 +1,7 @@
 """A sentence encoder whose layers are all trained, on padded batches of papers, and how papers are compared.
 
 Papers are encoded separately. A query and a candidate are compared by the similarities that stored vectors
-allow (`qbe.search.rerank.projections.compare`), after a projection for each facet.
+allow (`qbe.search.projections.compare`), after a projection for each facet.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.sources import model_file
 from qbe.runs import GradedLists
-from qbe.search.rerank.projections import ProjectionModel, write_model
+from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, Sources, begin
 from qbe.train.card import APACHE, GRADES_LIMITS, Card
 from qbe.train.correlation import facet_correlations
