@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from qbe.index.building.compaction import compact
 
 from qbe.cli import common as _cli
 from qbe.corpus import read_jsonl, write_jsonl
 from qbe.index import jvm as _jvm
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index

@@ -3,7 +3,8 @@
     python -m benchmarks.list_distance --index indexes/arxiv --run runs/dev-2.plain.trec runs/dev-2.mixed.trec
 
 The intra-list distance (Ziegler et al., 2005): 1 less the cosine of two of the first ten hits, by projected
-sentence vectors of each facet (`qbe.search.grading.Features.similarities`), means over pairs and queries.
+sentence vectors of each facet (`qbe.search.grading.Features.similarities`), means over pairs and
+queries.
 """
 
 from __future__ import annotations

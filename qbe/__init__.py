@@ -34,8 +34,14 @@ if TYPE_CHECKING:
         RunError as RunError,
         UsageError as UsageError,
     )
-    from qbe.index.building.settings import BuildSettings as BuildSettings
-    from qbe.index.opening import Index as Index, build_index as build_index, open_index as open_index
+    from qbe.index.source import BuildSettings as BuildSettings
+    from qbe.index.index import (
+        Index as Index,
+        build as build,
+        build_index as build_index,
+        open as open,
+        open_index as open_index,
+    )
     from qbe.search.pyterrier import from_transformer as from_transformer
     from qbe.query import (
         SHAPES as SHAPES,
@@ -77,8 +83,8 @@ _NAMES = {
         "IndexFormatError JavaError MissingDependencyError ModelError OutputError PackError "
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
-    "qbe.index.building.settings": "BuildSettings",
-    "qbe.index.opening": "Index build_index open_index",
+    "qbe.index.source": "BuildSettings",
+    "qbe.index.index": "Index build build_index open open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",

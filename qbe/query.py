@@ -21,7 +21,7 @@ SAME_METHOD_OTHER_PROBLEM = "same-method-other-problem"
 COMPETITORS = "competitors"
 
 SIMILAR_FROM, OTHER_TO = 1.5, 1.0
-"""Grades: a paper is similar in a facet from the one on, and another one up to the other."""
+"""A paper is similar in a facet from a grade of 1.5, and different up to 1."""
 
 HIGHEST = 3.0
 """The highest grade."""
@@ -31,19 +31,18 @@ SHAPES: Mapping[str, Mapping[Facet, float]] = {
     SAME_METHOD_OTHER_PROBLEM: {Facet.METHOD: 1.0, Facet.BACKGROUND: -1.0},
     COMPETITORS: {Facet.BACKGROUND: 1.0, Facet.METHOD: 1.0},
 }
-"""Weights of facets by the name of a shape, as `qbe.query.Query.by_facets` takes them: other approaches to
-the same problem, other uses of the same technique, and papers that do the same in the same way.
+"""Weights of facets by shape of exploration: other approaches to the same problem, other uses of the same
+technique, and papers that do the same in the same way.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Which part of a paper forms the query: its sentences of a facet, picked ones (from 0), or all of them.
+    """The part of a paper that forms the query: a facet, sentence positions (from 0), or the whole abstract.
 
-    At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
-    ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
-    UsageError for a paper without sentences, a facet together with positions, and a weight that
-    `check_weight` refuses.
+    A negative ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another
+    type, UsageError for a paper without sentences, a facet together with positions, and a weight out of
+    range.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
@@ -85,9 +84,8 @@ class Aspect:
         return _ABSTRACT
 
     def selected_positions(self) -> tuple[int, ...]:
-        """Positions of its sentences: those picked, those of the facet, or all.
+        """Return its sentences' positions; the likeliest where a tagger found none of the facet.
 
-        Where a tagger found no sentence of the facet, the likeliest stands in for it (see `is_guess`).
         Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
         """
         if self.positions is not None:
@@ -101,7 +99,7 @@ class Aspect:
 
     @property
     def is_guess(self) -> bool:
-        """Whether no sentence of the paper was labelled with the facet, so that the likeliest stands in."""
+        """True if no sentence was labelled with the facet, so that the likeliest stands in."""
         return self.facet is not None and self.paper.facet_positions(self.facet)[1]
 
 
@@ -146,8 +144,9 @@ class Query:
 
     @classmethod
     def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> Query:
-        """A query for papers that are like a paper in the facets of positive weight, and not in those of
-        negative weight; `SHAPES` has weights by name. Raises what `Query.of` and `Aspect` do.
+        """Ask for papers like a paper in the facets of positive weight, and unlike it in the others.
+
+        SHAPES has weights by name.
 
         >>> from qbe.types import Paper, Sentence
         >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
@@ -163,21 +162,21 @@ class Query:
 
     @property
     def is_single(self) -> bool:
-        """Whether it has one aspect: then its weight says nothing, and scores are those of the stages."""
+        """True for one aspect: its weight does not count, and scores are those of the stages."""
         return len(self.aspects) == 1
 
     @property
     def is_by_facets(self) -> bool:
-        """Whether it has several aspects, each of them a facet: then grades rank (`qbe.models.grade`)."""
+        """True for several aspects, each of them a facet: then grades rank."""
         return not self.is_single and all(aspect.facet is not None for aspect in self.aspects)
 
     @property
     def query_id(self) -> str:
-        """What names it in a run: no two queries of papers with different ids or other aspects share one.
+        """The unique id of the query in runs.
 
-        ``{paper_id}_{facet}`` for a facet, ``{paper_id}_sentences-1-2`` for positions, the paper's id for its
-        whole abstract (followed by ``_abstract`` where it ends like one of the others); several aspects are
-        joined with ``&``, each after its weight. ``%`` and ``&`` in paper ids are percent-encoded.
+        ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the paper's id for its whole abstract (with
+        ``_abstract`` where it ends like one of the others); several aspects are joined with ``&``, each after
+        its weight. ``%`` and ``&`` in paper ids are percent-encoded.
         """
         if self.is_single:
             (aspect,) = self.aspects
@@ -225,14 +224,21 @@ class Topic(NamedTuple):
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
 
 
-def check_weight(weight: float) -> None:
-    """Raise UsageError for a weight with which scores could not be computed: 0, or too small or large.
+def split_query_id(query_id: str) -> tuple[str, Facet | None]:
+    """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise.
 
-    >>> check_weight(1e308)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected a weight between 1e-06 and 1e+06, with or without a minus, found 1e+308
+    >>> split_query_id("8781666_method"), split_query_id("8781666")
+    (('8781666', <Facet.METHOD: 'method'>), ('8781666', None))
     """
+    paper_id, _, suffix = query_id.rpartition("_")
+    try:
+        return paper_id, Facet(suffix)
+    except ValueError:
+        return query_id, None
+
+
+def check_weight(weight: float) -> None:
+    """Raise UsageError for a weight of 0, or one too small or large to compute scores with."""
     if not 1 / MAX_WEIGHT <= abs(weight) <= MAX_WEIGHT:
         raise UsageError(
             f"expected a weight between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}, with or without a minus, "
@@ -300,10 +306,12 @@ def _missing(paper: Paper, facet: Facet) -> str:
 class Variety:
     """How a list is put together of graded papers.
 
-    ``mix`` are SHAPES with their shares of the list: each place goes to the shape that has the fewest places
-    for its share. ``bounds`` are the lowest and the highest grade of hits by facet, each from 0 to 3.
-    ``diversity``, from 0 to 1, is how much a paper is put lower that resembles those above it in background,
-    method and result (None: as `qbe.search.stages.Grades` says). Raises UsageError for other values.
+    Attributes:
+        mix: SHAPES with their shares of the list; each place goes to the shape with the fewest for its share.
+        bounds: the lowest and the highest grade of hits by facet, from 0 to 3. diversity: from 0 to 1, how
+        much lower a paper ranks that resembles those above it (None: the stage's).
+
+    Raises UsageError for other values.
 
     >>> variety = Variety({COMPETITORS: 2, SAME_PROBLEM_OTHER_METHOD: 1}, diversity=0.25)
     >>> variety.weights
@@ -332,9 +340,7 @@ class Variety:
 
     @property
     def weights(self) -> dict[Facet, float]:
-        """Of a mix: weights of the facets that its candidates are found by, as `Query.by_facets` takes them;
-        positive where one of its shapes likes the facet.
-        """
+        """Weights by which a mix finds candidates; positive where one of its shapes likes the facet."""
         weights: dict[Facet, float] = {}
         for name in self.mix:
             for facet, weight in SHAPES[name].items():
@@ -342,7 +348,7 @@ class Variety:
         return {facet: weights[facet] for facet in Facet if facet in weights}
 
     def admits(self, grades: Mapping[str, float]) -> bool:
-        """Whether a paper of these grades, by the names of facets, may be in the list.
+        """Return True if a paper of these grades, by facet name, may be in the list.
 
         >>> Variety(bounds={Facet.METHOD: (0, 1)}).admits({"background": 2.5, "method": 1.5})
         False
@@ -354,27 +360,22 @@ class Variety:
 
 
 PLAIN = Variety()
-"""A list in the order of its ranking."""
 
 
 class Wish(NamedTuple):
-    """What hits are to be like: ``weights`` of facets, as `qbe.query.Query.by_facets` takes them, and how
-    their list is put together.
-    """
+    """Weights of facets, as `Query.by_facets` takes them, and how the list is put together."""
 
     weights: dict[Facet, float]
     variety: Variety = PLAIN
 
 
 def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
-    """A wish out of what is liked and what is disliked, as users write them.
+    """Parse liked and disliked facets as users write them.
 
     Each is a facet with a weight after a colon, by default 1, and perhaps a grade: ``background>=2`` (liked,
-    at least 2), ``method<=1`` (disliked, in either list, at most 1). In place of all of them one of SHAPES
-    may be liked, or several, a mix of them: each with its share after a colon, by default 1.
-
-    Raises UsageError for what is none of these, for a facet or shape that is there twice, and for weights,
-    shares and grades out of range.
+    at least 2), ``method<=1`` (disliked, at most 1). In their place one of SHAPES may be liked, or a mix of
+    several, each with its share after a colon. Raises UsageError for anything else, a name twice, and numbers
+    out of range.
 
     >>> parse_wish(["background"], ["method:0.5"]).weights
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
@@ -409,7 +410,6 @@ _FACET = re.compile(r"(\w+)(?::([^<>=]*))?(?:(>=|<=)(.*))?", re.DOTALL)
 
 
 def _facet(part: str, is_liked: bool) -> tuple[Facet, float, tuple[float, float] | None]:
-    """A facet with its weight, negative where it is disliked, and the grades that it may have."""
     match = _FACET.fullmatch(part)
     try:
         if match is None:

@@ -2,8 +2,8 @@
 
 Topics and pools are tab-separated with a header line. A topic whose facet is empty or left out is about its
 paper's whole abstract. A topic about a paper outside the index has, in place of a paper's id, its abstract as
-``text`` and perhaps its ``title``. A topic of several aspects states them in ``aspects``, separated by spaces:
-each a weight and ``*`` (left out: 1), then ``background``, ``method``, ``result``, ``abstract`` or
+``text`` and perhaps its ``title``. A topic of several aspects states them in ``aspects``, separated by
+spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, ``result``, ``abstract`` or
 ``sentences:`` with positions from 0, then ``@`` and a paper's id (left out: the topic's paper), such as
 ``background -0.5*method@p7``.
 """
@@ -26,6 +26,9 @@ from qbe.util.text import bad_line, plain_number, read_fields, write_lines
 
 Rankings = Mapping[str, Sequence[Hit]]
 """Hits by query id, best first."""
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""Relevance by query id and paper id: the mapping that ir-measures takes."""
 
 MAX_RELEVANCE = 1000
 """The largest relevance in qrels: measures take time and memory in proportion to it."""
@@ -380,8 +383,8 @@ def has_graded_pairs(path: StrPath) -> bool:
 def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
     r"""Read a tab-separated file whose header names query_id, paper_id, background, method and result.
 
-    Ignores other columns. Raises FileFormatError with the line number for a file that is absent, empty, or has
-    another format.
+    Ignores other columns. Raises FileFormatError with the line number for a file that is absent, empty, or
+    has another format.
 
     >>> from pathlib import Path
     >>> rows = ("query_id paper_id background method result", "q a 3 1 0")

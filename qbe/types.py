@@ -85,13 +85,12 @@ class FacetProbabilities(NamedTuple):
 
 
 TEXT_NOT_INCLUDED = "(text not included)"
-"""What stands for each sentence of a paper whose abstract an index may not pass on (see
-`qbe.index.packs.packing.write_without_abstracts`).
+"""The text of each sentence in an index that was shared without abstracts.
 """
 
 
 AIM = "aim"
-"""What people read of a sentence that is an objective, one of the labels that are folded into background."""
+"""The label that people read of an objective, which folds into background."""
 _OF_AIM = FacetProbabilities(background=0.0, objective=0.6, method=0.4, result=0.0, other=0.0)
 
 
@@ -110,8 +109,7 @@ class Sentence(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What people read: the facet, ``aim`` in its place where the sentence is predicted an objective ("we
-        propose X for Y", which says what and how), ``other`` where it has none.
+        """The label that people read: the facet, ``aim`` for a predicted objective, else ``other``.
 
         >>> Sentence("We aim at it.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.7, 0.1, 0, 0)).label
         'aim'
@@ -121,8 +119,8 @@ class Sentence(NamedTuple):
         return str(self.facet or "other")
 
     def labelled(self, label: str) -> Sentence:
-        """The sentence with another `label`; an aim belongs to background, and in part to method. Raises
-        ValueError for what is none.
+        """Return the sentence with another `label`; an aim is background and in part method. Raises
+        ValueError.
 
         >>> Sentence("We propose X for Y.", Facet.METHOD).labelled("aim").facet
         <Facet.BACKGROUND: 'background'>
@@ -224,8 +222,7 @@ class Paper:
 
 
 def year_given(metadata: Mapping[str, Any]) -> str:
-    """The year of publication as metadata give it: ``year`` as it is, else the four digits with which
-    ``date`` begins (``2019-05``, ``20190501``); '' where there is neither, as where a day comes first.
+    """Return ``year``, else the four digits that ``date`` begins with (``2019-05``, ``20190501``), else ''.
 
     >>> year_given({"date": "2019-05"}), year_given({"date": "12/05/2019"}), year_given({"year": 2019})
     ('2019', '', '2019')
@@ -276,15 +273,15 @@ class TransportEntry(NamedTuple):
 class Hit(NamedTuple):
     """One ranked paper.
 
-    ``matches`` is empty where the index has no sentence vectors. ``component_scores``, only where a search
-    was asked to explain itself, are the scores that ``score`` came from, by name: those of the first stage's
-    components before fusion and, where a reranker took part, ``first_stage`` and ``reranker`` (absent from
-    a paper below the reranked ones). ``driven_by`` is the pair of sentences that contributed most to a
-    reranker's score, where it tells. ``plan``, only where a search was asked to explain itself, is the
-    transport plan, largest mass first, where the reranker has one. ``grades``, where papers were graded, say
-    how similar the paper is to the query's in each facet (by its name), from 0 (unrelated) to 3 (near
-    identical). ``chance``, where grades rank, is how likely the paper is as asked, from 0 to 1; in a mixed
-    list it is as the shape ``corner`` asks.
+    Attributes:
+        matches: empty where the index has no sentence vectors. component_scores: of an explained search, the
+        scores of the first stage's components before fusion and,
+            of a reranked paper, ``first_stage`` and ``reranker``.
+        driven_by: the pair of sentences that contributed most to a reranker's score, where it tells.
+        plan: of an explained search, the reranker's transport plan, largest mass first.
+        grades: similarity in each facet, from 0 (unrelated) to 3 (near identical), where papers were graded.
+        chance: where grades rank, how likely the paper is as asked, from 0 to 1.
+        corner: in a mixed list, the shape that the paper is there for.
 
     >>> hit = Hit("p7", 0.82, (Match(0, 3, 0.9), Match(1, 2, 0.74)))
     >>> [(match.query_position, match.position) for match in hit.matches]

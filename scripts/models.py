@@ -6,7 +6,7 @@
 Commands and sources of each model are those of ``qbe/models/manifest.json``. A source with another digest
 than the manifest's is stale, and nothing is trained from it, unless ``--accept`` names it: arXiv's snapshot
 and CSFCube's release differ from the files that the models were trained from. What a model needs of other
-models is what ships; the encoder that is made of rerankers is made of those that were just trained.
+models is what ships. The facet encoder's recipe has retired: the manifest names the last commit that has it.
 Data: ``data/`` of the repository, and $QBE_DATA with csabstruct, csfcube (whose papers are left out),
 citations, and arxiv-cs (``qbe datasets arxiv-cs``).
 """
@@ -32,7 +32,6 @@ HOURS: Mapping[str, float] = {
     "facet-tagger": 1,
     "facet-encoder-large": 60,
     "facet-projections-large": 0,
-    "facet-encoder": 20,
     "facet-projections": 0.5,
     "technique-words": 0.1,
     "grades": 0.6,
@@ -41,9 +40,8 @@ HOURS: Mapping[str, float] = {
     "joint-grades": 200,
     "citation-large": 0.7,
 }
-"""About how long each takes on two cores without AMX, its index included. Measured are the tagger, the
-distillation of the rerankers (1 h of 3 seeds) and the small projections (10 minutes without their index); the
-others follow from the number of passes and the speed of one. The large encoder, with which its projections
+"""About how long each takes on two cores without AMX, its index included. Measured are the tagger and the
+small projections (10 minutes without their index); the others follow from the number of passes and the speed of one. The large encoder, with which its projections
 come, and joint grades were trained on a GPU (--device cuda in their commands), in three and fifteen minutes.
 """
 
@@ -133,16 +131,17 @@ def main() -> None:
     manifest = json.loads((MODELS / "manifest.json").read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("models", nargs="*", metavar="MODEL", help=f"default: all: {', '.join(manifest['models'])}")
+    add("models", nargs="*", metavar="MODEL", help="default: all")
     add("--dry-run", action="store_true", help="print the plan, train nothing")
     add("--work", default="models", metavar="DIR", help="where to train (default: models)")
     add("--accept", nargs="+", default=[], metavar="DATA", help="data that may be others: arxiv-cs, csfcube")
     options = parser.parse_args()
-    if unknown := set(options.models) - manifest["models"].keys():
-        parser.error(f"expected models of {', '.join(manifest['models'])}, found {min(unknown)}")
+    trained = [name for name, model in manifest["models"].items() if model["commands"]]
+    if unknown := set(options.models) - set(trained):
+        parser.error(f"expected models of {', '.join(trained)}, found {min(unknown)}")
     data = os.environ.get("QBE_DATA")
     places = [ROOT / "data", *([Path(data)] if data else [])]
-    order = in_order(options.models or manifest["models"], manifest)
+    order = in_order(options.models or trained, manifest)
     failed = False
     for name in order:
         absent, stale = problems(name, manifest, places, options.accept)

@@ -248,9 +248,9 @@ def tiny_joint_grades(shared) -> Path:
 @pytest.fixture(scope="session")
 def tiny_index(shared, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
-    from qbe.index.building.build import build
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.build import build
     from qbe.index.jvm import make_class_archive
+    from qbe.index.source import BuildSettings
 
     def make(folder: Path) -> None:
         settings = BuildSettings(encoder=str(tiny_encoder))
@@ -287,8 +287,8 @@ def kill():
 @pytest.fixture(scope="session")
 def graded_index(shared, sample) -> Path:
     """The sample, indexed with the default encoder, whose vectors the grade model reads."""
-    from qbe.index.building.build import build
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.build import build
+    from qbe.index.source import BuildSettings
 
     corpus = str(sample / "corpus.jsonl")
     return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
@@ -331,8 +331,8 @@ def citing_model(shared, citing_folder) -> Path:
 @pytest.fixture(scope="session")
 def light_index(shared, papers, tiny_encoder) -> Path:
     """Papers of the sample and vectors of the tiny encoder: what searches or serves this needs no Java."""
-    from qbe.index.building.build import build
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.build import build
+    from qbe.index.source import BuildSettings
 
     settings = BuildSettings(bm25=False, encoder=str(tiny_encoder))
     return shared("light-index", lambda folder: build(folder, papers[:40], settings))

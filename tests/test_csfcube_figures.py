@@ -11,13 +11,13 @@ from support.processors import exact_int8
 
 from qbe import BM25, Dense, Fused, Pipeline
 from qbe.datasets.csfcube import convert
-from qbe.evaluate.protocol import csfcube_protocol, load_folds
-from qbe.evaluate.results import Evaluation, split_query_id
+from qbe.evaluate.csfcube import csfcube_protocol, load_folds
+from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.run import Run
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
-from qbe.query import Query
+from qbe.query import Query, split_query_id
 from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.search.first_stages import DenseStage, EncodedAspect
 from qbe.search.fusion import best_hits

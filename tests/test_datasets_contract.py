@@ -26,7 +26,7 @@ from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import _WRITERS, DatasetOptions, write_dataset
 from qbe.errors import OutputError, QbeError
-from qbe.evaluate.crossed import read_facet_grades
+from qbe.evaluate.facets import read_facet_grades
 from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.types import Facet
 

@@ -12,9 +12,9 @@ from qbe.cli import common as _cli
 from qbe.cli.evaluate import OPTIONS, main
 from qbe.cli.evaluate_options import PROGRAM, parser
 from qbe.errors import UsageError
+from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.inputs import group_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES
-from qbe.evaluate.protocol import SPLITS
 from qbe.evaluate.report import PROTOCOLS
 
 FACETS = ("background", "method", "result")

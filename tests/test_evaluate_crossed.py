@@ -7,7 +7,7 @@ from support.runs import run
 
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
-from qbe.evaluate.crossed import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
+from qbe.evaluate.facets import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
 from qbe.runs import Judgment, write_qrels
 from qbe.types import Facet
 

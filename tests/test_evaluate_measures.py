@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import (
+from qbe.evaluate.measures import (
     MEASURES,
     judged_ranking,
     ndcg_percent,
+    parse_measures,
+    per_query_values,
     precision_at_last,
     recall,
     trec_order,
 )
-from qbe.evaluate.measures import parse_measures, per_query_values
 
 LOG3 = math.log2(3)
 pools = st.lists(st.integers(0, 3), min_size=1, max_size=60)

@@ -9,8 +9,8 @@ from support.runs import folds_text
 from qbe import runs as trec
 from qbe.cli.evaluate import main
 from qbe.errors import FileFormatError
+from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import evaluate
-from qbe.evaluate.protocol import csfcube_protocol, load_folds
 from qbe.evaluate.published import papers, published_rows
 from qbe.evaluate.run import Run
 from qbe.types import Facet, Hit

@@ -10,7 +10,7 @@ from support.runs import folds_text, run, write_qrels
 
 from qbe.cli.evaluate import main
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import ndcg_percent
+from qbe.evaluate.measures import ndcg_percent
 from qbe.evaluate.queries import (
     RankedPaper,
     best_missed,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qbe.errors import UsageError
-from qbe.evaluate.results import Evaluation
+from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.significance import (
     bootstrap_interval,
     compare,

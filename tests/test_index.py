@@ -25,11 +25,11 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index import jvm as _jvm
-from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
-from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
+from qbe.index.source import BuildSettings
+from qbe.index.store import FORMAT_VERSION, current
 from qbe.models.encode.encoder import Encoder
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
@@ -74,6 +74,7 @@ def small(tmp_path, sample, settings) -> Job:
 
 
 def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_encoder, papers):
+    tiny_index = current(tiny_index)
     record = json.loads((tiny_index / "manifest.json").read_text())
     assert record["format_version"] == FORMAT_VERSION
     assert record["settings"]["corpus"] == list(settings.corpus)
@@ -138,7 +139,7 @@ def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_ind
 def test_one_side_only(tmp_path, settings):
     dense = build_job(tmp_path / "dense", replace(settings, bm25=False))
     assert dense.lucene is None
-    assert not (tmp_path / "dense" / "lucene").exists()
+    assert not (tmp_path / "dense" / "000001" / "lucene").exists()
     bm25 = build_job(tmp_path / "bm25", replace(settings, dense=False, encoder="no such encoder"))
     assert bm25.dense is None
     assert not {"vectors.npy", "whole.npy", "faiss.index"} & bm25.files.keys()
@@ -156,7 +157,7 @@ def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
     manifest = build_job(tmp_path / "index", settings)
     assert manifest.lucene["positions"]
     assert manifest.lucene["docvectors"]
-    reader = _jvm.open_lucene(tmp_path / "index" / "lucene")
+    reader = _jvm.open_lucene(tmp_path / "index" / "000001" / "lucene")
     info = _jvm.java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
     field = info.fieldInfo("contents")
     assert (field.hasTermVectors if hasattr(field, "hasTermVectors") else field.hasVectors)()  # Lucene 10, 9
@@ -258,12 +259,7 @@ APART = [
     "",
     "--corpus x --threads 0",
     *(f"--corpus x --only bm25 {more}" for more in ("--encoder x", "--facets given", "--tagger x")),
-    *(
-        f"--corpus x --part {part}"
-        for part in ("0/2", "3/2", "2", "1/2 --store positions", "1/2 --only bm25")
-    ),
     "--corpus x --device cuda --encoder x:int8",
-    "--corpus x --shards 2",
     "--corpus x --format table:id",
     "--corpus x --on-error skip:some",
     "--corpus x --on-error stop:0.1",
@@ -271,13 +267,11 @@ APART = [
     "--corpus x --only dense --store int8 positions",
     "--corpus x --only bm25 --store int8",
     "--corpus x --store int8 float16",
-    *(f"--merge x {more}" for more in ("--facets given", "--only bm25", "--encoder x:fp32")),
     "--append",
     "--append --corpus x --overwrite",
     "--update --corpus x --encoder y:fp32",
     "--sync --corpus x --limit 3",
     "--delete x --corpus y",
-    "--compact --encoder y",
 ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.index.building.compaction import compact
 from support.builds import Job, build_job
 from support.searching import first_stage
 
@@ -14,7 +15,6 @@ from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.building.parts import BuildShard, build_part
 from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.index import Index

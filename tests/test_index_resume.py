@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.index.building.staging import STATE
 from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from support.searching import first_stage
 
 from qbe.errors import IndexBuildError
 from qbe.index.building import shards
-from qbe.index.building.staging import STATE
 from qbe.index.index import Index
 from qbe.models.encode.encoder import Encoder
 from qbe.query import Query

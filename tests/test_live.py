@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.index.building.compaction import compact
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
 from support.searching import first_stage
@@ -23,7 +24,6 @@ from qbe.errors import (
 )
 from qbe.index.building import writer
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.building.settings import Execution
 from qbe.index.building.writer import Written
 from qbe.index.opening import Index

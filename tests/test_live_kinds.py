@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.index.building.compaction import compact
 from support.builds import Job, build_job
 from support.factories import EXACT, FACTORIES, GRAPH, vectors_apart
 from support.live import corpus
 from support.searching import first_stage
 
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.dense import ann
 from qbe.index.dense.ann import FaissParams, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.index.building.compaction import compact
 from support import reading_clients
 from support.builds import Job, build_job
 from support.damage import full_disk
@@ -23,7 +24,6 @@ from qbe.index import snapshot
 from qbe.index.building import writer
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index, build_index
 from qbe.index.reader import IndexReader

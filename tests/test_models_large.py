@@ -33,10 +33,15 @@ from qbe.models.large import (
     weights_folder,
     write_weights,
 )
-from qbe.train.large.network import LargeNetwork, table_of
-from qbe.train.large.task import list_loss
-from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.reranker.base import read_base
+from qbe.train.losses import list_loss
+from qbe.train.network import (
+    GradedEncoder,
+    ProjectedPapers,
+    StoredVectors,
+    read_base,
+    table_of,
+    vector_terms,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -250,10 +255,13 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
     marked = [torch.rand(len(some), 3, generator=random) > 0.5 for some in spans]
     for each in marked:
         each[0] = True
+    table = table_of(ids, spans)
+    for row, each in enumerate(marked):
+        table.marked[row, : len(each)] = each
     model = MPNetModel.from_pretrained(tiny_mpnet).eval()
-    network = LargeNetwork(tiny_mpnet, torch.float32)
+    network = GradedEncoder(tiny_mpnet, torch.float32)
     with torch.no_grad():
-        vectors = network.encode(table_of(ids, spans, marked), torch.arange(3), chunks=2)
+        vectors = network.encode(table, torch.arange(3), chunks=2)
         states = [model(torch.tensor([each])).last_hidden_state[0] for each in ids]
         for row, (state, some) in enumerate(zip(states, spans, strict=True)):
             expected = torch.stack([state[begin:end].mean(0) for begin, end in some])
@@ -264,7 +272,7 @@ def test_padded_batches_give_the_states_and_terms_of_single_papers(tiny_mpnet):
         every = torch.arange(3)
         for facet, terms in enumerate(network.terms(vectors, vectors)):
             inside = torch.cat(marked)[:, facet]
-            papers = ProjectedPapers.of(stored, every, None, inside, torch.eye(24))
+            papers = ProjectedPapers.of(stored, every, inside, torch.eye(24))
             torch.testing.assert_close(terms, vector_terms(papers, papers), atol=1e-5, rtol=1e-5)
 
 

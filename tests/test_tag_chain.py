@@ -78,7 +78,7 @@ def test_ten_thousand_sentences():
 def trained(seed: int):
     import torch
 
-    from qbe.train.tagger.network import Chain
+    from qbe.train.tagger_network import Chain
 
     chain = Chain().double()
     begin, end, transitions = random_chain(seed)

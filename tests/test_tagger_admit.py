@@ -13,9 +13,8 @@ from qbe.models.encode.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.tag.tagger import Tagger
 from qbe.models.tagger_files import TAGGER_CARD
-from qbe.train.tagger import measure as tagger_measure
-from qbe.train.tagger.data import LABELS, SPLITS, read_csabstruct
-from qbe.train.tagger.measure import admit, measure
+from qbe.train import tagger as training
+from qbe.train.tagger import LABELS, SPLITS, admit, measure, read_csabstruct
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +68,7 @@ def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tm
     before = (folder / TAGGER_CARD).read_text()
     with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another `enc"):
         admit(folder, "facet-encoder", csabstruct, 1)
-    monkeypatch.setattr(tagger_measure, "MAX_LOSS", -100)
+    monkeypatch.setattr(training, "MAX_LOSS", -100)
     with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
         admit(folder, Tagger.open(str(folder)).metadata.trunk["name"], csabstruct, 1)
     assert (folder / TAGGER_CARD).read_text() == before

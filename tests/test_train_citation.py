@@ -25,20 +25,24 @@ from qbe.errors import CorpusError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
-from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, read_split
-from qbe.train.citation.projection import (
+from qbe.train.citation import (
+    HALF,
+    CitationFigures,
     Citations,
+    FeatureList,
+    HeadSchedule,
     ProjectionNetwork,
     ProjectionSchedule,
     ProjectionTask,
-    StoredVectors,
-    citation_loss,
+    RankedList,
+    citation_figures,
+    fit_head,
     projection_of,
+    read_split,
 )
-from qbe.train.citation.training import HALF
-from qbe.train.heads import FeatureList, HeadSchedule, fit_head
-from qbe.train.trainer import fit
-from qbe.train.weights import best_weights, copied
+from qbe.train.fit import best_weights, copied, fit
+from qbe.train.losses import citation_loss
+from qbe.train.network import StoredVectors
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

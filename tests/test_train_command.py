@@ -12,12 +12,11 @@ from qbe.cli import train_options as options
 from qbe.errors import UsageError
 from qbe.models import encoder_format
 from qbe.models.registry import BASE_ENCODER
-from qbe.train.artifacts import Folders, RunOptions, Sources
-from qbe.train.citation.pairs import Recipe as PairRecipe
-from qbe.train.encoder.fit import Recipe
-from qbe.train.encoder.loss import OBJECTIVES
+from qbe.train.cross_encoder import CrossEncoderRecipe
+from qbe.train.encoder import CocitationRecipe
+from qbe.train.losses import OBJECTIVES
 from qbe.train.pairs import DATA
-from qbe.train.reranker.training import Kept
+from qbe.train.work import Folders, RunOptions, Sources
 
 KEPT = "--work work --threads 2"
 EVERY = f"--output out {KEPT}"
@@ -29,19 +28,14 @@ def calls(monkeypatch, tmp_path):
     """What the command asks of a training, which writes its card alone."""
     recorded = []
 
-    def training(name):
-        def called(sources, folders, run, **own):
-            recorded.append((sources, folders, run, own))
-            if name in ("reranker", "distillation"):  # whose weights stay in the work folder
-                return Kept("mean", {"seed 0": [0.25, 0.5, 0.75], "mean": [0.5, 0.5, 0.75]})
-            folders.output.mkdir(exist_ok=True)
-            (folders.output / "encoder.json").touch()
-            (folders.output / "README.md").write_text(f"# {name}\n\n## Figures\n\nThey are 0.5.\n")
-            return None
+    def run_training(own, sources, folders, run):
+        recorded.append((sources, folders, run, own))
+        folders.output.mkdir(exist_ok=True)
+        (folders.output / "encoder.json").touch()
+        (folders.output / "README.md").write_text("# Name\n\n## Figures\n\nThey are 0.5.\n")
 
-        return called
-
-    monkeypatch.setattr(command, "_training", training)
+    monkeypatch.setattr(command, "_training", lambda _: dict)
+    monkeypatch.setattr("qbe.train.work.run_training", run_training)
     monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     return recorded
@@ -57,21 +51,17 @@ def test_sources_are_by_default_below_a_folder(calls, tmp_path, capsys):
     index = {**common, "index": Path("i")}
     for name, more, expected in (
         ("tagger", "", Sources(train=(data / "csabstruct",), corpus=papers, leave_out=left_out)),
-        ("reranker", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("large-encoder", "", Sources(train=(judged, *every), corpus=papers, **common)),
         ("encoder", "--cocitations a b", Sources(train=(Path("a"), Path("b")), leave_out=left_out)),
         ("grades", "--index i", Sources(train=(judged, *every), **index)),
         ("facet-projections", "--index i", Sources(train=(judged, *every), **index)),
-        ("distillation", "--index i --start w", Sources(**index)),
     ):
-        ships = name not in ("reranker", "distillation")
-        command.main([name, *(EVERY if ships else KEPT).split(), *more.split()])
+        command.main([name, *EVERY.split(), *more.split()])
         sources, folders, run, _ = calls.pop()
         assert sources == expected, name
-        assert folders == (Folders(Path("out"), Path("work")) if ships else Path("work"))
+        assert folders == Folders(Path("out"), Path("work"))
         assert run == RunOptions((0,) if name == "encoder" else (0, 1, 2), 2)
-        kept = "work: kept mean; mean Spearman correlation with the grades of dev: seed 0 0.500, mean 0.583\n"
-        assert capsys.readouterr().out == ("out: They are 0.5.\n" if ships else kept)
+        assert capsys.readouterr().out == "out: They are 0.5.\n"
 
 
 def test_sources_that_are_given(calls, tmp_path):
@@ -79,12 +69,14 @@ def test_sources_that_are_given(calls, tmp_path):
     copy.mkdir()
     for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
         (copy / name).touch()
-    line = f"--pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda --start f"
-    command.main(["reranker", *KEPT.split(), *line.split()])
+    line = (
+        f"--pairs a.tsv {copy} --dev c.tsv --corpus d --leave-out e --seeds 4,1,4 --device cuda --encoder f"
+    )
+    command.main(["large-encoder", *EVERY.split(), *line.split()])
     pairs = (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv")
     sources = Sources(train=pairs, dev=(Path("c.tsv"),), corpus=Path("d"), leave_out=Path("e"))
     folders = Folders(Path("out"), Path("work"))
-    assert calls.pop() == (sources, Path("work"), RunOptions((4, 1), 2, "cuda"), {"start": "f"})
+    assert calls.pop() == (sources, folders, RunOptions((4, 1), 2, "cuda"), {"encoder": "f"})
     command.main(["citation", *EVERY.split(), "--collection", "c", "--index", "i"])
     citations = {split: (Path("c", f"{split}.qrels"),) for split in ("train", "dev")}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0, 1, 2), 2), {})
@@ -93,7 +85,7 @@ def test_sources_that_are_given(calls, tmp_path):
     )
     line += " --candidates 20 --epochs 0.5 --learning-rate 3e-5"
     command.main(["citation-pairs", *EVERY.split(), *line.split()])
-    recipe = PairRecipe(
+    recipe = CrossEncoderRecipe(
         query_tokens=384,
         candidate_tokens=128,
         classes="balanced",
@@ -103,34 +95,24 @@ def test_sources_that_are_given(calls, tmp_path):
     )
     own = {"encoder": "mine", "recipe": recipe}
     assert calls.pop() == (Sources(index=Path("i"), **citations), folders, RunOptions((0,), 2), own)
-    line = "--output out --rerankers w --dev d --corpus p --threads 1"
-    command.main(["facet-encoder", *line.split()])
-    sources = Sources(dev=(Path("d"),), corpus=Path("p"))
-    assert calls.pop() == (sources, Folders(Path("out"), Path("w")), RunOptions((0,), 1), {})
 
 
 def test_what_single_trainings_take(calls):
-    given = f"{KEPT} --index i --dev a b --leave-out e --start s --projections p"
-    command.main(["distillation", *given.split()])
-    sources, *_, own = calls.pop()
-    assert sources.dev == (Path("a"), Path("b"))
-    assert own == {"start": "s", "projections": "p"}
     given = f"{EVERY} --cocitations a --leave-out e --dev d --epochs 3 --learning-rate 0.5 --encoder m"
     command.main(["encoder", *given.split(), "--objective", "ts", "--similarity", "cosine"])
-    assert calls.pop()[3] == {"encoder": "m", "recipe": Recipe("ts", "cosine", 3, 0.5)}
+    assert calls.pop()[3] == {"encoder": "m", "recipe": CocitationRecipe("ts", "cosine", 3, 0.5)}
 
 
 WRONG = {
     "tagger": ["--seeds one", "--seeds=-1", "--threads 0", "", "--csabstruct x --unlabelled y"],
-    "reranker": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],
+    "large-encoder": ["--corpus y", f"{GIVEN.replace('--index i', '')} --corpus y --pairs ."],
     "encoder": [f"--cocitations x --leave-out y --{wrong}" for wrong in ("epochs 0", "learning-rate 0")],
 }
 
 
 def test_usage_errors(calls, monkeypatch, told, tmp_path):
     def called(name: str, line: str) -> Callable[[], None]:
-        output = [] if name == "reranker" else ["--output", "out"]
-        return lambda: command.main([name, *output, "--work", "work", *line.split()])
+        return lambda: command.main([name, "--output", "out", "--work", "work", *line.split()])
 
     monkeypatch.delenv("QBE_DATA")
     wrong = [called(name, line) for name, lines in WRONG.items() for line in lines]
@@ -140,7 +122,9 @@ def test_usage_errors(calls, monkeypatch, told, tmp_path):
     line = "citation --collection c --index i --output out --work"
     wrong = [partial(command.main, [*line.split(), work]) for work in ("./out", "out/work")]
     messages += messages_of(wrong, UsageError)
-    messages += messages_of([called("reranker", line) for line in ("", "--pairs x")], UsageError, tmp_path)
+    messages += messages_of(
+        [called("large-encoder", line) for line in ("", "--pairs x")], UsageError, tmp_path
+    )
     told("train", messages)
     assert not calls
 
@@ -150,7 +134,10 @@ def test_choices_and_defaults_are_those_of_the_modules():
     line = ["encoder", "--cocitations", "a", "--output", "c", "--work", "d"]
     given = options.parser().parse_args(line)
     assert given.encoder == BASE_ENCODER
-    assert Recipe(given.objective, given.similarity, given.epochs, given.learning_rate) == Recipe()
+    assert (
+        CocitationRecipe(given.objective, given.similarity, given.epochs, given.learning_rate)
+        == CocitationRecipe()
+    )
     assert tuple(OBJECTIVES) == options.OBJECTIVES
     assert encoder_format.SIMILARITIES == options.SIMILARITIES
     assert {name for name, each in OBJECTIVES.items() if each.rate == 3e-5} == {"ot"}

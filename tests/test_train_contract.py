@@ -18,9 +18,8 @@ from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
 from qbe.search.projections import read_model
-from qbe.train import artifacts
-from qbe.train.artifacts import Folders
-from qbe.train.large import training as large_training
+from qbe.train import encoder, work
+from qbe.train.work import Folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -36,8 +35,7 @@ def training(trained) -> Training:
 
 
 def published(training: Training, folders: Folders | Trained) -> dict[str, bytes]:
-    folder = folders.work if training.only_work else folders.output
-    return {name: (folder / name).read_bytes() for name in training.weights}
+    return {name: (folders.output / name).read_bytes() for name in training.weights}
 
 
 def copied(trained: Trained, folder: Path) -> Folders:
@@ -48,7 +46,7 @@ def copied(trained: Trained, folder: Path) -> Folders:
 def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_path, monkeypatch):
     """It is interrupted at each of the first files that it would keep, and then goes on."""
     folders = new_folders(tmp_path)
-    replacing = artifacts._replacing
+    replacing = work._replacing
     for kept in (1, 2):
         calls = iter(range(kept))
 
@@ -57,7 +55,7 @@ def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_p
                 raise KeyboardInterrupt
             return replacing(path)
 
-        monkeypatch.setattr(artifacts, "_replacing", interrupted)
+        monkeypatch.setattr(work, "_replacing", interrupted)
         with pytest.raises(KeyboardInterrupt):
             training.train(folders)
         assert not folders.output.exists()
@@ -94,30 +92,21 @@ def test_a_work_folder_serves_one_recipe(training, trained, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-MODELS = [name for name in TRAININGS if name not in ("reranker", "distillation")]
-"""The trainings that write a model."""
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_not_a_model_is_not_replaced(trained_once, name, tmp_path):
-    trained = trained_once(name)
+def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"a model to replace, found notes\.txt in it"):
-        trained.training.train(Folders(tmp_path, trained.work))
+        training.train(Folders(tmp_path, trained.work))
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(trained_once, name):
-    trained = trained_once(name)
-    training = trained.training
+def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(training, trained):
     text = (trained.output / "README.md").read_text()
     headings = re.findall(r"^#+ .*|^- [^:]+:", text, re.MULTILINE)
     assert headings[1:] == [
         *("- Input:", "- Size:", "- Command:", "- Data (SHA-256):", "- Limits:", "- Licence:"),
         "## Figures",
     ]
-    note = artifacts.read_provenance(trained.work)
+    note = json.loads((trained.work / "made-from.json").read_text())
     assert note["data"] == training.sources.digests()
     for name, digest in note["data"].items():
         assert f"{name} ({digest[:12]})" in " ".join(text.split())
@@ -130,7 +119,7 @@ def test_the_card_follows_the_template_and_says_what_the_model_was_made_from(tra
             assert made["data"] == note["data"]
 
 
-@pytest.mark.parametrize("name", ["reranker", "distillation", "projections", "large_encoder"])
+@pytest.mark.parametrize("name", ["projections", "large_encoder"])
 def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, name):
     """No correlation could choose an epoch, nor measure what is published: nothing is learned."""
     lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
@@ -142,14 +131,14 @@ def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, na
 
 
 def test_training_without_torch_names_the_packages():
-    program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
-    program += "from qbe.cli.train import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
+    program = "import sys; sys.modules['torch'] = None; from qbe.cli import common; "
+    program += "from qbe.cli.train import OPTIONS, main; common.run('qbe train', main, OPTIONS)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
+        "qbe train: training needs the packages of its extra, found no torch; run: pip install 'qbe[train]'\n"
     )
 
 
@@ -157,7 +146,7 @@ def test_what_is_published_and_its_base_make_the_weights_of_the_cards(trained_on
     trained = trained_once("large_encoder")
     output = trained.output
     with trained.training.around():
-        base = large_training.model_folder(large_training.MPNET)
+        base = encoder.model_folder(encoder.MPNET)
     make_weights(base, output / "difference.safetensors", tmp_path / "made")
     digest = hashlib.sha256((tmp_path / "made" / "model.safetensors").read_bytes()).hexdigest()
     assert f"that come out are {digest[:12]}" in " ".join((output / "README.md").read_text().split())

@@ -27,12 +27,18 @@ from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
 from qbe.search.matching import entropic_transport
-from qbe.train.artifacts import RunOptions
-from qbe.train.encoder.data import Pair, hold_out, read_cocitations
-from qbe.train.encoder.fit import EncoderNetwork, EncoderTask, Recipe, WindowTokenizer, draw_negatives
-from qbe.train.encoder.loss import OBJECTIVES, Settings, Triplets, Vectors, losses, transport_cost
-from qbe.train.encoder.training import train
-from qbe.train.trainer import fit
+from qbe.train.cocitations import Pair, hold_out, read_cocitations
+from qbe.train.encoder import (
+    CocitationRecipe,
+    CocitationTask,
+    CocitationTraining,
+    draw_negatives,
+    first_window,
+)
+from qbe.train.fit import fit
+from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
+from qbe.train.network import CocitationEncoder, PaperTable, table_of
+from qbe.train.work import RunOptions, run_training
 from qbe.types import Paper, Sentence
 from qbe.util.files import sha256
 
@@ -135,13 +141,18 @@ def test_sets_are_held_out_whole():
 # Objectives.
 
 
-def vectors(*papers: list[list[float]]) -> Vectors:
+def of(sentences: torch.Tensor, present: torch.Tensor, whole: torch.Tensor) -> PaperVectors:
+    """Vectors of papers without facets."""
+    return PaperVectors(sentences, present, whole, present)
+
+
+def vectors(*papers: list[list[float]]) -> PaperVectors:
     """Papers of sentences of two dimensions; the whole is their mean."""
     most = max(map(len, papers))
     padded = [[*sentences, *[[99.0, 99.0]] * (most - len(sentences))] for sentences in papers]
     present = [[place < len(sentences) for place in range(most)] for sentences in papers]
     whole = [np.mean(sentences, axis=0).tolist() for sentences in papers]
-    return Vectors(torch.tensor(padded), torch.tensor(present), torch.tensor(whole))
+    return of(torch.tensor(padded), torch.tensor(present), torch.tensor(whole))
 
 
 QUERY, ONE, TWO = [[0.0, 0.0], [4.0, 0.0]], [[0.0, 3.0]], [[0.0, 4.0], [4.0, 2.0]]
@@ -165,7 +176,7 @@ BY_HAND = {
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
     settings = Settings(margin=1.5)
-    actual = {name: losses(each, TRIPLETS, settings).tolist() for name, each in OBJECTIVES.items()}
+    actual = {name: triplet_losses(each, TRIPLETS, settings).tolist() for name, each in OBJECTIVES.items()}
     for name, (near, far) in BY_HAND.items():
         # With a tau of 5000 masses are nearly halves.
         assert actual[name] == pytest.approx([max(0, 1.5 + near - far), max(0, 1.5 + far - near)], abs=1e-3)
@@ -185,7 +196,7 @@ def test_the_gradient_of_transport_is_its_plan():
     ours, theirs = (torch.randn(2, count, 3, generator=drawn, requires_grad=True) for count in (3, 4))
     present = torch.ones(2, 4, dtype=torch.bool)
     present[1, 3] = False
-    query, other = Vectors(ours, present[:, :3], ours.mean(1)), Vectors(theirs, present, theirs.mean(1))
+    query, other = of(ours, present[:, :3], ours.mean(1)), of(theirs, present, theirs.mean(1))
     settings = Settings(temperature=0.5, regularization=5)
     (gradient,) = torch.autograd.grad(transport_cost(query, other, settings).sum(), ours)
     costs = torch.cdist(ours, theirs, compute_mode="donot_use_mm_for_euclid_dist")
@@ -200,8 +211,10 @@ def test_equal_papers_leave_gradients_finite():
     ours, theirs = (torch.tensor([QUERY, QUERY]).requires_grad_() for _ in range(2))
     present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
     for name, objective in OBJECTIVES.items():
-        query, positive = (Vectors(part, present, part.mean(1)) for part in (ours, theirs))
-        lost = losses(objective, Triplets(query, positive, query, alignment, alignment[:, 0]), Settings())
+        query, positive = (of(part, present, part.mean(1)) for part in (ours, theirs))
+        lost = triplet_losses(
+            objective, Triplets(query, positive, query, alignment, alignment[:, 0]), Settings()
+        )
         gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
         assert all(part.isfinite().all() for part in gradients), name
 
@@ -223,9 +236,14 @@ def test_negatives_are_of_other_sets():
 LEARNS = {"bi-encoder": 4, "ts+ot": 2}
 
 
+def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
+    windows = [first_window(tokenizer, paper, 128, "title-sep-abstract") for paper in papers]
+    return table_of([window.ids for window in windows], [window.spans for window in windows])
+
+
 @torch.no_grad()
 def recovered(
-    network: EncoderNetwork, tokenizer: WindowTokenizer, pairs: list[Pair], objective: str
+    network: CocitationEncoder, tokenizer: PaperTokenizer, pairs: list[Pair], objective: str
 ) -> float:
     """The share of pairs whose closest sentences are those that are planted to belong together.
 
@@ -233,7 +251,7 @@ def recovered(
     """
     network.eval()
     papers = [each for pair in pairs for each in pair[1:3]]
-    actual = network([tokenizer.window(paper) for paper in papers])
+    actual = network(table(tokenizer, papers))
     if objective == "bi-encoder":
         distances = torch.cdist(actual.whole[::2], actual.whole[1::2])
         return float((distances > distances.diag()[:, None]).sum() / (len(pairs) * (len(pairs) - 1)))
@@ -244,12 +262,12 @@ def recovered(
 
 @pytest.mark.parametrize("name", LEARNS)
 def test_each_objective_learns_which_sentences_belong_together(bert, tmp_path, name):
-    tokenizer = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128)
+    tokenizer = PaperTokenizer(bert / "tokenizer.json")
     train, dev = planted_pairs(320, 1), planted_pairs(80, 2)
     others = planted_pairs(200, 3)
-    recipe = Recipe(name, epochs=LEARNS[name], batch=32, accumulate=1, learning_rate=3e-2)
-    network = EncoderNetwork(bert)
-    task = EncoderTask(network, tokenizer, recipe, train, dev)
+    recipe = CocitationRecipe(name, epochs=LEARNS[name], batch=32, accumulate=1, learning_rate=3e-2)
+    network = CocitationEncoder(bert)
+    task = CocitationTask(network, tokenizer, recipe, train, dev)
     before, untrained = task.dev_loss(), recovered(network, tokenizer, others, name)
     progress = fit(task, recipe.schedule(), 0, tmp_path / "checkpoint.pt")
     after, trained = task.dev_loss(), recovered(network, tokenizer, others, name)
@@ -294,9 +312,8 @@ def test_the_network_reads_as_the_library_does(trained):
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    tokenizer = WindowTokenizer(exported.tokenizer, 128, exported.files.metadata.encoder_format.layout)
     with torch.no_grad():
-        actual = EncoderNetwork(trained.output).eval()([tokenizer.window(paper) for paper in papers])
+        actual = CocitationEncoder(trained.output).eval()(table(exported.tokenizer, papers))
     assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
     for number, expected in enumerate(exported.encode(papers)):
         ours = actual.sentences[number][actual.present[number]]
@@ -321,8 +338,15 @@ def test_data_and_models_that_are_unfit(trained, tmp_path):
         ({"dev": (sources.leave_out,)}, {}, CorpusError, "line 1, query: expected an object with TITLE"),
     ):
         with pytest.raises(error, match=message):
-            train(replace(sources, **changes), new_folders(tmp_path), RunOptions((0,)), **options)
+            run_training(
+                CocitationTraining(**options),
+                replace(sources, **changes),
+                new_folders(tmp_path),
+                RunOptions((0,)),
+            )
     assert not (tmp_path / "model").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            train(sources, new_folders(tmp_path), RunOptions((0,), device="cuda"))
+            run_training(
+                CocitationTraining(), sources, new_folders(tmp_path), RunOptions((0,), device="cuda")
+            )

@@ -17,8 +17,8 @@ from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
 from qbe.search.projections import find_model
 from qbe.search.projections import read_model as read_projections
-from qbe.train.grades import GradedFeatures, load_or_measure
-from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head, grade_loss
+from qbe.train.grades import GradedFeatures, GradeRecipe, calibrated, fit_grade_head, load_or_measure
+from qbe.train.losses import grade_loss
 from qbe.util.files import sha256
 from qbe.util.parallel import Workers
 
@@ -60,19 +60,19 @@ def pairs(trained) -> Path:
 def test_errors_of_grades_and_of_their_differences():
     """Errors are 1, 0 and -2; their differences 1, 3 and 2. Grades by background and method are alike."""
     predicted, grades = torch.tensor([[2.0, 1.0, 0.0, *[0.0] * 6]]), torch.tensor([[1.0, 1.0, 2.0]])
-    recipe = GradeRecipe(differences=0.0, chances=0.0)
-    assert grade_loss(predicted, grades, recipe).item() == pytest.approx(5 / 3)
-    both = replace(recipe, differences=0.5)
-    assert grade_loss(predicted, grades, both).item() == pytest.approx(5 / 3 + 0.5 * 14 / 3)
+    alone = {"differences": 0.0, "chances": 0.0, "crossed": 4.0}
+    assert grade_loss(predicted, grades, **alone).item() == pytest.approx(5 / 3)
+    both = {**alone, "differences": 0.5}
+    assert grade_loss(predicted, grades, **both).item() == pytest.approx(5 / 3 + 0.5 * 14 / 3)
     crossed = torch.tensor([[1.0, 2.0, 2.0]])  # errors 1, -1, -2
-    assert grade_loss(predicted, crossed, replace(recipe, crossed=3.0)).item() == pytest.approx(4 * 2)
+    assert grade_loss(predicted, crossed, **{**alone, "crossed": 3.0}).item() == pytest.approx(4 * 2)
 
 
 def test_the_entropy_of_chances():
     """Log odds of 0 cost log 2 each; those of a similar method here nothing."""
     odds = [0.0, 100.0, 0.0, 0.0, 0.0, 0.0]
     predicted, grades = torch.tensor([[1.0, 1.5, 1.5, *odds]]), torch.tensor([[1.0, 1.5, 1.5]])
-    loss = grade_loss(predicted, grades, GradeRecipe(differences=0.0, chances=2.0))
+    loss = grade_loss(predicted, grades, differences=0.0, chances=2.0, crossed=4.0)
     assert loss.item() == pytest.approx(2 * 5 / 6 * np.log(2))
 
 

@@ -13,10 +13,9 @@ from qbe.models.kinds import TOKENIZER
 from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerankers import JointGrader
-from qbe.train.joint import task as tasks
-from qbe.train.joint.network import JointNetwork, Texts, grades_of
-from qbe.train.joint.task import FitRecipe, JointTask, graded, scored
-from qbe.train.trainer import fit
+from qbe.train import joint
+from qbe.train.fit import fit
+from qbe.train.joint import FitRecipe, JointNetwork, JointTask, Texts, graded, grades_of, scored
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -41,7 +40,7 @@ def test_pairs_are_scored_in_chunks_as_alone(base, texts, monkeypatch):
     network = JointNetwork(base, torch.float32)
     alone = torch.cat([scored(network, texts, [pair]) for pair in PAIRS])
     for tokens in (300, 10**6):
-        monkeypatch.setattr(tasks, "TOKENS", tokens)
+        monkeypatch.setattr(joint, "TOKENS", tokens)
         torch.testing.assert_close(scored(network, texts, PAIRS), alone, atol=1e-5, rtol=0)
     found = graded(network, texts, {"s036": ["s051", "s002"]})
     np.testing.assert_allclose(found["s036"], grades_of(alone[:2]).detach(), atol=1e-5)

@@ -15,6 +15,7 @@ from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.runs import GradedPair
 from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
+from qbe.train.fit import copied, fit
 from qbe.train.projections import (
     ProjectionNetwork,
     ProjectionTask,
@@ -22,8 +23,6 @@ from qbe.train.projections import (
     projections_of,
     read_lists,
 )
-from qbe.train.trainer import fit
-from qbe.train.weights import copied
 from qbe.types import Facet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from qbe.models.grade.words import FILE, TechniqueWords
-from qbe.train.artifacts import Folders, RunOptions, Sources
-from qbe.train.technique_words import WordsRecipe, slots_of, train
+from qbe.train.words import WordsRecipe, WordsTraining, slots_of
+from qbe.train.work import Folders, RunOptions, Sources, run_training
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +38,9 @@ def test_words_of_titles_lean_and_papers_of_dev_are_left_out(tmp_path):
     dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n3\t3\t0\t0\t0\n")
     folders = Folders(tmp_path / "output", tmp_path / "work")
     sources = Sources(corpus=corpus, dev=(dev,))
-    counted = train(sources, folders, RunOptions(seeds=(0,)), recipe=WordsRecipe(papers=1))
+    run_training(WordsTraining(WordsRecipe(papers=1)), sources, folders, RunOptions(seeds=(0,)))
     words = TechniqueWords.read(folders.output / FILE)
-    assert counted == {"terms": len(words.terms)}
+    assert f"{len(words.terms)} words and pairs" in (folders.output / "README.md").read_text()
     assert "magic" not in words.terms
     lean = dict(zip(words.terms, words.lean.tolist(), strict=True))
     assert lean["kernel"] > 0 > lean["parsing"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from qbe.errors import ModelError, UsageError
-from qbe.train.artifacts import check_provenance, file_digests, load_arrays, save_arrays, save_state
+from qbe.train.work import Sources, check_provenance, load_arrays, save_arrays, save_state
 from qbe.util.files import sha256
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from qbe.train.artifacts import save_arrays
+from qbe.train.work import save_arrays
 
 class Deadly:
     def __array__(self, *_, **__):
@@ -100,8 +100,10 @@ def test_files_of_one_folder_and_name_are_told_apart(tmp_path):
         path.parent.mkdir(parents=True)
         path.write_text(f"{path}\n")
     with pytest.raises(UsageError) as caught:
-        file_digests(first, second)
+        Sources(train=(first, second)).digests()
     assert str(caught.value) == (
         "expected files with different folder and name, found pairs/train.tsv twice; rename one"
     )
-    assert file_digests(first, first) == {"pairs/train.tsv": sha256(first)}  # the same file is no other
+    assert Sources(train=(first, first)).digests() == {
+        "pairs/train.tsv": sha256(first)
+    }  # the same file is no other

@@ -13,8 +13,7 @@ from support.killed_fit import SCHEDULE, STEPS, ToyTask, toy_fit
 from torch import nn
 
 from qbe.errors import ModelError
-from qbe.train.trainer import Progress, Schedule, fit, fit_seeds, lr_factor
-from qbe.train.weights import best_weights, with_weights
+from qbe.train.fit import Progress, Schedule, best_weights, fit, fit_seeds, lr_factor, with_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -82,7 +81,7 @@ def test_a_loss_that_is_no_number(tmp_path):
 
 
 def test_each_seed_has_its_weights(tmp_path):
-    weights = fit_seeds(lambda _: ToyTask(), SCHEDULE, (3, 1), tmp_path)
+    weights = fit_seeds(ToyTask(), SCHEDULE, (3, 1), tmp_path)
     assert list(weights) == ["seed 3", "seed 1", "mean"]
     mean = (weights["seed 3"]["1.weight"] + weights["seed 1"]["1.weight"]) / 2
     assert torch.allclose(weights["mean"]["1.weight"], mean)

@@ -29,9 +29,6 @@ class Evidence:
 
     def __init__(self, reader: IndexReader) -> None:
         metadata = list(reader.papers.read_metadata())
-        if reader.papers.has_deleted:  # a deleted paper cites nobody
-            alive = reader.papers.live_mask.tolist()
-            metadata = [each if is_alive else {} for each, is_alive in zip(metadata, alive, strict=True)]
         self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)
         self.links = CitationLinks.of(metadata, reader.papers.find)
 

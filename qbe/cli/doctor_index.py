@@ -6,9 +6,8 @@ import shlex
 from pathlib import Path
 
 from qbe.cli.doctor_check import Check, State, checked, in_bytes
-from qbe.index.checking import check_index, save_papers
 from qbe.index.packs.layout import pulled_as
-from qbe.index.snapshot import COMMIT, DELETED
+from qbe.index.store import check_index, save_papers
 from qbe.util.outputs import EMPTY, check_output
 from qbe.util.text import plain
 
@@ -24,16 +23,12 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
         check_output(save, EMPTY, "save")
     result = check_index(folder)
     checks = [Check(name, State.DAMAGED, reason) for name, reason in result.damages.items()]
-    segments = "1 segment" if result.segments == 1 else f"{result.segments} segments"
     if not checks:
-        found = f"{segments}, {result.files} files, {in_bytes(result.size)}: as they were written"
-        counts = {"segments": result.segments, "files": result.files, "bytes": result.size}
+        found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
+        counts = {"files": result.files, "bytes": result.size}
         checks.append(Check("index", State.OK, found, values=counts))
     elif result.papers:
-        found = f"intact in {len(result.papers)} of {segments}"
-        if any(name == COMMIT or name.startswith(DELETED) for name in result.damages):
-            found += ", deleted ones among them"
-        checks.append(Check("papers", State.OK, found, _mend(folder, save)))
+        checks.append(Check("papers", State.OK, "intact", _mend(folder, save)))
     else:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(Check("papers", State.DAMAGED, "none is known to be intact", advice))

@@ -14,25 +14,21 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.index.building.parts import PartMetadata, Parts
-    from qbe.index.building.settings import BuildSettings, Execution
-    from qbe.index.building.sharding import ShardSource
-    from qbe.index.building.writer import Written
-    from qbe.index.manifest import Manifest
+    from qbe.index.source import Execution
+    from qbe.index.store import Manifest
+    from qbe.index.update import Written
     from qbe.types import Paper
 
-    Built = tuple[Mapping[str, Any], Manifest | PartMetadata]
-    Build = Callable[[Path, Execution], Built]
+    Build = Callable[[Path, Execution], Manifest]
 
 PROGRAM = "qbe index"
 OPTIONS = {
     "folder": "--output",
-    "folders": "--merge",
     "categories": "--category",
     "columns": "--format",
 }
 
-CHANGES = ("append", "update", "sync", "delete", "compact")
+CHANGES = ("append", "update", "sync", "delete")
 """Actions that update an index."""
 
 NAMED = 20
@@ -40,7 +36,7 @@ NAMED = 20
 
 
 class Bars:
-    """Progress on a terminal (a `qbe.index.building.settings.Progress`)."""
+    """Progress on a terminal (a `qbe.index.source.Progress`)."""
 
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
         return _cli.progress_by_share(papers, "reading", "papers", share_read)
@@ -59,9 +55,7 @@ class Bars:
 
 def main(arguments: list[str]) -> None:
     """Parse the options and build, or change, an index."""
-    options = parser().parse_args(arguments)
-    index_options.check_shards(options)
-    run(options)
+    run(parser().parse_args(arguments))
 
 
 def run(options: argparse.Namespace, build: Build | None = None) -> None:
@@ -73,26 +67,23 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     import time
     from pathlib import Path
 
-    from qbe.index.building.settings import Execution
-    from qbe.index.building.staging import unfinished_build
-    from qbe.index.manifest import Manifest
+    from qbe.index.build import unfinished_build
+    from qbe.index.source import Execution
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action in CHANGES:
         written = _change(output, action, options, execution)
-        if written is None:
-            print(f"{output}: nothing to compact: one segment, no paper deleted")
-        else:
-            _say_left_out(output, written.left_out)
-            _say_papers(written, action)
-            print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
+        _say_left_out(output, written.left_out)
+        _say_papers(written, action)
+        print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
-        counts, built = _build(output, options, execution) if build is None else build(output, execution)
+        built = _build(output, options, execution) if build is None else build(output, execution)
     except KeyboardInterrupt:
         if unfinished_build(output):
             print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
+    counts = built.corpus
     _say_left_out(output, counts.get("left_out", {}))
     size = sum(entry["bytes"] for entry in built.files.values())
     print(
@@ -101,7 +92,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
         f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}",
         flush=True,
     )
-    if isinstance(built, Manifest) and built.lucene is not None:  # no part, nor vectors alone
+    if built.lucene is not None:
         from qbe.index.jvm import make_class_archive
 
         make_class_archive(output)
@@ -110,7 +101,7 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Say how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.rejected import NOTED
-    from qbe.index.building.rejected import rejected_file
+    from qbe.index.build import rejected_file
     from qbe.util.text import plain
 
     left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
@@ -149,79 +140,30 @@ def _confirm(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
-    """Build an index or a part, or merge parts; returns its counts and its description."""
-    how: dict[str, Any] = {
-        "overwrite": options.overwrite,
-        "resume": options.resume,
-        "execution": execution,
-    }
-    if options.merge:
-        return _merge(output, options, how)
-    settings, how["reading"] = index_options.build_settings(options), index_options.reading(options)
-    if options.part:
-        from qbe.index.building.parts import BuildShard, build_part
+def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Manifest:
+    """Build an index."""
+    from qbe.index.build import build
 
-        part = BuildShard(*index_options.part_numbers(options.part))
-        metadata = build_part(output, options.corpus, settings, part, **how)
-        return metadata.counts, metadata
-    from qbe.index.building.build import build
-
-    manifest = build(output, options.corpus, settings, **how)
-    return manifest.corpus, manifest
-
-
-def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) -> Built:
-    """Join parts into an index, or into one of shards, as the papers of one index are."""
-    from pathlib import Path
-
-    from qbe.index.building.parts import Parts, merge_parts
-    from qbe.index.building.sharding import IndexShards, PartShards, build_shards
-    from qbe.index.manifest import PART
-
-    folders = tuple(map(Path, options.merge))
-    if options.shards and len(folders) == 1 and not (folders[0] / PART).is_file():
-        source: ShardSource = IndexShards(folders[0])
-    else:
-        parts = Parts(folders)
-        settings = _merged_settings(options, parts)
-        if not options.shards:
-            manifest = merge_parts(output, parts, settings, **how)
-            return manifest.corpus, manifest
-        source = PartShards(folders, settings)
-    manifest = build_shards(output, source, options.shards, **how)
-    return manifest.corpus, manifest
-
-
-def _merged_settings(options: argparse.Namespace, parts: Parts) -> BuildSettings:
-    """Those of the parts, except for what is done when they are merged."""
-    import dataclasses
-
-    of_parts = parts.settings
-    return dataclasses.replace(
+    return build(
+        output,
+        options.corpus,
         index_options.build_settings(options),
-        encoder=options.encoder or of_parts["encoder"],
-        precision=of_parts["precision"],
-        facets=of_parts["facets"],
-        tagger=options.tagger or of_parts["tagger"],
+        reading=index_options.reading(options),
+        overwrite=options.overwrite,
+        resume=options.resume,
+        execution=execution,
     )
 
 
-def _change(
-    output: Path, action: str | None, options: argparse.Namespace, execution: Execution
-) -> Written | None:
-    """Update an index; None where there was nothing to compact."""
+def _change(output: Path, action: str | None, options: argparse.Namespace, execution: Execution) -> Written:
+    """Update an index."""
     if action == "delete":
-        from qbe.index.building.changes import delete_papers
+        from qbe.index.update import delete_papers
 
-        return delete_papers(output, index_options.ids(options.delete))
-    if action == "compact":
-        from qbe.index.building.compaction import compact
-
-        return compact(output, execution=execution)
+        return delete_papers(output, index_options.ids(options.delete), execution=execution)
     from functools import partial
 
-    from qbe.index.building.changes import append_papers, sync_papers
+    from qbe.index.update import append_papers, sync_papers
 
     change = partial(append_papers, update=action == "update")
     if action == "sync":

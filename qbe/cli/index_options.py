@@ -10,26 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qbe.corpus.reading import Reading
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.source import BuildSettings
 
-_EXECUTION = ("threads", "overwrite", "resume")
 _READING = ("corpus", "format", "category", "on_error", "keep_without_abstract", "dedupe", "limit")
 _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": (*_READING, "encoder", "device", "facets", "tagger", *_EXECUTION),
-    "merge": ("encoder", "tagger", "only", "store", "shards", "faiss", *_EXECUTION),
     "append": _CHANGE,
     "update": _CHANGE,
     "sync": (*(name for name in _CHANGE if name != "limit"), "overwrite"),
     "delete": (),
-    "compact": ("threads",),
 }
-"""The options that go with each action, ``--output`` apart; the index or its parts determine all others."""
+"""The options that go with each action, ``--output`` apart; the index determines all others."""
 
-REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
-
-OF_VECTORS = ("encoder", "facets", "tagger", "device", "part", "faiss")
+OF_VECTORS = ("encoder", "facets", "tagger", "device", "faiss")
 """Options that apply to vectors only."""
 
 OF_POSTINGS = ("positions", "docvectors")
@@ -37,7 +31,7 @@ OF_POSTINGS = ("positions", "docvectors")
 
 COMMON = (
     *("--corpus", "--output", "--format", "--on-error", "--dedupe", "--only", "--encoder", "--threads"),
-    *("--append", "--update", "--sync", "--delete", "--compact", "--overwrite", "--resume"),
+    *("--append", "--update", "--sync", "--delete", "--overwrite", "--resume"),
 )
 """The options that ``--help`` shows."""
 
@@ -48,7 +42,6 @@ ALIASES = {
     "--dense-only": "--only dense",
     "--max-rejected": "--on-error skip:SHARE",
     "--precision": "--encoder NAME:PRECISION",
-    "--split": "--merge DIR --shards N",
     "--store-docvectors": "--store docvectors",
     "--store-positions": "--store positions",
     "--stored": "--store",
@@ -62,9 +55,8 @@ def parser() -> argparse.ArgumentParser:
         "qbe index",
         "Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the "
         "papers with their sentences' facets, and a manifest. It appears at --output whole or not at all. "
-        "With --part build only a part of it, and with --merge join parts. With --append, --update, --sync, "
-        "--delete or --compact update the index at --output in one step: open readers keep their snapshot, a "
-        "second writer is refused, and when anything fails the index is unchanged.",
+        "With --append, --update, --sync or --delete update the index at --output in one step: open readers "
+        "keep what they read, a second writer is refused, and when anything fails the index is unchanged.",
         ALIASES,
         COMMON,
     )
@@ -121,13 +113,6 @@ def parser() -> argparse.ArgumentParser:
         "factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a graph) or SQfp16 (all "
         "sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists of short codes above)",
     )
-    parser.add_argument(
-        "--shards",
-        type=int,
-        metavar="N",
-        help="with --merge: an index of N segments of like size, which several machines can hold "
-        "and which finds what one index of all papers finds",
-    )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument(
         "--overwrite",
@@ -179,19 +164,6 @@ def _reading(group: argparse._ArgumentGroup) -> None:
 def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
     """Actions other than building an index."""
     group.add_argument(
-        "--part",
-        metavar="K/N",
-        help="encode only every n-th shard of 512 papers, from the k-th on (2/8): a folder that --merge "
-        "takes, made by a process or machine of its own",
-    )
-    group.add_argument(
-        "--merge",
-        nargs="+",
-        metavar="DIR",
-        help="join all parts of a corpus, in any order, into the index that a build in one go makes; nothing "
-        "is encoded, Lucene and FAISS are built now. With --shards also the papers of one index",
-    )
-    group.add_argument(
         "--append",
         action="store_true",
         help="add the papers of --corpus that the index lacks, with the index's own settings",
@@ -209,11 +181,6 @@ def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
     )
     group.add_argument(
         "--delete", nargs="+", metavar="ID", help="delete papers; @FILE: those of the file, one id a line"
-    )
-    group.add_argument(
-        "--compact",
-        action="store_true",
-        help="make one segment of all papers, as a build would (nothing is encoded)",
     )
 
 
@@ -235,44 +202,20 @@ def action(options: argparse.Namespace) -> str | None:
     if chosen is not None:
         for name in present:
             if name not in ("output", chosen, *GOES_WITH[chosen]):
-                remedy = REMEDIES.get(chosen, "drop one of them")
-                raise UsageError(f"{_written(name)} is of no use with --{chosen}; {remedy}")
-    if chosen == "merge" and options.only == "bm25":
-        raise UsageError("--only bm25 is of no use with --merge: parts hold vectors; drop one of them")
+                raise UsageError(f"{_written(name)} is of no use with --{chosen}; drop one of them")
     if not options.corpus and (chosen is None or "corpus" in GOES_WITH[chosen]):
-        purpose = chosen if chosen in ("append", "update", "sync") else "index"
-        raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
-    if options.part:
-        part_numbers(options.part)
+        raise UsageError(f"expected --corpus with the papers to {chosen or 'index'}, found none; add it")
     reading(options)
     encoder_name, precision = encoder(options)
-    if chosen is not None and chosen != "part" and encoder_name != options.encoder:
+    if chosen is not None and encoder_name != options.encoder:
         raise UsageError(f"the precision of --encoder is of no use with --{chosen}; drop it")
     if options.device == "cuda" and precision == "int8":
         raise UsageError("--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
     return chosen
 
 
-def check_shards(options: argparse.Namespace) -> None:
-    """Raise UsageError for shards of a corpus, which only a cluster makes."""
-    from qbe.errors import UsageError
-
-    if options.shards is not None and action(options) is None:
-        raise UsageError("--shards goes with --merge; add it, or drop --shards")
-
-
 def _written(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def part_numbers(text: str) -> tuple[int, int]:
-    """Number and count of a part from words such as ``2/8``; raises UsageError."""
-    from qbe.errors import UsageError
-
-    number, _, count = text.partition("/")
-    if number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
-        return int(number), int(count)
-    raise UsageError(f"expected a part such as 2/8, from 1/8 to 8/8, found {text!r}; check --part")
 
 
 def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
@@ -318,8 +261,8 @@ def reading(options: argparse.Namespace) -> Reading:
 
 
 def build_settings(options: argparse.Namespace) -> BuildSettings:
-    """The settings of a build or a part."""
-    from qbe.index.building.settings import BuildSettings
+    """The settings of a build."""
+    from qbe.index.source import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     name, precision = encoder(options)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.train.artifacts import Sources
+    from qbe.train.work import Sources
 
 OPTIONS: dict[str, str] = {}
 """Options that are not named as the parameter that a message of the library has."""
@@ -26,12 +26,11 @@ _DATA = {
 """The defaults of other options, below QBE_DATA."""
 
 _FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
-"""What `qbe.train.artifacts.Sources` calls an option of another name."""
+"""What `qbe.train.work.Sources` calls an option of another name."""
 
 _DEV = "facet-judgments/dev.tsv"
 _JUDGMENTS = "facet-judgments/train.tsv"
 _PAIRS = {
-    "reranker": (_JUDGMENTS, "graded-pairs"),
     "facet-projections": (_JUDGMENTS, "graded-pairs"),
     "grades": (_JUDGMENTS, "graded-pairs"),
     "joint-grades": (_JUDGMENTS, "graded-pairs", "graded-pairs/wild-train.tsv"),
@@ -51,30 +50,25 @@ def main(arguments: list[str]) -> None:
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
-    if "output" in options:
-        from qbe.models.export.staging import check_model_folder
+    from qbe.models.export.staging import check_model_folder
 
-        check_model_folder(Path(options.output))
+    check_model_folder(Path(options.output))
     seeds = _seeds(getattr(options, "seeds", "0"))
     sources = _sources(options)
-    train = _training(options.command)
-    from qbe.train.artifacts import Folders, RunOptions
+    training = _training(options.command)(**_own(options))
+    from qbe.train.work import Folders, RunOptions, run_training
 
-    work = Path(options.work if "work" in options else options.rerankers)
     run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
-    if "output" not in options:
-        name, dev = train(sources, work, run, **_own(options))
-        means = ", ".join(f"{each} {sum(row) / len(row):.3f}" for each, row in dev.items())
-        print(f"{work}: kept {name}; mean Spearman correlation with the grades of dev: {means}")
-        return
-    folders = Folders(Path(options.output), work)
-    train(sources, folders, run, **_own(options))
+    folders = Folders(Path(options.output), Path(options.work))
+    run_training(training, sources, folders, run)
     card = (folders.output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The function of a subcommand; raises MissingDependencyError without the extra ``train``."""
+    """The class of a subcommand's training, or the function of ``admit``; raises MissingDependencyError
+    without the extra ``train``.
+    """
     from importlib import import_module
 
     from qbe.errors import MissingDependencyError
@@ -85,7 +79,7 @@ def _training(command: str) -> Callable[..., Any]:
         called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), function)
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"training needs torch and transformers, found no {error.name}; run: pip install 'qbe[train]'"
+            f"training needs the packages of its extra, found no {error.name}; run: pip install 'qbe[train]'"
         ) from error
     return called
 
@@ -93,16 +87,18 @@ def _training(command: str) -> Callable[..., Any]:
 def _own(options: argparse.Namespace) -> dict[str, Any]:
     """What one or some trainings take beside sources, folders and a run."""
     given = vars(options)
-    own = {name: given[name] for name in ("start", "projections", "encoder") if given.get(name)}
+    own = {name: given[name] for name in ("encoder",) if given.get(name)}
     if options.command == "encoder":
-        from qbe.train.encoder.fit import Recipe
+        from qbe.train.encoder import CocitationRecipe
 
-        own["recipe"] = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
+        own["recipe"] = CocitationRecipe(
+            options.objective, options.similarity, options.epochs, options.learning_rate
+        )
     if options.command == "citation-pairs":
-        from qbe.train.citation.pairs import Recipe as PairRecipe
+        from qbe.train.cross_encoder import CrossEncoderRecipe
 
         fields = ("query_tokens", "candidate_tokens", "classes", "candidates", "epochs", "learning_rate")
-        own["recipe"] = PairRecipe(**{name: given[name] for name in fields})
+        own["recipe"] = CrossEncoderRecipe(**{name: given[name] for name in fields})
     return own
 
 
@@ -110,7 +106,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     """The files and the index that the options give, or that stand for them below QBE_DATA."""
     from pathlib import Path
 
-    from qbe.train.artifacts import Sources
+    from qbe.train.work import Sources
 
     if options.command.startswith("citation"):
         collection = Path(options.collection)

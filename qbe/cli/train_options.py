@@ -39,13 +39,9 @@ def _pairs(default: str) -> Option:
 
 
 def _run(seeds: str = "0,1,2") -> tuple[Option, ...]:
-    """What every training that writes a model takes."""
-    return (_OUTPUT, *_kept(seeds))
-
-
-def _kept(seeds: str = "0,1,2") -> tuple[Option, ...]:
-    """What a training takes whose weights stay in the work folder."""
+    """What every training takes."""
     return (
+        _OUTPUT,
         _option("--work", "DIR", "the folder of checkpoints and other finished parts", required=True),
         _option("--seeds", "0,1,2", "one model each, and their mean", default=seeds),
         _THREADS,
@@ -57,7 +53,6 @@ _THREADS = _option("--threads", "N", "default: all available processors", type=i
 _DEVICE = _option("--device", None, "where it trains", choices=("cpu", "cuda"), default="cpu")
 _CSABSTRUCT = _option("--csabstruct", "DIR", f"its train, dev, test.jsonl {_DATA}")
 _OF_CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
-_DEV = _option("--dev", "FILE", f"graded pairs of dev {_OF_CHECKOUT}")
 _DEV_FILES = _option(
     "--dev",
     "FILE",
@@ -80,7 +75,6 @@ _BERT = _option(
     "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
     default="all-MiniLM-L6-v2",
 )
-_START = "the --work of an earlier training of rerankers"
 
 
 COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
@@ -88,7 +82,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the facet tagger",
         "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
         f"card. Under an hour on two processors. {_CONTINUES}",
-        "tagger.training:train",
+        "tagger:TaggerTraining",
         (
             _CSABSTRUCT,
             _option("--unlabelled", "FILE", f"papers as JSON lines {_DATA}"),
@@ -96,26 +90,11 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             *_run(),
         ),
     ),
-    "reranker": (
-        "facet rerankers, which the facet encoder is made of",
-        "Train facet rerankers on graded pairs of arXiv papers, for qbe train distillation and qbe train "
-        f"facet-encoder, which read the weights in --work. {_CONTINUES}",
-        "reranker.training:train",
-        (
-            _PAIRS,
-            _DEV,
-            _CORPUS,
-            _LEAVE_OUT,
-            _option("--start", "DIR", f"{_START} with the same seeds, which each seed continues"),
-            *_kept(),
-            _DEVICE,
-        ),
-    ),
     "encoder": (
         "a sentence encoder",
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
-        "encoder.training:train",
+        "encoder:CocitationTraining",
         (
             _option(
                 "--cocitations",
@@ -147,27 +126,20 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             _DEVICE,
         ),
     ),
-    "facet-encoder": (
-        "the facet encoder, from trained facet rerankers",
-        "Make the facet encoder from the weights of trained facet rerankers, measure it, and write its model "
-        "card. Takes minutes; nothing is trained.",
-        "facet_encoder:make",
-        (
-            _option("--rerankers", "DIR", "the --work of their training", required=True),
-            _DEV,
-            _CORPUS,
-            _OUTPUT,
-            _THREADS,
-        ),
-    ),
     "large-encoder": (
         "the large facet encoder",
-        "Train all layers of all-mpnet-base-v2, and projections of its vectors, on graded pairs of arXiv "
-        "papers, and write the difference from it and the projections with their cards. Three minutes on a "
-        f"large GPU, days on two processors. {_CONTINUES}",
-        "large.training:train",
+        "Train all layers of an encoder, and projections of its vectors, on graded pairs of arXiv papers, "
+        "and write it (all-mpnet-base-v2: the difference from it) and the projections with their cards. "
+        f"Three minutes on a large GPU, days on two processors. {_CONTINUES}",
+        "encoder:GradedTraining",
         (
             _PAIRS,
+            _option(
+                "--encoder",
+                "NAME",
+                "the model of the kind BERT or MPNet to start from",
+                default="all-mpnet-base-v2",
+            ),
             _DEV_FILES,
             _CORPUS,
             _LEAVE_OUT,
@@ -179,7 +151,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the citation model",
         "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
         f"write it with a model card. {_CONTINUES}",
-        "citation.training:train",
+        "citation:CitationTraining",
         (
             _COLLECTION,
             _COLLECTION_INDEX,
@@ -190,7 +162,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the words of techniques and problems",
         "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
         "them with a card. Takes minutes; nothing is trained.",
-        "technique_words:train",
+        "words:WordsTraining",
         (_CORPUS, _DEV_FILES, *_run("0")),
     ),
     "citation-pairs": (
@@ -198,7 +170,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
         "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
         f"write its card. {_CONTINUES}",
-        "citation.pair_reranker:train",
+        "cross_encoder:CrossEncoderTraining",
         (
             _COLLECTION,
             _COLLECTION_INDEX,
@@ -224,7 +196,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the grade model",
         "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
         f"pairs, and write it with a model card. {_CONTINUES}",
-        "grades:train",
+        "grades:GradeTraining",
         (
             _PAIRS_INDEX,
             _PAIRS,
@@ -238,7 +210,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
         "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
         f"two processors. {_CONTINUES}",
-        "joint.training:train",
+        "joint:JointTraining",
         (
             _PAIRS_INDEX,
             _pairs("data/facet-judgments/train.tsv, data/graded-pairs, and its wild-train.tsv"),
@@ -252,7 +224,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
         f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
-        "projections:train",
+        "projections:ProjectionTraining",
         (
             _PAIRS_INDEX,
             _PAIRS,
@@ -261,37 +233,11 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
             *_run(),
         ),
     ),
-    "distillation": (
-        "facet rerankers, from scores of a larger encoder",
-        "Train facet rerankers on the scores that facet projections give the papers of an index, whose "
-        "vectors are those of a larger encoder, for qbe train facet-encoder, which reads the weights in "
-        f"--work; no grades are needed. {_CONTINUES}",
-        "distillation:train",
-        (
-            _option(
-                "--index", "DIR", "papers to learn from, with vectors of a larger encoder", required=True
-            ),
-            _option(
-                "--projections",
-                "DIR",
-                "facet projections of these vectors (default: those that ship for the encoder)",
-            ),
-            _option("--start", "DIR", f"{_START}, whose kept weights learn", required=True),
-            _option(
-                "--dev",
-                "FILE",
-                f"graded pairs whose queries are not learned from; the first file is measured {_DATA}",
-                nargs="+",
-            ),
-            _LEAVE_OUT,
-            *_kept(),
-        ),
-    ),
     "admit": (
         "allow a tagger to be used with another encoder than it was trained on",
         "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
         "on, and record in the tagger's card that it can be used with it.",
-        "tagger.measure:admit",
+        "tagger:admit",
         (
             _option("--tagger", "DIR", "the tagger's folder", required=True),
             _option("--encoder", "NAME_OR_FOLDER", "the encoder", required=True),
@@ -301,7 +247,7 @@ COMMANDS: dict[str, tuple[str, str, str, tuple[Option, ...]]] = {
     ),
 }
 """The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
-the function that it calls, and its options.
+the class of its training, and its options.
 """
 
 

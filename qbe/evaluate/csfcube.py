@@ -1,204 +1,212 @@
-"""The measures of the CSFCube protocol, as functions of the grades of one query's papers.
+"""The CSFCube protocol: judged pools, two folds, figures by facet and aggregated.
 
-They follow the scorer of CSFCube's release (Mysore et al., 2021; ``eval_scripts``), which computed the
-published figures. It differs from trec_eval: see each function. All take ``ranked``, the grades of the
-retrieved papers in rank order, and ``pool``, the grades of the whole pool in any order; grades are integers
-from 0 to 3. A pool paper that is missing in a run counts as not retrieved, as in trec_eval: it adds nothing
-to a numerator and is counted in every denominator.
+It is that of the release's scorer (Mysore et al., 2021; ``eval_scripts`` and ``datasheet.md``): the value of
+a query is computed on its ranked pool, that of a fold is the mean over its queries, and that of a facet the
+mean of both folds. ``aggregated`` joins the queries of all facets in each fold.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from qbe.evaluate.results import split_query_id
+from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.evaluation import (
+    AGGREGATED,
+    ALL,
+    Evaluation,
+    coverage,
+    incomplete,
+    pool_scores,
+    too_small,
+)
+from qbe.evaluate.measures import (
+    MEASURES,
+    figure,
+    judged_ranking,
+    parse_measures,
+    per_query_values,
+    pool_of,
+)
+from qbe.query import split_query_id
+from qbe.runs import Qrels, Rankings
+from qbe.types import Facet
+from qbe.util.files import StrPath
 
 CSFCUBE = "csfcube"
 
-RELEVANT = 2
-"""The lowest grade that counts as relevant for the binary measures."""
+SPLITS: Mapping[str, tuple[str, ...]] = {"test": ("fold1_test", "fold2_test"), "dev": ("fold1_dev",)}
+"""The folds that a split averages. For dev it is one fold: both together hold all of the test queries."""
 
-CUTOFF = 20
-
-NDCG_PERCENT = "NDCG%20"
-"""The label of the measure that publications compare first."""
-
-Grades = Sequence[int]
+_NAMES = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
 
 
-def discount(rank: int) -> float:
-    """Return the number by which a gain at a rank (from 1) is divided: 1, 1, log2(3), log2(4), ...
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Query ids of each fold by facet and ``aggregated``, and of all folds of the file."""
 
-    This is the original discount of Järvelin and Kekäläinen (2002) with base 2: the first two ranks are
-    not discounted.
-
-    >>> [round(discount(rank), 3) for rank in (1, 2, 3, 4)]
-    [1.0, 1.0, 1.585, 2.0]
-    """
-    return max(1.0, math.log2(rank))
+    scopes: Mapping[str, tuple[tuple[str, ...], ...]]
+    all_queries: frozenset[str]
 
 
-def _dcg(grades: Sequence[float]) -> float:
-    """Discounted cumulated gain with linear gains; the gain of a negative grade is 0."""
-    return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades, start=1))
-
-
-def ndcg_cutoff(pool_size: int) -> int:
-    """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down.
-
-    >>> ndcg_cutoff(24)
-    4
-    """
-    return int(0.20 * pool_size)
-
-
-def ndcg_percent(ranked: Sequence[float], pool: Collection[float]) -> float:
-    """Compute NDCG%20, NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 where the ideal gain is 0.
-
-    >>> round(ndcg_percent([0, 3, 1, 0, 0], [3, 1] + 18 * [0]), 3)  # (3 + 1 / log2(3)) / (3 + 1)
-    0.908
-    """
-    cutoff = ndcg_cutoff(len(pool))
-    ideal = _dcg(sorted(pool, reverse=True)[:cutoff])
-    return _dcg(ranked[:cutoff]) / ideal if ideal else 0.0
-
-
-def average_precision(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute average precision over the pool's relevant papers, in [0, 1]; 0 where there are none.
-
-    >>> round(average_precision([3, 0, 2], [3, 2, 0, 2]), 3)  # (1 / 1 + 2 / 3) / 3
-    0.556
-    """
-    retrieved, total = 0, 0.0
-    for rank, grade in enumerate(ranked, start=1):
-        if grade >= RELEVANT:
-            retrieved += 1
-            total += retrieved / rank
-    relevant = _relevant(pool)
-    return total / relevant if relevant else 0.0
-
-
-def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute what the release calls R-Precision: precision at the last relevant paper's rank, in [0, 1].
-
-    The usual R-precision is the precision at rank R, the number of relevant papers. A run that does not
-    retrieve all relevant papers gets 0.
-
-    >>> precision_at_last([0, 2, 0, 3], [3, 2, 0, 0])  # both relevant papers are among the first four
-    0.5
-    """
-    last = max((rank for rank, grade in enumerate(ranked, start=1) if grade >= RELEVANT), default=0)
-    relevant = _relevant(pool)
-    return relevant / last if last and _relevant(ranked) == relevant else 0.0
-
-
-def precision(ranked: Grades, _pool: Collection[int]) -> float:
-    """Compute precision at rank 20, in [0, 1]; divided by 20 even where fewer papers are ranked.
-
-    >>> precision([2, 0, 3], [3, 2, 0])  # 2 / 20
-    0.1
-    """
-    return _relevant(ranked[:CUTOFF]) / CUTOFF
-
-
-def recall(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute recall at rank 20, in [0, 1]; 0 where the pool has no relevant paper.
-
-    >>> recall([2, 0, 1], [2, 0, 1, 3])  # one of two relevant papers
-    0.5
-    """
-    relevant = _relevant(pool)
-    return _relevant(ranked[:CUTOFF]) / relevant if relevant else 0.0
-
-
-def _relevant(grades: Collection[int]) -> int:
-    return sum(grade >= RELEVANT for grade in grades)
-
-
-class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its name in publications, its name in ir-measures, its definition.
-
-    >>> MEASURES["MAP"].name, MEASURES["MAP"].function([0, 2], [2, 0])
-    ('CSFCube_AP', 0.5)
-    """
-
-    label: str
-    name: str
-    definition: str
-    function: Callable[[Grades, Collection[int]], float]
-
-
-_BINARY = f"a grade of {RELEVANT} or 3 is relevant"
-
-MEASURES: Mapping[str, ProtocolMeasure] = {
-    measure.label: measure
-    for measure in (
-        ProtocolMeasure(
-            NDCG_PERCENT,
-            "CSFCube_nDCG",
-            "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear "
-            "gains, discounts 1, 1, 1/log2(3), 1/log2(4), ...",
-            ndcg_percent,
-        ),
-        ProtocolMeasure(
-            "MAP",
-            "CSFCube_AP",
-            f"mean average precision over the pool; {_BINARY}",
-            average_precision,
-        ),
-        ProtocolMeasure(
-            "R-Precision",
-            "CSFCube_Rprec",
-            f"precision at the rank of the last relevant document (not at R); {_BINARY}",
-            precision_at_last,
-        ),
-        ProtocolMeasure("Precision@20", "CSFCube_P20", f"precision at rank 20; {_BINARY}", precision),
-        ProtocolMeasure("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
-    )
-}
-"""The measures by label, in the order of a report."""
-
-
-def judged_ranking(
-    query_id: str, grades: Mapping[str, int], scores: Mapping[str, float]
-) -> tuple[list[int], list[int]]:
-    """Return the grades of a query's retrieved papers in rank order, and those of its whole pool.
-
-    The pool consists of the judged papers without the query paper: CSFCube has a judgement of 8781666 for
-    itself, and the release's rankings leave it out. Papers outside the pool are ignored.
+def load_folds(path: StrPath, split: str = "test") -> Folds:
+    """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids.
 
     Args:
-        query_id: ``{paper_id}_{facet}`` or ``{paper_id}``.
-        grades: grades by paper id.
-        scores: scores by paper id.
+        path: a JSON file; an entry ``all`` is allowed and must hold the queries of all facets together.
+        split: ``test`` for both test folds, or ``dev`` for fold1_dev only, as in the release's scorer.
 
-    >>> judged_ranking("7_method", {"7": 3, "a": 1, "b": 2}, {"7": 0.9, "unjudged": 0.8, "b": 0.7})
-    ([2], [1, 2])
+    Raises FileFormatError for a file that is not of this form, or whose test folds share a query, and
+    UsageError for another split.
+
+    >>> from importlib import resources
+    >>> sample = resources.files("qbe.datasets") / "sample" / "folds.json"
+    >>> folds = load_folds(str(sample))
+    >>> [len(fold) for fold in folds.scopes["method"]], [len(fold) for fold in folds.scopes["aggregated"]]
+    ([4, 4], [12, 12])
     """
-    pool = pool_of(query_id, grades)
-    return [pool[paper_id] for paper_id in trec_order(scores) if paper_id in pool], list(pool.values())
+    if split not in SPLITS:
+        raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
+    path = Path(path)
+    content = _read(path)
+    facets: dict[str, Any] = {facet.value: content[facet.value] for facet in Facet if facet.value in content}
+    if not facets:
+        raise _bad(
+            path, "folds of background, method or result", f"the entries {', '.join(content) or 'none'}"
+        )
+    for facet, folds in facets.items():
+        _check(path, facet, folds)
+    joined = {name: [q for folds in facets.values() for q in folds[name]] for name in _NAMES}
+    if ALL in content:
+        _check(path, ALL, content[ALL])
+        for name in _NAMES:
+            if set(content[ALL][name]) != set(joined[name]):
+                raise _bad(path, f"the facets' queries together as {ALL}/{name}", "others")
+    facets[AGGREGATED] = joined
+    scopes = {scope: tuple(tuple(folds[name]) for name in SPLITS[split]) for scope, folds in facets.items()}
+    return Folds(scopes, frozenset(q for name in _NAMES for q in joined[name]))
 
 
-def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """Return the grades of a query's judged papers by paper id, without the query paper.
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}; give another folds file") from error
+    except ValueError as error:
+        raise FileFormatError(f"{path}: expected JSON, found {error}; give another folds file") from error
+    if not isinstance(content, dict):
+        raise _bad(path, "an object of facets", type(content).__name__)
+    return content
 
-    >>> pool_of("7_method", {"7": 3, "a": 1, "b": 2})
-    {'a': 1, 'b': 2}
+
+def _check(path: Path, facet: str, folds: object) -> None:
+    if not isinstance(folds, dict):
+        raise _bad(path, f"an object of folds for {facet}", type(folds).__name__)
+    for name in _NAMES:
+        ids = folds.get(name)
+        if not isinstance(ids, list) or not ids or not all(isinstance(q, str) for q in ids):
+            raise _bad(path, f"a list of query ids as {facet}/{name}", repr(ids)[:60])
+        others = [q for q in ids if facet != ALL and split_query_id(q)[1] is not Facet(facet)]
+        if others:
+            raise _bad(path, f"query ids that end in _{facet} in {facet}/{name}", others[0])
+    test = [*folds["fold1_test"], *folds["fold2_test"]]
+    if len(set(test)) != len(test):
+        raise _bad(path, f"each query in one test fold of {facet}", "a query twice")
+
+
+def _bad(path: Path, expected: str, actual: str) -> FileFormatError:
+    return FileFormatError(
+        f"{path}: expected {expected}, found {actual}; give a file like evaluation_splits.json"
+    )
+
+
+def csfcube_protocol(
+    qrels: Qrels, rankings: Rankings, folds: Folds, measures: Iterable[str] = ()
+) -> Evaluation:
+    """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds.
+
+    A pool paper that is missing in the run counts as not retrieved, and a query that is missing scores 0,
+    both with a warning. Ignores papers outside the pool and the query paper. Query ids end in ``_{facet}``.
+    Where the run has no query of a facet, this facet and ``aggregated`` have no figure. Raises
+    FileFormatError when folds and qrels do not match or no query is in both qrels and run, UsageError for an
+    unknown measure.
+
+    >>> from qbe.types import Hit
+    >>> ids = ("1_method", "2_method")
+    >>> folds = Folds({"method": (ids[:1], ids[1:])}, frozenset(ids))
+    >>> rankings = {query_id: (Hit("a", 9.5), Hit("b", 7.5)) for query_id in ids}
+    >>> csfcube_protocol({ids[0]: {"a": 3, "b": 0}, ids[1]: {"a": 0, "b": 2}}, rankings, folds).figures["MAP"]
+    {'method': 0.75}
     """
-    query_paper, _ = split_query_id(query_id)
-    return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
+    scopes = judged_scopes(folds, qrels)
+    queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
+    left_out, warnings = coverage(queries, qrels, rankings)
+    pools = {
+        query_id: pool_of(query_id, qrels[query_id])
+        for scope, ids in queries.items()
+        if scope not in left_out
+        for query_id in ids
+    }
+    scores = pool_scores(pools, rankings)
+    ranked = {
+        query_id: judged_ranking(query_id, pools[query_id], scores.get(query_id, {})) for query_id in pools
+    }
+    values = {
+        measure.label: {query_id: measure.function(*grades) for query_id, grades in ranked.items()}
+        for measure in MEASURES.values()
+    }
+    parsed = parse_measures(measures) if measures else {}
+    values.update(per_query_values(parsed, pools, scores))
+    fold_figures = {
+        name: {
+            scope: tuple(figure(parsed, name, [by_query[q] for q in fold]) for fold in scope_folds)
+            for scope, scope_folds in scopes.items()
+            if scope not in left_out
+        }
+        for name, by_query in values.items()
+    }
+    figures = {
+        name: {scope: fmean(by_scope[scope]) if scope in by_scope else None for scope in scopes}
+        for name, by_scope in fold_figures.items()
+    }
+    return Evaluation(
+        queries,
+        values,
+        figures,
+        (*warnings, *incomplete(pools, scores), *too_small(pools)),
+        fold_figures=fold_figures,
+    )
 
 
-def trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Return paper ids in trec_eval's order: by score in single precision, ties by id, both descending.
+def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:
+    """Return the folds of the scopes that the qrels cover: facets, and aggregated when all are covered.
 
-    trec_eval ignores the ranks of a run file; so does this function, so that all measures use one ranking.
+    Raises FileFormatError when only a part of a facet's queries is judged, or a judged query is in no fold.
 
-    >>> trec_order({"a": 1.0, "b": 2.0, "c": 1.0})
-    ['b', 'c', 'a']
+    >>> scopes = {"method": (("1_method",), ("2_method",)), "result": (("1_result",), ("2_result",))}
+    >>> folds = Folds(scopes, frozenset(("1_method", "2_method", "1_result", "2_result")))
+    >>> judged_scopes(folds, {"1_method": {"a": 3}, "2_method": {"a": 0}})
+    {'method': (('1_method',), ('2_method',))}
     """
-    single = array("f", scores.values())
-    return [paper_id for _, paper_id in sorted(zip(single, scores, strict=True), reverse=True)]
+    for query_id in qrels:
+        if query_id not in folds.all_queries:
+            raise FileFormatError(
+                f"expected every judged query in the folds, found {query_id} in none; "
+                "give qrels and folds of one release"
+            )
+    scopes: dict[str, Sequence[Sequence[str]]] = {}
+    for scope, scope_folds in folds.scopes.items():
+        ids = [query_id for fold in scope_folds for query_id in fold]
+        missing = [query_id for query_id in ids if query_id not in qrels]
+        if not missing:
+            scopes[scope] = scope_folds
+        elif len(missing) < len(ids) and scope != AGGREGATED:
+            raise FileFormatError(
+                f"expected judgements for all {len(ids)} {scope} queries of the folds, found none for "
+                f"{missing[0]}; give qrels and folds of one release"
+            )
+    return scopes

@@ -1,32 +1,58 @@
-"""Evaluation of a run against qrels, by any measures."""
+"""Evaluations: values by query, figures by scope, and what a run and the qrels lack."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.csfcube import ndcg_cutoff
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
-from qbe.evaluate.results import ALL, Evaluation, Qrels, split_query_id
-from qbe.runs import MAX_RELEVANCE, Rankings
+from qbe.query import split_query_id
+from qbe.runs import MAX_RELEVANCE, Qrels, Rankings
 from qbe.types import Facet
 
 if TYPE_CHECKING:
     from ir_measures import Measure
 
+ALL = "all"
+AGGREGATED = "aggregated"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The evaluation of one system; values have the unit of their measure (most lie in [0, 1]).
+
+    A scope is a facet (``background``, ``method``, ``result``), a pair of facets (``method-background``), or
+    all queries (``all``; ``aggregated`` under the CSFCube protocol).
+
+    Attributes:
+        queries: query ids of each scope.
+        per_query: measure -> query id -> value, for every query of a scope that has a figure.
+        figures: measure -> scope -> figure; None where the run has no ranking for the scope.
+        warnings: one line each, on queries and papers that are missing in the run or the qrels.
+        fold_figures: under the CSFCube protocol, measure -> scope -> the mean of each fold.
+        with_relevant: under exploration, the queries of each scope that have a relevant paper; measures of
+            relevant papers have values of these only.
+        pairs: under crossed pairs, the number of pairs of each scope.
+    """
+
+    queries: Mapping[str, tuple[str, ...]]
+    per_query: Mapping[str, Mapping[str, float]]
+    figures: Mapping[str, Mapping[str, float | None]]
+    warnings: tuple[str, ...] = ()
+    fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pairs: Mapping[str, int] = field(default_factory=dict)
+
 
 def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
     """Evaluate a run by query, by facet (the end of the query id) and over all queries.
 
-    A judged query that is missing in the run scores as an empty ranking (0 for most measures); a warning
-    names it, and it is counted in the mean. Where the run has no query of a facet, this facet and the mean
-    over all queries have no figure. Queries without judgements are ignored.
-
-    Args:
-        qrels: grades by query id and paper id.
-        rankings: ranked papers by query id, such as a `qbe.Run`.
-        measures: names as `parse_measures` takes them.
+    A judged query that is missing in the run scores as an empty ranking, with a warning. Where the run has no
+    query of a facet, this facet and the mean over all queries have no figure. Ignores queries without
+    judgements.
 
     Raises TypeError for qrels of another type, UsageError for an unknown measure and a grade beyond
     MAX_RELEVANCE, FileFormatError when no query is in both qrels and run.
@@ -41,11 +67,8 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     scopes = facet_scopes(qrels)
     left_out, warnings = coverage(scopes, qrels, rankings)
     with_figures = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
-    values = per_query_values(
-        parsed,
-        {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures},
-        scores_of(rankings),
-    )
+    judged = {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures}
+    values = per_query_values(parsed, judged, scores_of(rankings))
     return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
 
 
@@ -72,9 +95,7 @@ def scope_figures(
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),
 ) -> dict[str, dict[str, float | None]]:
-    """Return measure name -> scope -> figure of its queries; None for the scopes that are left out.
-
-    Measures of ``values`` that are not among the ``measures`` of ir-measures are averaged.
+    """Aggregate values by measure and scope; None for the scopes that are left out.
 
     >>> scope_figures({}, {"F1@20": {"1": 0.5, "2": 0.25}}, {"2019": ["1"], "all": ["1", "2"]})
     {'F1@20': {'2019': 0.5, 'all': 0.375}}
@@ -89,9 +110,7 @@ def scope_figures(
 
 
 def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the query ids of each facet, and of all queries.
-
-    Where a query has no facet there is only the scope of all queries.
+    """Group query ids by facet, if all have one, and all together.
 
     >>> facet_scopes(["1_method", "1_result"])
     {'method': ('1_method',), 'result': ('1_result',), 'all': ('1_method', '1_result')}
@@ -143,7 +162,7 @@ def coverage(
 
 
 def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """Return judgements without those of query papers for themselves, where a query's id is its paper's.
+    """Leave out judgements of query papers for themselves, where a query's id is its paper's.
 
     >>> without_query_papers({"7": {"7": 1, "a": 1}})
     {'7': {'a': 1}}
@@ -154,13 +173,13 @@ def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
     }
 
 
-def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return scores by query id and paper id, for the papers of each query's pool only.
+def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Return scores by query id and paper id."""
+    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in rankings.items()}
 
-    >>> from qbe.types import Hit
-    >>> pool_scores({"1": {"a": 1}}, {"1": (Hit("a", 9.5), Hit("b", 7.5))})
-    {'1': {'a': 9.5}}
-    """
+
+def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Return scores by query id and paper id, for the papers of each query's pool only."""
     return {
         query_id: {paper_id: score for paper_id, score in scores.items() if paper_id in pools[query_id]}
         for query_id, scores in scores_of(rankings).items()
@@ -169,7 +188,7 @@ def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]
 
 
 def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return a warning on pool papers that are missing in the rankings of a run, or none.
+    """Warn of pool papers that are missing in the rankings of a run.
 
     >>> incomplete({"1": {"a": 1, "b": 0}}, {"1": {"a": 9.5}})
     ['1 pool documents missing in 1 queries (1, ...): they count as not retrieved']
@@ -188,25 +207,21 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def too_small(pools: Qrels) -> list[str]:
-    """Return a warning on pools of which NDCG%20 counts no rank, or none.
+    """Warn of pools of which NDCG%20 counts no rank.
 
     >>> too_small({"1": {"a": 1, "b": 0}})
     ['1 queries with fewer than 5 pool documents (1): their NDCG%20 is 0']
     """
-    small = [query_id for query_id, pool in pools.items() if not ndcg_cutoff(len(pool))]
+    small = [query_id for query_id, pool in pools.items() if len(pool) < 5]
     if not small:
         return []
     return [f"{len(small)} queries with fewer than 5 pool documents ({_some(small)}): their NDCG%20 is 0"]
 
 
-def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return the scores of rankings by query id and paper id.
-
-    >>> from qbe.types import Hit
-    >>> scores_of({"1": (Hit("a", 9.5), Hit("b", 7.5))})
-    {'1': {'a': 9.5, 'b': 7.5}}
-    """
-    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in rankings.items()}
+def mean_of(by_query: Mapping[str, float], queries: Sequence[str]) -> float | None:
+    """Average over the queries that have a value; None where none has."""
+    values = [by_query[query] for query in queries if query in by_query]
+    return fmean(values) if values else None
 
 
 def _some(query_ids: Collection[str]) -> str:

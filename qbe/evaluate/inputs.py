@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from qbe import runs as trec
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.results import split_query_id
-from qbe.query import SHAPES
-from qbe.runs import RunFile
+from qbe.query import SHAPES, split_query_id
+from qbe.runs import RunFile, read_run
 from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 
@@ -27,12 +25,10 @@ _FACET_NAME = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """Group run files by the name of their system, in the order in which they are given.
 
-    ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any last
-    extension, or none) are one system, NAME, and so are files named by a facet that is liked and one that is
-    not, such as ``NAME.method-not-background.trec``, or by a shape, such as ``NAME.competitors.trec``. Any
-    other file is a system by itself, named by its file name without the extension. A ``.gz`` behind the name
-    does not count. Where two systems would have the same name, their folders are put before it. Raises
-    UsageError for a file given twice.
+    ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any extension)
+    are one system, NAME, and so are ``NAME.method-not-background.trec`` and ``NAME.competitors.trec``. Any
+    other file is a system by itself, named by its stem. Where two would have the same name, their folders are
+    put before it. Raises UsageError for a file given twice.
 
     >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():
     ...     print(name, len(files))
@@ -57,9 +53,9 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
 def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
     r"""Read the run files of one system as one run; its tag is that of the first file.
 
-    Where runs ``explored``, the queries of a file such as ``NAME.method-not-background.trec`` (or of a shape,
-    ``NAME.competitors.trec``) are named by paper and target (``ID_method-not-background``) in place of their
-    topics; of several topics of a paper that of the liked facet counts, else the first.
+    With ``explored``, queries of a file such as ``NAME.method-not-background.trec`` or
+    ``NAME.competitors.trec`` are named by paper and target (``ID_method-not-background``); of several topics
+    of a paper that of the liked facet counts, else the first.
 
     Raises FileFormatError for a broken file, or a query in two files.
 
@@ -71,7 +67,7 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
     rankings: dict[str, tuple[Hit, ...]] = {}
     tag = ""
     for path in map(Path, paths):
-        run = trec.read_run(path)
+        run = read_run(path)
         tag = tag or run.tag
         named = _by_target(path, run.rankings) if explored else run.rankings
         twice = rankings.keys() & named.keys()
@@ -85,7 +81,6 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
 
 
 def _by_target(path: Path, rankings: dict[str, tuple[Hit, ...]]) -> dict[str, tuple[Hit, ...]]:
-    """The rankings of a file of exploration by paper and target; others as they are."""
     match = _FACET_NAME.fullmatch(path.name.removesuffix(".gz"))
     if match is None or (match["other"] is None and match["target"] not in SHAPES):
         return rankings
@@ -100,11 +95,6 @@ def _by_target(path: Path, rankings: dict[str, tuple[Hit, ...]]) -> dict[str, tu
 
 
 def read_titles(path: StrPath) -> dict[str, str]:
-    """Titles of papers by their ids, from a corpus in any of the formats of `qbe.corpus`; raises CorpusError.
-
-    >>> _ = Path("corpus.jsonl").write_text('{"paper_id": "1", "title": "On sand", "abstract": "It is old."}')
-    >>> read_titles("corpus.jsonl")
-    {'1': 'On sand'}
-    """
+    """Read the titles of a corpus by paper id."""
     papers = read_corpus([str(path)], lambda abstract: [abstract], Reading(keep_without_abstract=True))
     return {paper.paper_id: paper.title for paper in papers}

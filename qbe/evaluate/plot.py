@@ -95,7 +95,7 @@ def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
     Measures that publications give in per cent are so here, differences of them in points.
 
     >>> from qbe.evaluate.report import Scoring
-    >>> from qbe.evaluate.results import Evaluation
+    >>> from qbe.evaluate.evaluation import Evaluation
     >>> evaluation = Evaluation({"all": ("1",)}, {}, {"MAP": {"all": 0.75}})
     >>> points_of(Report(Scoring(), {"bm25": evaluation}, {}), "MAP")
     {'all': [Point(run='bm25', value=75.0, low=75.0, high=75.0)]}

@@ -10,20 +10,13 @@ from importlib import resources
 from typing import Any
 
 from qbe.errors import UsageError
-from qbe.evaluate.citations import CITATIONS
+from qbe.evaluate.collections import CITATIONS
 from qbe.evaluate.csfcube import CSFCUBE
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A publication.
-
-    Attributes:
-        citation: how to cite it.
-        short: a short form of the citation.
-        url: where it is published.
-        no_rows: the reason why no figures of it are given, if none are.
-    """
+    """A publication; ``no_rows`` is the reason why it has no figures here, if it has none."""
 
     citation: str
     short: str
@@ -33,14 +26,9 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """The published figures of one system.
+    """The published figures of one system: measure -> scope -> figure in [0, 1], with at most four digits.
 
-    Attributes:
-        system: its name in the publication.
-        paper: key of `papers`.
-        source: the table or page of the figures.
-        figures: measure of the protocol -> scope -> figure in [0, 1], with at most four digits.
-        collection: the collection of the figures and its split, of a protocol that several have in common.
+    ``paper`` is a key of `papers`, ``source`` the table or page.
     """
 
     system: str

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
+from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.inputs import read_runs
+from qbe.evaluate.measures import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
 from qbe.evaluate.report import Report
-from qbe.evaluate.results import Evaluation, split_query_id
+from qbe.query import split_query_id
 from qbe.runs import read_qrels
 from qbe.types import Facet
 from qbe.util.files import StrPath
@@ -33,11 +34,7 @@ class RunComparison(NamedTuple):
     baseline_evaluation: Evaluation
 
     def differences(self) -> dict[Facet, list[tuple[str, float]]]:
-        """Return query ids and differences in NDCG%20 (system minus baseline, in [-1, 1]) by facet.
-
-        They are in descending order, equal differences in the order of their query ids. A facet without a
-        figure of one of the two is left out.
-        """
+        """Return query ids and differences in NDCG%20 by facet, in descending order, ties by query id."""
         values, others = (each.per_query[MEASURE] for each in (self.evaluation, self.baseline_evaluation))
         by_facet = {
             facet: [(q, values[q] - others[q]) for q in ids if q in values and q in others]
@@ -60,12 +57,7 @@ class RankedPaper(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of one query: NDCG%20 of a run and of its baseline, both in [0, 1], the number of judged
-    papers without the query paper, and what `overranked` and `best_missed` give.
-
-    >>> Outcome("1_method", 0.5, 0.75, 20, (), None).difference
-    -0.25
-    """
+    """The result of one query: NDCG%20 of a run and of its baseline, in [0, 1], and the size of the pool."""
 
     query_id: str
     score: float
@@ -76,7 +68,6 @@ class Outcome(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The score of the run minus that of the baseline, in [-1, 1]."""
         return self.score - self.baseline
 
 
@@ -115,15 +106,7 @@ def compare_runs(report: Report) -> RunComparison:
 
 
 def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[StrPath]) -> list[Outcome]:
-    """Return the result of every query of the facets of a comparison, facet by facet.
-
-    Args:
-        report: the report, whose run files are read again for the rankings.
-        comparison: as `compare_runs` returns it.
-        qrels_files: the qrels files of the report.
-
-    Raises FileFormatError when a file cannot be read.
-    """
+    """Return the result of every query of the facets of a comparison, facet by facet."""
     qrels = read_qrels(*qrels_files)
     rankings = read_runs(report.files[comparison.system]).rankings
     scores = comparison.evaluation.per_query[MEASURE]

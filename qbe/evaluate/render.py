@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from qbe.evaluate.csfcube import CSFCUBE
+from qbe.evaluate.evaluation import ALL, Evaluation
 from qbe.evaluate.exploration import EXPLORATION, NDCG
+from qbe.evaluate.measures import definition
 from qbe.evaluate.published import papers
 from qbe.evaluate.report import IN_PER_CENT, Report
-from qbe.evaluate.results import ALL, Evaluation
 
 _UNKNOWN = "-"
 
@@ -36,31 +37,25 @@ def to_text(report: Report) -> str:
     """
     first = next(iter(report.evaluations.values()))
     title = report.scoring.described.title.format(split=report.scoring.split)
+    comparisons = [_comparison_table(report), _robustness_table(report)] if report.comparisons else []
     if report.scoring.protocol == EXPLORATION:
         parts = [f"{title}\n"]
         parts += [_exploration_table(report, first, measure) for measure in first.figures]
-        return "\n".join(parts + _comparisons(report))
+        return "\n".join(parts + comparisons)
     pairs = {scope: f" ({n:,} pair{'s'[: n != 1]})" for scope, n in first.pairs.items()}
     counts = ", ".join(f"{scope} {len(ids)}{pairs.get(scope, '')}" for scope, ids in first.queries.items())
     parts = [f"{title}; queries: {counts}\n"]
     if set(first.queries) == {ALL}:
-        parts.append(_one_table(report))
+        columns = [(measure, ALL) for measure in first.figures]
+        parts.append(_table(report, ["run", *map(_heading, first.figures)], columns))
     else:
-        parts += [_measure_table(report, measure) for measure in first.figures]
-    parts += _comparisons(report)
+        for measure in first.figures:
+            columns = [(measure, scope) for scope in first.queries]
+            parts.append(_table(report, [_heading(measure), *first.queries], columns))
+    parts += comparisons
     if report.published:
         parts.append(_sources(report))
     return "\n".join(parts)
-
-
-def _one_table(report: Report) -> str:
-    measures = list(next(iter(report.evaluations.values())).figures)
-    return _table(report, ["run", *map(_heading, measures)], [(measure, ALL) for measure in measures])
-
-
-def _measure_table(report: Report, measure: str) -> str:
-    scopes = list(next(iter(report.evaluations.values())).queries)
-    return _table(report, [_heading(measure), *scopes], [(measure, scope) for scope in scopes])
 
 
 def _heading(measure: str) -> str:
@@ -68,10 +63,7 @@ def _heading(measure: str) -> str:
 
 
 def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:
-    """A table of figures: a row for each run and published system, a column for a measure and a scope.
-
-    The collections of published figures have a column of their own where they are not that of the runs.
-    """
+    """Format figures: a row for each run and published system, a column for a measure and a scope."""
     rows = [[header[0], "collection", *header[1:]]]
     for name, evaluation in report.evaluations.items():
         figures = [(evaluation.figures[measure][scope], measure in IN_PER_CENT) for measure, scope in columns]
@@ -100,10 +92,6 @@ def _exploration_table(report: Report, first: Evaluation, measure: str) -> str:
         figures = [evaluation.figures[measure][scope] for evaluation in report.evaluations.values()]
         rows.append([scope, str(len(ids)), *(_figure(figure, False) for figure in figures)])
     return _align(rows, left=1)
-
-
-def _comparisons(report: Report) -> list[str]:
-    return [_comparison_table(report), _robustness_table(report)] if report.comparisons else []
 
 
 def _comparison_table(report: Report) -> str:
@@ -198,22 +186,25 @@ def to_json(report: Report) -> dict[str, Any]:
     [{'run': 'bm25', 'files': [], 'figures': {'RR': {'all': 0.75}}, 'per_query': {'RR': {'1': 0.5, '2': 1.0}},
     'warnings': ()}]
     """
-    first = next(iter(report.evaluations.values()))
+    first, described = next(iter(report.evaluations.values())), report.scoring.described
     return {
         "protocol": report.scoring.protocol,
         "split": report.scoring.split if report.scoring.protocol == CSFCUBE else None,
         "queries": first.queries,
-        "measures": {measure: report.scoring.described.definition(measure) for measure in first.figures},
+        "measures": {
+            measure: described.definitions.get(measure) or definition(described.names.get(measure, measure))
+            for measure in first.figures
+        },
         "rows": [
             {"run": name, "files": [str(path) for path in report.files[name]], **_row(evaluation)}
             for name, evaluation in report.evaluations.items()
         ],
-        "comparisons": _plain(report.comparisons),
+        "comparisons": [dataclasses.asdict(each) for each in report.comparisons],
         "published": {
             "papers": {
                 key: dataclasses.asdict(paper) for key, paper in papers(report.scoring.protocol).items()
             },
-            "rows": _plain(report.published),
+            "rows": [dataclasses.asdict(each) for each in report.published],
         }
         if report.published
         else None,
@@ -227,7 +218,3 @@ def _row(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.pairs:
         row["pairs"] = evaluation.pairs
     return {**row, "per_query": evaluation.per_query, "warnings": evaluation.warnings}
-
-
-def _plain(items: Iterable[Any]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(item) for item in items]

@@ -10,20 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import as_asked, citations, crossed, diversity, exploration, pools
-from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
-from qbe.evaluate.citations import CITATIONS, citations_protocol
-from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
-from qbe.evaluate.csfcube import CSFCUBE, MEASURES
-from qbe.evaluate.diversity import DIVERSITY, diversity_protocol
-from qbe.evaluate.evaluation import evaluate
-from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
+from qbe.evaluate import collections, corners, exploration, facets
+from qbe.evaluate.csfcube import CSFCUBE, Folds, csfcube_protocol, judged_scopes, load_folds
+from qbe.evaluate.evaluation import Evaluation, evaluate
 from qbe.evaluate.inputs import group_runs, read_runs
-from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
-from qbe.evaluate.pools import POOLS, pool_protocol
-from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
+from qbe.evaluate.measures import DEFAULT_MEASURES, MEASURES, parse_measures
 from qbe.evaluate.published import PublishedRow, published_rows
-from qbe.evaluate.results import Evaluation
 from qbe.evaluate.significance import Comparison, compare
 from qbe.runs import Rankings, read_qrels
 from qbe.util.files import StrPath
@@ -31,14 +23,15 @@ from qbe.util.files import StrPath
 FOLDS_NAME = "folds.json"
 
 
-IN_PER_CENT = {*MEASURES, *pools.DEFINITIONS}
-"""Measures under their names in publications, where they are given in per cent."""
+IN_PER_CENT = {*MEASURES, *collections.POOL_DEFINITIONS}
+"""Measures that publications give in per cent."""
 
 
 class Protocol(NamedTuple):
-    """How a protocol appears in a report: its title, the definitions of its measures, and the names in
-    ir-measures of those that publications name otherwise. ``compared`` are the measures of comparisons (None:
-    all).
+    """A protocol as a report shows it.
+
+    ``names`` are measures' names in ir-measures where publications name them otherwise; ``compared`` are the
+    measures of significance tests (None: all).
     """
 
     title: str
@@ -46,41 +39,41 @@ class Protocol(NamedTuple):
     names: Mapping[str, str] = MappingProxyType({})
     compared: Sequence[str] | None = None
 
-    def definition(self, measure: str) -> str:
-        """A one-line definition of a measure."""
-        return self.definitions.get(measure) or definition(self.names.get(measure, measure))
-
 
 PLAIN = Protocol("means over queries")
-
 PROTOCOLS: Mapping[str, Protocol] = {
     CSFCUBE: Protocol("CSFCube protocol, {split} folds"),
-    POOLS: Protocol("judged pools, means over queries", pools.DEFINITIONS),
-    CROSSED: Protocol("crossed pairs, shares ranked right", crossed.DEFINITIONS),
-    # `compare` pairs all queries of a scope: other measures have values for some only.
-    EXPLORATION: Protocol("exploration, means over query papers", exploration.DEFINITIONS, compared=(NDCG,)),
-    AS_ASKED: Protocol(
+    collections.POOLS: Protocol("judged pools, means over queries", collections.POOL_DEFINITIONS),
+    facets.CROSSED: Protocol("crossed pairs, shares ranked right", facets.CROSSED_DEFINITIONS),
+    # Other measures have values for some queries only, and `compare` pairs all queries of a scope.
+    exploration.EXPLORATION: Protocol(
+        "exploration, means over query papers",
+        exploration.EXPLORATION_DEFINITIONS,
+        compared=(exploration.NDCG,),
+    ),
+    corners.AS_ASKED: Protocol(
         "first hits that are as asked, means over query papers",
-        as_asked.DEFINITIONS,
-        compared=tuple(f"P@{k}" for k in CUTOFFS),
+        corners.AS_ASKED_DEFINITIONS,
+        compared=tuple(f"P@{k}" for k in corners.AS_ASKED_CUTOFFS),
     ),
-    DIVERSITY: Protocol(
+    corners.DIVERSITY: Protocol(
         "first hits by corner, means over query papers",
-        diversity.DEFINITIONS,
-        compared=(diversity.ALPHA_NDCG, NDCG),
+        corners.DIVERSITY_DEFINITIONS,
+        compared=(corners.ALPHA_NDCG, exploration.NDCG),
     ),
-    CITATIONS: Protocol(
-        "citation recommendation, means over query papers", citations.DEFINITIONS, citations.NAMES
+    collections.CITATIONS: Protocol(
+        "citation recommendation, means over query papers",
+        collections.CITATION_DEFINITIONS,
+        collections.CITATION_NAMES,
     ),
 }
-
-FACET_GRADED: Mapping[str, Callable[[FacetGrades, Rankings], Evaluation]] = {
-    CROSSED: crossed_protocol,
-    EXPLORATION: exploration_protocol,
-    AS_ASKED: as_asked_protocol,
-    DIVERSITY: diversity_protocol,
+FACET_GRADED: Mapping[str, Callable[[facets.FacetGrades, Rankings], Evaluation]] = {
+    facets.CROSSED: facets.crossed_protocol,
+    exploration.EXPLORATION: exploration.exploration_protocol,
+    corners.AS_ASKED: corners.as_asked_protocol,
+    corners.DIVERSITY: corners.diversity_protocol,
 }
-"""Protocols against grades by facet, with measures of their own."""
+"""Protocols against grades by facet."""
 
 Evaluator = Callable[[Rankings], Evaluation]
 
@@ -104,7 +97,7 @@ class Scoring:
 
     @property
     def described(self) -> Protocol:
-        """What a report says of the protocol."""
+        """The protocol's title and definitions."""
         return PLAIN if self.protocol is None else PROTOCOLS[self.protocol]
 
 
@@ -161,14 +154,19 @@ def build_report(
     {'RR': {'all': 0.5}}
     """
     scoring = scoring or Scoring()
-    _check(scoring)
+    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
+        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
+    if scoring.measures:
+        parse_measures(scoring.measures)  # a misspelt name, before any file is read
+    if scoring.protocol in FACET_GRADED and scoring.measures:
+        raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
     evaluator = _evaluator(qrels_files, scoring)
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
 
     def evaluation(name: str, paths: tuple[Path, ...]) -> Evaluation:
-        run = read_runs(paths, explored=scoring.protocol in (EXPLORATION, AS_ASKED))
+        run = read_runs(paths, explored=scoring.protocol in (exploration.EXPLORATION, corners.AS_ASKED))
         try:
             return evaluator(run.rankings)
         except FileFormatError as error:
@@ -183,37 +181,20 @@ def build_report(
             f"`baseline_files`, found {'none' if len(files) > 1 else 'it alone'}; give `run_files` "
             "of another name"
         )
-    return Report(
-        scoring,
-        evaluations,
-        files,
-        tuple(baselines),
-        comparisons,
-        rows,
-    )
-
-
-def _check(scoring: Scoring) -> None:
-    """Raise UsageError for what can be told before any file is read."""
-    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
-        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
-    if scoring.measures:
-        parse_measures(scoring.measures)  # a misspelt name
-    if scoring.protocol in FACET_GRADED and scoring.measures:
-        raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
+    return Report(scoring, evaluations, files, tuple(baselines), comparisons, rows)
 
 
 def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
     """Read the judgements and what belongs to them; return what evaluates a run."""
     if scoring.protocol is not None and scoring.protocol in FACET_GRADED:
-        return partial(FACET_GRADED[scoring.protocol], read_facet_grades(qrels_files))
+        return partial(FACET_GRADED[scoring.protocol], facets.read_facet_grades(qrels_files))
     qrels = read_qrels(*qrels_files)
     if not qrels:
         raise FileFormatError("expected judgements in the qrels files, found none; give other qrels files")
-    if scoring.protocol == POOLS:
-        return partial(pool_protocol, qrels, measures=scoring.measures)
-    if scoring.protocol == CITATIONS:
-        return partial(citations_protocol, qrels, measures=scoring.measures)
+    if scoring.protocol == collections.POOLS:
+        return partial(collections.pool_protocol, qrels, measures=scoring.measures)
+    if scoring.protocol == collections.CITATIONS:
+        return partial(collections.citations_protocol, qrels, measures=scoring.measures)
     if scoring.protocol == CSFCUBE:
         folds = _folds(Path(qrels_files[0]), scoring)
         judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run

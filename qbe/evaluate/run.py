@@ -9,13 +9,14 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from qbe.errors import UsageError, check_package
+from qbe.runs import Qrels, as_written, check_hits, format_run
 from qbe.types import Hit
 from qbe.util.files import StrPath, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from qbe.evaluate.results import Evaluation, Qrels
+    from qbe.evaluate.evaluation import Evaluation
     from qbe.evaluate.significance import Comparison
 
 COLUMNS = ("qid", "docno", "score", "rank")
@@ -77,8 +78,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         UsageError for a frame without them, with missing ids, with a paper twice for a query, or with scores
         that are no finite numbers in single precision.
         """
-        from qbe.runs import as_written
-
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
         if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
@@ -116,8 +115,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         check_package("pandas")
         import pandas as pd
 
-        from qbe.runs import check_hits
-
         check_hits(self)
         rows = [
             (query_id, hit.paper_id, hit.score, rank)
@@ -136,8 +133,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> Run.from_trec("my.trec")["p1_method"]
         (Hit(paper_id='p7', score=2.5, ...),)
         """
-        from qbe.runs import format_run
-
         write_text(path, format_run(self.tag, self.rankings))
 
     def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
@@ -161,7 +156,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         {'RR': {'all': 0.5}, 'P@1': {'all': 0.0}}
         """
         from qbe.evaluate.evaluation import evaluate
-        from qbe.runs import as_written
 
         return evaluate(qrels, as_written(self), measures)
 
@@ -206,8 +200,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
         ['a', 'b', 'c']
         """
-        from qbe.runs import as_written
-
         runs = (self, *others)
         for run in runs:
             if not isinstance(run, Run):

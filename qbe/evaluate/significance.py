@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from qbe.errors import UsageError, check_package
-from qbe.evaluate.results import Evaluation
+from qbe.evaluate.evaluation import Evaluation
 
 EXACT_UP_TO = 20
 """With at most so many non-zero differences all 2**n sign patterns are counted; with more, random ones."""
@@ -80,7 +80,7 @@ def compare(
 
     Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
 
-    >>> from qbe.evaluate.results import Evaluation
+    >>> from qbe.evaluate.evaluation import Evaluation
     >>> def of(*values):
     ...     values = dict(zip("12345", values))
     ...     return Evaluation({"all": tuple(values)}, {"RR": values}, {"RR": {"all": fmean(values.values())}})
@@ -101,7 +101,8 @@ def compare(
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        tests = [_test_of(name, other, by_query) for name, other, _, by_query in family]
+        # Two systems on the same queries are one test, whichever is the baseline and whatever the scope.
+        tests = [(frozenset((name, other)), frozenset(by_query)) for name, other, _, by_query in family]
         tested = {test: list(by_query.values()) for test, (*_, by_query) in zip(tests, family, strict=True)}
         randomization = [randomization_test(values, seed=seed) for values in tested.values()]
         t_tests = [t_test(values) for values in tested.values()]
@@ -119,11 +120,6 @@ def compare(
                 )
             )
     return tuple(comparisons)
-
-
-def _test_of(name: str, other: str, by_query: Mapping[str, float]) -> tuple[frozenset[str], frozenset[str]]:
-    """What makes two tests one: the two systems, and the queries."""
-    return frozenset((name, other)), frozenset(by_query)
 
 
 def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> list[str]:
@@ -166,13 +162,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries.
 
-    See Efron and Tibshirani (1993), chapter 13. The difference of each query is drawn with replacement, as
-    often as there are queries.
-
-    Args:
-        differences: of the values of two systems, one for each query.
-        resamples: number of means, each of as many drawn queries as there are.
-        seed: seed of the draws.
+    See Efron and Tibshirani (1993), chapter 13.
 
     >>> bootstrap_interval([0.5, 0.5, 0.5])
     (0.5, 0.5)
@@ -190,11 +180,6 @@ def bootstrap_interval(
 
 
 def _blocks(total: int, block: int) -> Iterator[int]:
-    """The sizes of blocks that add up to the total.
-
-    >>> list(_blocks(5, 2))
-    [2, 2, 1]
-    """
     return (min(block, total - start) for start in range(0, total, block))
 
 
@@ -207,12 +192,8 @@ def randomization_test(
     have the opposite sign. p is the proportion of sign patterns whose mean is at least as far from 0 as the
     observed mean.
 
-    Args:
-        differences: of the values of two systems, one for each query.
-        samples: number of random sign patterns, to which the observed one is added.
-        seed: seed of the random sign patterns.
-        exact_up_to: with at most so many non-zero differences all patterns are counted, and ``samples``
-            and ``seed`` are not used.
+    With at most ``exact_up_to`` non-zero differences all patterns are counted; with more, ``samples`` random
+    ones and the observed one.
 
     >>> randomization_test([0.5, 0.25, 0.0, 0.5])  # 2 of 8 patterns: all positive, all negative
     0.25

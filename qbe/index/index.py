@@ -1,36 +1,313 @@
-"""An index: a folder of papers, postings and vectors, its models, and a commit of it opened for reading."""
+"""An index opened for searching and updating: its current generation, its models, and what changes it."""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from qbe.errors import EncoderMismatchError, MissingDependencyError, UsageError
-from qbe.index.manifest import Manifest
-from qbe.index.papers import PaperLayout
-from qbe.index.reader import IndexReader
-from qbe.index.views import PaperStore
+import numpy as np
+
+from qbe.errors import IndexFormatError, PaperNotFoundError, UsageError
+from qbe.index.models import IndexModels
+from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
+from qbe.index.store import Manifest, open_generation
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
 from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
+    from qbe.corpus.reading import Reading
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
-    from qbe.index.papers import Mask
-    from qbe.index.text_search import Postings
+    from qbe.index.names import Names
+    from qbe.index.source import BuildSettings, Corpus, Progress
+    from qbe.index.text_search import Postings, TextSearch
+    from qbe.index.update import Written
     from qbe.models.encode.encoder import Encoder
     from qbe.models.encode.pooling import PaperVectors
-    from qbe.models.encoder_files import EncoderFiles
-    from qbe.models.tag.tagger import TaggingEncoder
-
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+
+_SHOWN = 3
+"""Papers that a message names where a name is that of several."""
+
+
+class IndexReader:
+    """The papers, vectors and postings of one generation of an index, each opened when first used.
+
+    A reader never changes, whatever a writer does meanwhile. Iterating over it gives its papers in order,
+    ``in`` looks an id up, and ``len`` counts the papers. Several threads may use a reader.
+
+    Its users are counted: `retain` adds one and `release` removes one; the reader is closed when none is
+    left. It begins with one.
+
+    >>> reader = IndexReader(Path("indexes/sample"))
+    >>> len(reader), reader.generation, reader.is_current()
+    (128, 1, True)
+    >>> reader.release()
+    """
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        """Open the newest generation of the index in ``folder``; ``threads`` are FAISS's.
+
+        Raises IndexFormatError for a folder that is no sound index.
+        """
+        self.folder, self._threads = folder, threads
+        self._files = open_generation(folder)
+        self.manifest: Manifest = self._files.manifest
+        self.generation = self._files.number
+        self._lock, self._naming = threading.RLock(), threading.Lock()
+        self._holders = 1
+        self._opened: dict[object, Any] = {}
+        try:
+            self.papers = Papers(self._files)
+            counts = {"papers": len(self.papers)}
+            if counts["papers"] != self.manifest.corpus["papers"]:
+                raise self._files.damaged("papers.ids", f"{self.manifest.corpus['papers']} papers", counts)
+        except BaseException:
+            self._files.close()
+            raise
+
+    def retain(self) -> IndexReader:
+        """Add a holder; returns the reader. Raises UsageError where it is closed already."""
+        with self._lock:
+            if not self._holders:
+                raise UsageError(
+                    f"expected an open reader of {self.folder}, found a closed one; open another"
+                )
+            self._holders += 1
+        return self
+
+    def release(self) -> None:
+        """Remove a holder; the last one's call closes the reader, and lets writers remove what it read."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+            postings = self._opened.pop("lucene", None)
+        if postings is not None:
+            postings.close()
+        self._files.close()
+
+    def is_current(self) -> bool:
+        """Whether the index has no newer generation; raises IndexFormatError where it is no index now."""
+        return self._files.is_current()
+
+    def __len__(self) -> int:
+        return len(self.papers)
+
+    def __iter__(self) -> Iterator[Paper]:
+        return self.papers.read_from(0)
+
+    def __contains__(self, paper_id: object) -> bool:
+        return isinstance(paper_id, str) and self.papers.find(paper_id) is not None
+
+    def paper(self, paper_id: str) -> Paper:
+        """A paper by id; raises PaperNotFoundError, TypeError for an id that is no str."""
+        if not isinstance(paper_id, str):
+            raise TypeError(
+                f"expected the id of a paper as a str, found {paper_id!r:.60} ({type(paper_id).__name__})"
+            )
+        return self.papers[self.papers.row(paper_id)]
+
+    @property
+    def names(self) -> Names:
+        """What the papers are called; read once, while nothing else waits."""
+        from qbe.index.names import Names
+
+        with self._naming:
+            if "names" not in self._opened:
+                self._opened["names"] = Names(self.papers)
+            names: Names = self._opened["names"]
+            return names
+
+    def find(self, name: str) -> Paper:
+        """The one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as an address, its
+        title, or a part of it that no other title has (see `qbe.index.names.Names`).
+
+        Raises PaperNotFoundError where there is none, or several, which it names; TypeError for a name that
+        is no str.
+
+        >>> with index.reading() as reader:
+        ...     reader.find("two crops of a paragraph").paper_id
+        's036'
+        """
+        if isinstance(name, str) and self.papers.find(name) is None:
+            from qbe.index.names import shortcuts
+
+            found = next((each for each in shortcuts(name) if self.papers.find(each) is not None), None)
+            ids = [found] if found is not None else self.names.find(name)
+            if len(ids) != 1:
+                raise PaperNotFoundError(self._not_named(name, ids))
+            name = ids[0]
+        return self.paper(name)
+
+    def _not_named(self, name: str, ids: Sequence[str]) -> str:
+        from qbe.index.names import MOST
+
+        if not ids:
+            return (
+                f"expected the id, DOI, arXiv id or title of one of the {len(self)} papers of the index, "
+                f"found {name!r}; check it"
+            )
+        shown = [f"{paper_id} ({self.paper(paper_id).title:.60})" for paper_id in ids[:_SHOWN]]
+        count = f"{len(ids):,}" if len(ids) < MOST else f"{MOST:,} or more"
+        return (
+            f"expected the name of one paper, found {count} with {name!r} in their titles: "
+            f"{', '.join([*shown, *(['...'] if len(ids) > _SHOWN else [])])}; give an id, or more "
+            "of the title"
+        )
+
+    def require_vectors(self) -> None:
+        """Raise IndexFormatError where the index has no vectors."""
+        if self.manifest.dense is None:
+            raise self._lacking("vectors")
+
+    def require_postings(self) -> None:
+        """Raise IndexFormatError where the index has no Lucene postings."""
+        if self.manifest.lucene is None:
+            raise self._lacking("postings")
+
+    def _lacking(self, part: str) -> IndexFormatError:
+        return IndexFormatError(
+            f"{self.folder}: expected an index with {part}, found one built without; build it with both "
+            "postings and vectors, or search with another `first_stage` or `rerank`"
+        )
+
+    @property
+    def layout(self) -> PaperLayout:
+        """Where each paper's sentences lie among the sentence vectors, and their facets."""
+        return self._open_once("layout", lambda: self.papers.layout)
+
+    def facet_mask(self, facet: Facet) -> Mask:
+        """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
+        were predicted and do not include it, the best guess (see `qbe.index.papers.facet_mask`). A paper that
+        came with labels, none of them the facet's, has no such sentence.
+        """
+        return self._open_once(facet, lambda: facet_mask(self.layout, facet))
+
+    @property
+    def similarity(self) -> str:
+        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        self.require_vectors()
+        return self.manifest.similarity
+
+    @property
+    def sentence_vectors(self) -> Vectors:
+        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        return self._vectors()[0]
+
+    @property
+    def whole_vectors(self) -> Vectors:
+        """One vector a paper, (papers, dimension), likewise."""
+        return self._vectors()[1]
+
+    def _vectors(self) -> tuple[Vectors, Vectors]:
+        from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors
+
+        def open_vectors() -> tuple[Vectors, Vectors]:
+            pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
+            for name, vectors, unit in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
+                if len(vectors) != corpus[unit]:
+                    raise self._files.damaged(name, f"vectors of {corpus[unit]} {unit}", len(vectors))
+            return pair
+
+        self.require_vectors()
+        return self._open_once("vectors", open_vectors)
+
+    @property
+    def vector_store(self) -> VectorStore:
+        """The stored vectors by paper; raises IndexFormatError where the index has none."""
+        from qbe.index.dense.vectors import MappedVectors
+
+        def open_store() -> VectorStore:
+            return MappedVectors(
+                self.sentence_vectors, self.whole_vectors, self.layout.starts, self.similarity
+            )
+
+        return self._open_once("vector store", open_store)
+
+    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+        """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides
+        the number of lists that the index's settings have it search.
+
+        Raises UsageError for an ``nprobe`` below 1 or of an index without lists, IndexFormatError where the
+        index has no vectors or its FAISS index is damaged.
+        """
+        self.require_vectors()
+        if nprobe is not None and nprobe < 1:
+            raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
+
+        def open_source() -> CandidateSource:
+            from qbe.index.dense.ann import FaissParams
+            from qbe.index.dense.faiss_candidates import FaissCandidates
+            from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
+
+            params = FaissParams.read(self.manifest.dense or {})
+            segment = FaissSegment(self._files, self._threads, params, nprobe)
+            return FaissCandidates(FaissSegments([segment]), self.layout.starts)
+
+        return self._open_once(("candidates", nprobe), open_source)
+
+    @property
+    def lucene(self) -> Postings:
+        """The Lucene postings, opened once; raises IndexFormatError where the index has none, JavaError where
+        Java cannot be started.
+        """
+        from qbe.index.text_search import open_postings
+
+        self.require_postings()
+        return self._open_once(
+            "lucene", lambda: open_postings(self._files, self.papers.ids, self.manifest.lucene or {})
+        )
+
+    def text_search(self) -> TextSearch:
+        """What searches the texts by BM25, opened once; raises what `lucene` does.
+
+        >>> with index.reading() as reader:
+        ...     reader.text_search().search("unlabelled eye photographs", 1).rows.tolist()
+        [0]
+        """
+        from qbe.index.text_search import LuceneSearch
+
+        return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
+
+    def stored_vectors(self, paper: Paper) -> PaperVectors | None:
+        """The stored vectors of a paper, if the index has one of its id with the same texts, however its
+        sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
+        """
+        from qbe.models.encode.pooling import PaperVectors
+
+        self.require_vectors()
+        row = self.papers.find(paper.paper_id)
+        if row is None or _texts(self.papers[row]) != _texts(paper):
+            return None
+        first, last = self.layout.starts[row : row + 2]
+        sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
+        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
+
+    def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
+        """A part of the index, opened by the first thread that uses it."""
+        if key not in self._opened:
+            with self._lock:
+                if key not in self._opened:
+                    self._opened[key] = open_part()
+        part: T = self._opened[key]
+        return part
+
+
+def _texts(paper: Paper) -> tuple[str, ...]:
+    """All that an encoder reads of a paper."""
+    return (paper.title, *(sentence.text for sentence in paper.sentences))
 
 
 class LabelledPaper(NamedTuple):
@@ -62,7 +339,7 @@ class _OfReader(Generic[T]):
 class Index(Closing):
     """An index folder opened for searching and updating.
 
-    It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
+    It reads the generation that was the newest when it was opened or last refreshed (see `refresh`); its own
     updates refresh it. Several threads may use it. Usable as a context manager. Iterating over an index gives
     its papers in order, ``in`` looks an id up, and ``len`` counts the papers.
 
@@ -70,13 +347,12 @@ class Index(Closing):
     ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
     (['s001', 's002', 's003'], 128, 'cosine')
 
-    The attributes are those of its current `qbe.index.reader.IndexReader`.
+    The attributes are those of its current `IndexReader`.
     """
 
     generation = _OfReader[int]()
-    notes = _OfReader[tuple[str, ...]]()
     manifest = _OfReader[Manifest]()
-    papers = _OfReader[PaperStore]()
+    papers = _OfReader[Papers]()
     layout = _OfReader[PaperLayout]()
     similarity = _OfReader[str]()
     sentence_vectors: _OfReader[Vectors] = _OfReader()
@@ -125,7 +401,7 @@ class Index(Closing):
         self._reader = reader
 
     def _open_reader(self) -> IndexReader:
-        """A reader of the newest commit."""
+        """A reader of the newest generation."""
         return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
@@ -158,8 +434,7 @@ class Index(Closing):
     def read(self, function: Callable[[IndexReader], T]) -> T:
         """The result of a function of the current reader, which is held until it returns.
 
-        An index that may lose parts of itself meanwhile calls the function again, with another reader. Raises
-        UsageError where the index is closed, and what the function does.
+        Raises UsageError where the index is closed, and what the function does.
 
         >>> index.read(len)
         128
@@ -209,7 +484,7 @@ class Index(Closing):
             return reader.candidate_source(nprobe)
 
     def refresh(self) -> bool:
-        """Move to the newest commit; returns whether there was a newer one.
+        """Move to the newest generation; returns whether there was a newer one.
 
         Searches under way keep the old reader until they end. Raises IndexFormatError where the folder is no
         sound index now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``;
@@ -277,6 +552,54 @@ class Index(Closing):
             stored = reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
+    def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
+        """Add papers that the index lacks, all of them or none, and `refresh`; with ``update`` replace those
+        that it has with other content.
+
+        ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
+        Raises what `qbe.index.update.append_papers` does.
+        """
+        from qbe.index.update import append_papers
+
+        return self._changed(append_papers, corpus, **self._how(reading), update=update)
+
+    def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
+        """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
+
+        Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
+        `qbe.index.update.sync_papers` does.
+        """
+        from qbe.index.update import sync_papers
+
+        return self._changed(sync_papers, corpus, **self._how(reading), confirm=lambda _: overwrite)
+
+    def delete(self, paper_ids: Iterable[str]) -> Written:
+        """Delete papers by id, all of them or none, and `refresh`; raises what
+        `qbe.index.update.delete_papers` does.
+        """
+        from qbe.index.source import Execution
+        from qbe.index.update import delete_papers
+
+        return self._changed(delete_papers, paper_ids, execution=Execution(self.threads))
+
+    def _changed(self, change: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """What a function that changes the folder returns; the change is seen by now."""
+        result = change(self.folder, *arguments, **named)
+        self.refresh()
+        return result
+
+    def _how(self, reading: Reading | None) -> dict[str, Any]:
+        """How papers are read and encoded."""
+        from qbe.corpus.reading import Reading
+        from qbe.index.source import Execution
+
+        return {
+            "reading": reading or Reading(),
+            "encoder": self._encoder_name,
+            "tagger": self._tagger_name,
+            "execution": Execution(self.threads),
+        }
+
 
 def _check_paper(paper: object) -> None:
     if not isinstance(paper, Paper):
@@ -293,99 +616,77 @@ def _rebuilt(old: IndexReader, new: IndexReader) -> bool:
     return models(old) != models(new)
 
 
-READING = ("convention", "adapter")
-"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
+def open_index(
+    folder: str | Path,
+    *,
+    encoder: str | None = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
+    """Open the index in a folder; parameters and errors are those of `Index`.
 
+    Close it at the end, or use it as a context manager.
 
-class IndexModels:
-    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
-    them.
+    >>> with open_index("indexes/sample") as sample:
+    ...     len(sample)
+    128
     """
-
-    def __init__(
-        self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
-    ) -> None:
-        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
-
-        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
-        """
-        self._folder, self._manifest, self._threads = folder, manifest, threads
-        self._encoder_name, self._tagger_name = encoder, tagger
-        self._lock = threading.RLock()
-        self._encoder: Encoder | None = None
-        self._tagging: TaggingEncoder | None = None
-        if encoder is not None and manifest.dense is not None:
-            matching_encoder(folder, manifest, encoder)  # another encoder is refused now, even if never used
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder of an index with vectors; raises what `matching_encoder` does."""
-        from qbe.models.encode.encoder import Encoder
-        from qbe.models.encoder_files import HALF
-
-        with self._lock:
-            if self._encoder is None:
-                files = matching_encoder(self._folder, self._manifest, self._encoder_name)
-                try:
-                    self._encoder = Encoder(files, self._threads)
-                except MissingDependencyError as error:
-                    if files.precision != HALF:
-                        raise
-                    files = files.on_any_machine()
-                    log.warning(
-                        "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
-                        *(self._folder, HALF, files.precision, error),
-                    )
-                    self._encoder = Encoder(files, self._threads)
-            return self._encoder
-
-    @property
-    def tagging(self) -> TaggingEncoder:
-        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
-
-        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
-        """
-        from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
-
-        with self._lock:
-            if self._tagging is None:
-                tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
-                encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
-                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
-            return self._tagging
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
 
-def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
-    """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
+def build_index(
+    folder: str | Path,
+    corpus: Corpus,
+    settings: BuildSettings | None = None,
+    *,
+    reading: Reading | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Build an index of a corpus in a folder, and open it.
 
-    Raises EncoderMismatchError for other weights, another encoder format or another adapter, ModelError where
-    none is found.
+    ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
+    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
+    index has Lucene postings and vectors, made by the default encoder in int8. ``threads`` are by default all
+    available processors. ``overwrite`` replaces an index, ``resume`` goes on with an interrupted build; of
+    papers that only works for a sequence, such as a list. ``progress`` observes the stages. See
+    `qbe.index.build.build` for how the build goes, what it leaves when interrupted, and the errors
+    it raises; TypeError for ``settings`` and ``reading`` that are none.
 
-    >>> matching_encoder(index.folder, index.manifest, None).metadata.name
-    'facet-encoder'
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
+    >>> with build_index("indexes/mine", [paper]) as mine:
+    ...     mine.paper("1").title
+    'A title'
     """
-    from qbe.models.encoder_files import resolve_encoder
+    from qbe.corpus.reading import Reading
+    from qbe.index.build import build as build_at
+    from qbe.index.source import BuildSettings, Execution, Silent
 
-    assert manifest.dense is not None
-    built = manifest.dense["encoder"]
-    files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
-    if files.metadata.weights_sha256 != built["weights_sha256"]:
-        raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
-            "built with as `encoder`, or build the index again"
+    if settings is not None and not isinstance(settings, BuildSettings):
+        raise TypeError(
+            f"expected qbe.BuildSettings as `settings`, found {type(settings).__name__}; make them as in "
+            "qbe.BuildSettings(dense=False)"
         )
-    expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
-    if actual != expected:
-        raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
-            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
-            "build the index again"
+    if reading is not None and not isinstance(reading, Reading):
+        raise TypeError(
+            f"expected qbe.Reading as `reading`, found {type(reading).__name__}; make it as in "
+            'qbe.Reading(on_error="skip")'
         )
-    return files
+    threads = thread_count(threads)
+    build_at(
+        Path(folder),
+        corpus,
+        settings,
+        reading=reading or Reading(),
+        overwrite=overwrite,
+        resume=resume,
+        execution=Execution(threads, progress or Silent()),
+    )
+    return Index(folder, threads=threads)
 
 
-def _in_words(reading: Mapping[str, Any]) -> str:
-    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
-    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-    return ", ".join(words) or "the default encoder"
+open, build = open_index, build_index
+"""The same as ``qbe.open`` and ``qbe.build``."""

@@ -29,6 +29,16 @@ METHODS: Mapping[str, Mapping[str, str]] = {
         "close": "()V",
     },
     "org.apache.lucene.index.IndexReaderContext": {},
+    "org.apache.lucene.index.IndexWriter": {  # of which pyjnius would choose the wrong overloads
+        "<init>": f"({_LUCENE}store/Directory;{_LUCENE}index/IndexWriterConfig;)V",
+        "addIndexes": f"([{_LUCENE}store/Directory;)J",
+        "close": "()V",
+        "commit": "()J",
+        "deleteDocuments": f"([{_LUCENE}search/Query;)J",
+        "forceMerge": "(I)V",
+    },
+    "org.apache.lucene.index.Term": {"<init>": "(Ljava/lang/String;Ljava/lang/String;)V"},
+    "org.apache.lucene.search.TermQuery": {"<init>": f"({_LUCENE}index/Term;)V"},
     "org.apache.lucene.index.MultiReader": {
         "<init>": f"([{_LUCENE}index/IndexReader;Z)V",
         "getContext": f"(){_LUCENE}index/IndexReaderContext;",

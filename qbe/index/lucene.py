@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError
 from qbe.index import jvm as _jvm
-from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import IDS
+from qbe.index.store import Files
 from qbe.types import Paper
+from qbe.util.files import link_or_copy
 
 LUCENE = "lucene"
 ROWS = "rows.npy"
@@ -110,6 +111,50 @@ def write_lucene_index(
     return {"version": _jvm.lucene_version(), **settings, **statistics}
 
 
+def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
+    """Make the Lucene index of ``folder`` out of that of ``old``: without the papers of some ids, and with
+    those of the Lucene index in the folder ``added``; the papers of ``folder`` are there already.
+
+    Lucene never changes a file once it is written, so that the two share them. Returns the version and
+    term statistics. Raises IndexBuildError.
+    """
+    java, target = _jvm.java_class, folder / LUCENE
+    count = (folder / IDS).read_bytes().count(b"\n")
+    try:
+        target.mkdir()
+        for file in (old / LUCENE).iterdir():
+            if file.name not in (ROWS, "write.lock"):
+                link_or_copy(file, target / file.name)
+        analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+        config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
+        config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
+        config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
+        writer = java("org.apache.lucene.index.IndexWriter")(_directory(target), config)
+        try:
+            term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
+            for first in range(0, len(deleted), _IDS_AT_A_TIME):
+                some = deleted[first : first + _IDS_AT_A_TIME]
+                writer.deleteDocuments([query(term("id", paper_id)) for paper_id in some])
+            if added is not None:
+                writer.addIndexes([_directory(added / LUCENE)])
+            writer.forceMerge(1)
+            writer.commit()
+        finally:
+            writer.close()
+        statistics = _finish(folder)
+    except Exception as error:
+        raise _unfinished(folder, count, _jvm.java_message(error)) from error
+    if statistics["documents"] != count:
+        raise _unfinished(folder, count, f"{statistics['documents']} documents")
+    return {"version": _jvm.lucene_version(), **statistics}
+
+
+def _directory(folder: Path) -> Any:
+    """A Lucene ``Directory`` on a folder."""
+    path = _jvm.java_class("java.nio.file.Paths").get(str(folder.absolute()))
+    return _jvm.java_class("org.apache.lucene.store.FSDirectory").open(path)
+
+
 def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     """The error for an index that Lucene did not finish; a full disk has many exceptions."""
     return IndexBuildError(
@@ -131,11 +176,11 @@ def _finish(folder: Path) -> dict[str, int]:
         reader.close()
 
 
-def read_rows(folder: Path | OpenFiles, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
+def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
     """The rows of the documents of a segment's Lucene index, as they were written, or, for one of an older
     version of qbe, by their ids. Raises IndexFormatError where they are not those of so many ``ids``.
     """
-    files, name = OpenFiles.of(folder), f"{LUCENE}/{ROWS}"
+    files, name = Files.of(folder), f"{LUCENE}/{ROWS}"
     try:
         rows = files.array(name, "int32", 1) if files.has(name) else document_rows(reader, ids)
     except KeyError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +14,11 @@ from numpy.typing import NDArray
 
 from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
 from qbe.corpus.record import dump_record, paper_to_record
-from qbe.errors import CorpusError
-from qbe.index.openfiles import OpenFiles
+from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.rows import run_starts
+from qbe.index.store import RECORDS, Files
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
-RECORDS = "papers.jsonl"
 IDS = "papers.ids"
 OFFSETS = "papers.offsets.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
@@ -28,6 +26,7 @@ FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
 
 Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
+_LABELS = len(FacetProbabilities._fields)
 
 _METADATA_KEY = b'"metadata": '
 """What stands before the metadata in a line that `qbe.corpus.record.dump_record` wrote. It is the last field,
@@ -142,28 +141,28 @@ def facet_codes(paper: Paper) -> bytes:
 _CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 
 
-class SegmentPapers:
-    """Random access to the papers of one segment, or of a build under way.
+class Papers:
+    """The papers of a generation, or of a build under way, found by row or by id.
 
     Papers that the index's tagger labelled come with their facets and probabilities, or, without
-    ``predictions``, as the corpus brought them.
+    ``predictions``, as the corpus brought them. Reading raises IndexFormatError where files are damaged.
 
-    >>> store = SegmentPapers(Path("indexes/sample"))
-    >>> len(store), store.ids[2], store[2].paper_id
-    (128, 's003', 's003')
+    >>> papers = index.papers
+    >>> len(papers), papers.row("s003"), papers[2].paper_id, papers.find("nosuch")
+    (128, 2, 's003', None)
     """
 
-    def __init__(self, folder: Path | OpenFiles, predictions: bool = True) -> None:
-        """``folder`` is that of a build under way, or the files of a segment that were opened.
-
-        Reading raises IndexFormatError where the files are damaged.
-        """
-        self._files = OpenFiles.of(folder)
+    def __init__(self, files: Path | Files, predictions: bool = True) -> None:
+        self._files = Files.of(files)
         self._predicted = predictions and self._files.has(PROBABILITIES_FILE)
-        self._offsets = self._files.array(OFFSETS, "int64", 1)
+        self.offsets = self._files.array(OFFSETS, "int64", 1)
+        size = (self._files.folder / RECORDS).stat().st_size
+        ends = (len(self.offsets), *self.offsets[[0, -1]].tolist()) if len(self.offsets) else ()
+        if ends[1:] != (0, size):
+            raise self._files.damaged(OFFSETS, f"the places of lines in {size} bytes", ends)
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
     @cached_property
     def ids(self) -> list[str]:
@@ -173,13 +172,30 @@ class SegmentPapers:
             raise self._files.damaged(IDS, f"ids of {len(self)} papers", len(ids))
         return ids
 
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {paper_id: row for row, paper_id in enumerate(self.ids)}
+
+    def row(self, paper_id: str) -> int:
+        """The row of a paper; raises PaperNotFoundError."""
+        row = self.find(paper_id)
+        if row is None:
+            raise PaperNotFoundError(
+                f"expected the id of one of the {len(self)} papers of the index, found {paper_id!r}; check it"
+            )
+        return row
+
+    def find(self, paper_id: str) -> int | None:
+        """The row of a paper, or None where the index has none of that id."""
+        return self._rows.get(paper_id)
+
     def __getitem__(self, row: int) -> Paper:
-        begin, end = self._offsets[row : row + 2].tolist()
+        begin, end = self.offsets[row : row + 2].tolist()
         return self._paper(row, self._files.read(RECORDS, begin, end))
 
     def read_from(self, row: int) -> Iterator[Paper]:
         """All papers from a row on, in order."""
-        with self._files.stream(RECORDS, int(self._offsets[row])) as stream:
+        with self._files.stream(RECORDS, int(self.offsets[row])) as stream:
             for place, line in enumerate(stream, row):
                 yield self._paper(place, line)
 
@@ -194,10 +210,17 @@ class SegmentPapers:
                 yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        """The metadata of all papers, in order, quicker than the papers."""
+        """The metadata of all papers, in order: of each line only the object under ``metadata`` is parsed."""
         with self._files.stream(RECORDS) as stream:
             try:
-                yield from read_metadata(stream)
+                for line in stream:
+                    begin = line.find(_METADATA_KEY)
+                    try:
+                        end = line.rindex(b"}")
+                        metadata = json.loads(line[begin + len(_METADATA_KEY) : end]) if begin >= 0 else {}
+                    except ValueError:  # a file that something else has written
+                        metadata = json.loads(line).get("metadata")
+                    yield metadata or {}
             except _NO_RECORD as error:
                 raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
 
@@ -214,14 +237,9 @@ class SegmentPapers:
             except _NO_RECORD as error:
                 raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
 
+    @cached_property
     def layout(self) -> PaperLayout:
         """Where each paper's sentences lie, their facets and the probabilities of these."""
-        starts, facets, probabilities = self._layout
-        return PaperLayout(np.array(starts), np.array(facets), probabilities)
-
-    @cached_property
-    def _layout(self) -> tuple[Any, Any, Any]:
-        """Starts, facets and probabilities (None where there are none, or they do not count), mapped."""
         files, probabilities = self._files, None
         starts, facets = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
         if self._predicted:
@@ -231,19 +249,17 @@ class SegmentPapers:
             raise files.damaged(STARTS_FILE, f"{len(facets)} sentences of {len(self)} papers", ends)
         if facets.max(initial=0) >= len(FACET_CODES):
             raise files.damaged(FACETS_FILE, "facets", facets.max())
-        if probabilities is not None and probabilities.shape != (
-            len(facets),
-            len(FacetProbabilities._fields),
-        ):
+        if probabilities is not None and probabilities.shape != (len(facets), _LABELS):
             raise files.damaged(PROBABILITIES_FILE, f"{len(facets)} sentences", probabilities.shape)
-        return starts, facets, probabilities
+        return PaperLayout(np.array(starts), np.array(facets), probabilities)
 
     def _paper(self, row: int, line: bytes) -> Paper:
         try:
             paper = _decode_paper(line)
             if paper.labelled or not self._predicted:
                 return paper
-            starts, facets, probabilities = self._layout
+            starts, facets, probabilities = self.layout
+            assert probabilities is not None
             first, last = starts[row : row + 2].tolist()
             labels = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
             sentences = tuple(
@@ -252,29 +268,20 @@ class SegmentPapers:
             )
         except _NO_RECORD as error:
             raise self._files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
-        return replace(paper, sentences=sentences, labelled=True)
+        return dataclasses.replace(paper, sentences=sentences, labelled=True)
+
+
+def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:
+    """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError.
+
+    >>> rows_of(index.papers, ["s002", "s001"]).tolist()
+    [1, 0]
+    """
+    return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
 
 _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What decoding raises for a line that is no record of a paper."""
-
-
-def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
-    """The metadata of each record of the lines of papers, in order; empty for one without.
-
-    Records are long and metadata is short: of each line only the object under ``metadata`` is parsed.
-
-    >>> lines = [b'{"paper_id": "1", "title": "A", "metadata": {"year": 2019}}', b'{"paper_id": "2"}']
-    >>> list(read_metadata(lines))
-    [{'year': 2019}, {}]
-    """
-    for line in lines:
-        begin = line.find(_METADATA_KEY)
-        try:
-            metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
-        except ValueError:  # a file that something else has written
-            metadata = json.loads(line).get("metadata")
-        yield metadata or {}
 
 
 def without_labels(paper: Paper) -> Paper:

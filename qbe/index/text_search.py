@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from qbe.errors import IndexFormatError
 from qbe.index import jvm as _jvm
 from qbe.index.lucene import LUCENE, read_rows
-from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import Rows, run_starts
-from qbe.index.snapshot import OpenSegment
-from qbe.index.views import PaperStore
+from qbe.index.store import Files
 
 _NEAR = np.float32(1.5e-4)
 """More than the difference up to which scores count as equal, which is a ten-thousandth."""
@@ -33,8 +31,8 @@ _WARM_UP = 2
 """Times after which Lucene keeps the documents of a costly filter; from then on they cost next to nothing."""
 
 _SPARE = 16
-"""Documents asked for beyond the share of deleted ones, so that one search mostly suffices: of equal scores
-at the last place all must be known, since ties are told apart by id.
+"""Documents asked for beyond those wanted, so that one search mostly suffices: of equal scores at the last
+place all must be known, since ties are told apart by id.
 """
 
 
@@ -66,7 +64,7 @@ class LuceneSearch:
 
     SimpleSearcher reads one folder, fetches the stored fields of each hit, and has Lucene compare ids where
     scores are equal, which takes half as long as all else. Here the result of a search comes as one text of
-    document numbers and scores, ties are ordered afterwards, and there may be several segments. Nearly all
+    document numbers and scores, and ties are ordered afterwards. Nearly all
     the time is spent in Java, where several threads run in parallel (pyjnius releases the interpreter's lock
     meanwhile).
 
@@ -80,10 +78,7 @@ class LuceneSearch:
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
         """Search these postings, as long as they are open; ``ids`` are those of their papers by row."""
         java = _jvm.java_class
-        self._rows, self._alive, self._ids = postings.rows, postings.alive, ids
-        documents = len(postings.rows)
-        self._live = documents if postings.alive is None else int(postings.alive.sum())
-        self._deleted = (documents - self._live) / max(1, self._live)
+        self._rows, self._ids = postings.rows, ids
         self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
         similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
         self._searcher.setSimilarity(similarity(postings.k1, postings.b))
@@ -125,20 +120,18 @@ class LuceneSearch:
         return query
 
     def best(self, query: Any, k: int) -> Ranked:
-        """The best papers for a query of Lucene's, without deleted ones, ties by id and then broken."""
+        """The best papers for a query of Lucene's, ties by id and then broken."""
         rows, scores = self.best_unbroken(query, k)
         return Ranked(rows, break_ties(scores))
 
     def best_unbroken(self, query: Any, k: int) -> Ranked:
         """The same with scores as Lucene gives them, equal ones among them."""
-        k = min(k, self._live)
-        wanted = int(k * (1 + self._deleted)) + _SPARE
+        k = min(k, len(self._rows))
+        wanted = k + _SPARE
         while True:
             documents, scores = self._top(query, wanted)
             rows = self._rows[documents].astype(np.int64)
             is_all = len(rows) < wanted
-            if self._alive is not None:
-                rows, scores = rows[self._alive[rows]], scores[self._alive[rows]]
             if is_all or (len(rows) > k and scores[k - 1] > scores[-1]):
                 return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
             wanted *= 2
@@ -220,14 +213,10 @@ _OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """The postings of all segments as one ``reader``, with the BM25 parameters ``k1`` and ``b``.
+    """The postings of an index: a ``reader``, with the BM25 parameters ``k1`` and ``b``; ``rows`` (documents,)
+    int32 has the row of each document's paper.
 
-    Lucene's ``MultiReader`` sums the statistics of all, so that scores are those of an index built in one go.
-    Deleted papers still count in them, as documents that Lucene itself deleted do until they are merged away.
-    ``rows`` (documents,) int32 has the row of each document's paper, and ``alive`` (rows,) bool says which
-    papers are not deleted; None where none is.
-
-    >>> index.lucene.k1, index.lucene.b, index.lucene.reader.numDocs()
+    >>> index.lucene.k1, index.lucene.b, index.lucene.reader.maxDoc()
     (0.9, 0.4, 128)
     """
 
@@ -235,44 +224,29 @@ class Postings:
     k1: float
     b: float
     rows: NDArray[np.int32]
-    alive: NDArray[np.bool_] | None
 
     def close(self) -> None:
-        """Close the readers of all segments."""
+        """Close the reader."""
         self.reader.close()
 
 
-def open_postings(segments: Sequence[OpenSegment], papers: PaperStore, lucene: Mapping[str, Any]) -> Postings:
-    """The postings of an index, with the parameters of its manifest; the caller closes them.
+def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
+    """The postings of an index, with the parameters of its manifest and the ids of its papers by row; the
+    caller closes them.
 
     Raises IndexFormatError where they are damaged.
     """
-    multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
-    readers = [_opened(segment.files) for segment in segments]
-    reader = readers[0] if len(readers) == 1 else multi_reader(readers, True)
-    rows = np.concatenate(
-        [
-            read_rows(segment.files, each, store.ids) + np.int32(start)
-            for segment, each, store, start in zip(
-                segments, readers, papers.segments, papers.starts[:-1].tolist(), strict=True
-            )
-        ]
-    )
-    alive = papers.live_mask if papers.has_deleted else None
-    return Postings(reader, lucene["k1"], lucene["b"], rows, alive)
-
-
-def _opened(files: OpenFiles) -> Any:
+    _jvm.java_class("java.lang.Object")  # raises where there is no Java
+    path = files.path(LUCENE)
     try:
-        with files.linked(LUCENE) as folder:
-            return _jvm.open_lucene(folder / LUCENE)
-    except IndexFormatError:
-        raise
+        reader = _jvm.open_lucene(path)
     except Exception as error:
         reason = _jvm.java_message(error)
         if any(words in reason for words in _OF_A_LATER_LUCENE):
             raise IndexFormatError(
-                f"{files.folder / LUCENE}: expected an index that Lucene {_jvm.lucene_version()} can read, "
+                f"{path}: expected an index that Lucene {_jvm.lucene_version()} can read, "
                 "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
             ) from error
         raise files.damaged(LUCENE, "a Lucene index", reason) from error
+    files.check()
+    return Postings(reader, lucene["k1"], lucene["b"], read_rows(files, reader, ids))

@@ -49,7 +49,7 @@ def ids_of(index: Index) -> list[str]:
     """The ids of an index's papers."""
     with index.reading() as reader:
         ids = reader.papers.ids
-        return [ids[row] for row in reader.papers.live.tolist()]
+        return list(ids)
 
 
 def pool_candidates(

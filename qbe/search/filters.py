@@ -449,8 +449,6 @@ class FilterCache:
             candidates = self._papers.read_containing(technique.parts)
             named = (paper is not None and technique.is_named_by(paper) for paper in candidates)
             mask &= np.fromiter(named, np.bool_, rows)
-        if self._papers.has_deleted:
-            mask &= self._papers.live_mask
         if paper_filter.where and not mask.any():
             self._check_keys(paper_filter.where)
         return mask

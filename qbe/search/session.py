@@ -736,7 +736,7 @@ class Pipeline(Closing):
 
         if pools is not None and not isinstance(pools, Mapping):
             raise TypeError(
-                f"expected `pools` as a mapping (see qbe.read_pools), found a {type(pools).__name__}"
+                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
             )
         listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
         ids = [topic.query_id for topic in listed]

@@ -1,1 +1,1 @@
-"""Training of the models that qbe ships: beside ``qbe.models.export``, the only package that imports torch."""
+"""Training of models with PyTorch: one trainer (fit), one file of losses, one recipe a model."""

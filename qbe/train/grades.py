@@ -1,61 +1,181 @@
-"""Training of the grade model, from an index of graded pairs' papers to the published folder."""
+"""Training of the grade model: a small network over comparisons of papers, from graded pairs in an index."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
-from qbe.models.export.staging import staged_folder
-from qbe.models.grade.head import mean_head
-from qbe.models.grade.model import GradeModel, on_scale, write_model
+from qbe.models.grade.head import Head, mean_head
+from qbe.models.grade.model import OUTPUTS, GradeModel, on_scale, write_model
 from qbe.models.grade.words import FILE, SHIPPED, shipped_words
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
-from qbe.train.artifacts import Folders, RunOptions, Sources, begin, load_arrays, save_arrays
-from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
-from qbe.train.heads import GradeRecipe, calibrated, fit_grade_head
-from qbe.train.pairs import encoder_of, held_by, papers_of, within, without_evaluated
+from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
+from qbe.train.fit import Schedule, fit, shuffled
+from qbe.train.losses import FACETS, as_asked, grade_loss
+from qbe.train.network import Standardization, as_array
+from qbe.train.pairs import encoder_of, file_label, within, without_evaluated
+from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.util.files import sha256
 from qbe.util.parallel import Workers
 
 log = logging.getLogger(__name__)
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeRecipe:
+    """How the head of the grade model is fitted; for the last three see `qbe.train.losses.grade_loss`."""
+
+    epochs: int = 16
+    batch: int = 512
+    hidden: int = 48
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+    differences: float = 1.0
+    chances: float = 1.0
+    crossed: float = 4.0
+
+
+class _GradeHead(nn.Module):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.direct, self.hidden = nn.Linear(width, OUTPUTS), nn.Linear(width, hidden)
+        self.out = nn.Linear(hidden, OUTPUTS, bias=False)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.direct(inputs) + self.out(torch.tanh(self.hidden(inputs)))
+        return scores
+
+    def head(self, standard: Standardization) -> Head:
+        """Export to `Head`; the output bias becomes a hidden unit with zero input weights."""
+        constants = as_array(self.direct.bias) / np.tanh(1.0)
+        return Head(
+            *standard,
+            np.concatenate([as_array(self.hidden.weight).T, np.zeros((self.hidden.in_features, 1))], axis=1),
+            np.append(as_array(self.hidden.bias), 1.0),
+            as_array(self.direct.weight).T,
+            np.concatenate([as_array(self.out.weight).T, constants[None]]),
+        )
+
+
+class _GradeTask:
+    def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
+        self.standard, self._recipe = Standardization.of(features), recipe
+        self.network = _GradeHead(features.shape[1], recipe.hidden)
+        self._inputs = self.standard.inputs(features)
+        self._grades = torch.tensor(grades, dtype=torch.float32)
+        self.steps_per_epoch = -(-len(grades) // recipe.batch)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        recipe = self._recipe
+        return torch.optim.AdamW(
+            self.network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        places, recipe = range(len(self._inputs)), self._recipe
+        return shuffled(places, recipe.batch, recipe.epochs, np.random.default_rng(seed))
+
+    def losses(self, batch: list[int]) -> Iterator[Tensor]:
+        recipe = self._recipe
+        yield grade_loss(
+            self.network(self._inputs[batch]),
+            self._grades[batch],
+            differences=recipe.differences,
+            chances=recipe.chances,
+            crossed=recipe.crossed,
+        )
+
+    def score(self) -> None:
+        return None
+
+
+def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path) -> Head:
+    """Fit a head of OUTPUTS scores to features (pairs, F), NaN where one is missing, and grades (pairs, 3),
+    with checkpoints in the file ``path``; the last epoch is kept.
+    """
+    torch.manual_seed(seed)  # for the weights at the start
+    task = _GradeTask(features, grades, recipe)
+    fit(task, Schedule(recipe.epochs), seed, path)
+    return task.network.head(task.standard)
+
+
+def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
+    """The head with log odds that are true of pairs with these features (pairs, F) and grades (pairs, 3).
+
+    Each gets the line ``a + b * log odds`` with the smallest cross-entropy (Platt, *Probabilistic outputs for
+    support vector machines*, 1999): of the best of a hundred thousand papers fewer are what they seem than
+    of the pairs of a training.
+    """
+    scores = head.scores(features)
+    direct, out = head.direct.copy(), head.out.copy()
+    targets = as_asked(torch.from_numpy(grades)).numpy()
+    hidden, bias = np.pad(head.hidden, ((0, 0), (0, 1))), np.append(head.bias, 1.0)
+    constants = np.zeros(OUTPUTS)
+    for place in range(FACETS, OUTPUTS):
+        constants[place], slope = platt(scores[:, place], targets[:, place - FACETS])
+        direct[:, place] *= slope
+        out[:, place] *= slope
+    return Head(head.mean, head.scale, hidden, bias, direct, np.vstack([out, constants / np.tanh(1.0)]))
+
+
+_PULL, _SMALLEST_STEP = 1e-3, 1e-9
+
+
+def platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
+    """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1; a step
+    is halved until the loss falls.
+    """
+    inputs, prior = np.stack([np.ones_like(log_odds), log_odds], axis=1), np.array([0.0, 1.0])
+
+    def loss(line: Doubles) -> float:
+        scores = inputs @ line
+        entropy = np.logaddexp(0, scores) - targets * scores
+        return float(entropy.sum() + _PULL / 2 * ((line - prior) ** 2).sum())
+
+    line = prior
+    for _ in range(50):
+        chances = 1 / (1 + np.exp(-np.clip(inputs @ line, -50, 50)))
+        gradient = inputs.T @ (targets - chances) - _PULL * (line - prior)
+        curvature = (inputs.T * (chances * (1 - chances))) @ inputs + _PULL * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        while loss(line + step) > loss(line) and np.abs(step).max() > _SMALLEST_STEP:
+            step = step / 2
+        line = line + step
+    return float(line[0]), float(line[1])
 
 
 class GradedFeatures(NamedTuple):
     """Candidates of several lists: their ``features`` (pairs, F) and ``grades`` (pairs, 3)."""
 
-    features: NDArray[np.float64]
-    grades: NDArray[np.float64]
+    features: Doubles
+    grades: Doubles
 
-
-def joined(parts: Sequence[GradedFeatures]) -> GradedFeatures:
-    """Several as one."""
-    return GradedFeatures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    @classmethod
+    def joined(cls, parts: Sequence[GradedFeatures]) -> GradedFeatures:
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def load_or_measure(
     reader: IndexReader, source: Features, lists: GradedLists, file: Path, workers: Workers
 ) -> GradedFeatures:
-    """The features of lists, out of ``file`` if it is there, else computed and kept there. Raises CorpusError
-    where the index lacks the papers of all, and ModelError where the file cannot be read.
+    """The features of lists, out of ``file`` if it is there, else computed and kept there.
+
+    Raises CorpusError where the index lacks the papers of all, ModelError where the file cannot be read.
     """
-    if not file.exists():
-        held = within(lists, held_by(reader, papers_of(lists)))
-        measured = _measured(reader, source, held, workers)
-        log.info("%s: %d lists", file.stem, len(held))
-        save_arrays(file, measured._asdict())
-    return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
 
-
-def _measured(reader: IndexReader, source: Features, lists: GradedLists, workers: Workers) -> GradedFeatures:
     def measure(item: tuple[str, Sequence[GradedPair]]) -> GradedFeatures:
         query, pairs = item
         paper = reader.paper(query)
@@ -66,80 +186,77 @@ def _measured(reader: IndexReader, source: Features, lists: GradedLists, workers
         features = source.compare(GradedQuery(paper, vectors), candidates).values
         return GradedFeatures(features, np.array([pair.grades for pair in others], np.float64).reshape(-1, 3))
 
-    return joined(list(workers.map(measure, lists.items())))
+    if not file.exists():
+        held = within(lists, reader)
+        save_arrays(file, GradedFeatures.joined(list(workers.map(measure, held.items())))._asdict())
+        log.info("%s: %d lists", file.stem, len(held))
+    return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
 
 
-DEFAULT_RECIPE = GradeRecipe()
+class GradeTraining(Training[GradeRecipe]):
+    """The grade model, whose chances are calibrated on the last file of dev.
 
-
-def train(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: GradeRecipe = DEFAULT_RECIPE
-) -> Mapping[str, Sequence[float]]:
-    """Train the grade model, calibrate its chances on the last file of dev, measure its grades on each, and
-    publish it with a card.
-
-    ``sources`` are files of graded pairs, an index of their papers, and papers to leave out. What was
-    measured of pairs is kept in the work folder. Returns the root mean squared errors of the grades by facet,
-    by the name of the file. Raises FileFormatError for pairs that cannot be read, IndexFormatError for an
-    index without vectors, OutputError where nothing can be written.
+    Sources are files of graded pairs, an index of their papers, and papers to leave out. What was measured of
+    pairs is kept in the work folder. The mean of the seeds is published.
     """
-    with (
-        open_index(sources.index, threads=run.threads) as index,
-        index.reading() as reader,
-        Workers(run.threads) as workers,
-    ):
-        encoder = encoder_of(reader)
-        reads = {"words": sha256(SHIPPED / FILE), "projections": sha256(find_model(encoder) / WEIGHTS)}
-        provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest, reads=reads)
-        projections = read_model(find_model(encoder)).projections
-        source = Features(projections, shipped_words(), stored_vectors(index))
 
-        def read(file: Path, *, leave_out: bool) -> GradedFeatures:
+    def __init__(self, recipe: GradeRecipe | None = None) -> None:
+        super().__init__(recipe or GradeRecipe())
+
+    def open(self) -> dict[str, Any]:
+        self._workers = self.opened.enter_context(Workers(self.run.threads))
+        index, self._reader = self.open_index()
+        self._encoder = encoder_of(self._reader)
+        projections = find_model(self._encoder)
+        self._source = Features(read_model(projections).projections, shipped_words(), stored_vectors(index))
+        reads = {"words": sha256(SHIPPED / FILE), "projections": sha256(projections / WEIGHTS)}
+        return {"index": self._reader.manifest.digest, "reads": reads}
+
+    def fit(self) -> None:
+        reader, leave_out = self._reader, self.sources.leave_out
+
+        def read(file: Path, part: str) -> GradedFeatures:
             lists: GradedLists = read_graded_pairs(file)
-            if leave_out:
-                lists = without_evaluated(lists, reader, sources.leave_out)
+            if part == "train":
+                lists = without_evaluated(lists, reader, leave_out)
             # By content: files of one name differ, and some lists of a file to train on are left out.
-            kept = folders.work / f"{'train' if leave_out else 'dev'}-{file.stem}-{sha256(file)[:12]}.npz"
-            return load_or_measure(reader, source, lists, kept, workers)
+            kept = self.work / f"{part}-{file.stem}-{sha256(file)[:12]}.npz"
+            return load_or_measure(reader, self._source, lists, kept, self._workers)
 
-        dev = {f"{file.parent.name}/{file.name}": read(file, leave_out=False) for file in sources.dev}
-        train = joined([read(file, leave_out=True) for file in sources.train])
-    log.info("fitting to %d pairs", len(train.grades))
-    head = mean_head(
-        [
-            fit_grade_head(train.features, train.grades, recipe, seed, folders.work / f"{seed}.pt")
-            for seed in run.seeds
-        ]
-    )
-    calibrating, pairs = list(dev.items())[-1]
-    training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades), "calibrated": calibrating}
-    model = GradeModel(calibrated(head, pairs.features, pairs.grades), encoder, training)
-    errors = {name: _errors(model, each) for name, each in dev.items()}
-    with staged_folder(folders.output) as staged:
-        write_model(staged, model, FEATURES)
-        _card(model, errors).write(staged)
-    return errors
+        self._dev = {file_label(file): read(file, "dev") for file in self.sources.dev}
+        train = GradedFeatures.joined([read(file, "train") for file in self.sources.train])
+        log.info("fitting to %d pairs", len(train.grades))
+        self._head = mean_head(
+            [fit_grade_head(*train, self.recipe, seed, self.work / f"{seed}.pt") for seed in self.run.seeds]
+        )
+        self._training = {"seeds": list(self.run.seeds), "pairs": len(train.grades)}
 
-
-def _card(model: GradeModel, errors: Mapping[str, Sequence[float]]) -> Card:
-    return Card(
-        name=reader_name("grades", model.encoder["name"]),
-        purpose="Says how similar a candidate is to a paper in background, method and result, from 0 "
-        f"(unrelated) to 3 (near identical); learned from {model.training['pairs']:,} graded pairs.",
-        input=f"{len(FEATURES)} comparisons of a paper and a candidate: stored vectors of "
-        f"{model.encoder['name']} (weights {model.encoder['weights_sha256'][:12]}), plain and by "
-        f"{reader_name('facet-projections', model.encoder['name'])}, and technique-words",
-        figures="Root mean squared errors, in grades. Chances are calibrated on "
-        f"{model.training['calibrated']}.",
-        table=facet_table(["pairs"], ([name, *each] for name, each in errors.items()), places=2),
-        data=model.training["data"],
-        command="grades --index DIR",
-        limits=GRADES_LIMITS,
-    )
+    def publish(self, folder: Path) -> Card:
+        calibrating, pairs = list(self._dev.items())[-1]
+        training = {**self.made_from, **self._training, "calibrated": calibrating}
+        model = GradeModel(calibrated(self._head, *pairs), self._encoder, training)
+        write_model(folder, model, FEATURES)
+        encoder = self._encoder["name"]
+        return Card(
+            name=reader_name("grades", encoder),
+            purpose="Says how similar a candidate is to a paper in background, method and result, from 0 "
+            f"(unrelated) to 3 (near identical); learned from {training['pairs']:,} graded pairs.",
+            input=f"{len(FEATURES)} comparisons of a paper and a candidate: stored vectors of {encoder} "
+            f"(weights {self._encoder['weights_sha256'][:12]}), plain and by "
+            f"{reader_name('facet-projections', encoder)}, and technique-words",
+            caption=f"Root mean squared errors, in grades. Chances are calibrated on {calibrating}.",
+            columns=("pairs", *BY_FACET),
+            figures={
+                name: rms_errors(model.estimates(each.features).grades, each.grades)
+                for name, each in self._dev.items()
+            },
+            places=2,
+            command="grades --index DIR",
+            limits=GRADES_LIMITS,
+        )
 
 
-def _errors(model: GradeModel, pairs: GradedFeatures) -> list[float]:
-    """Root mean squared errors of the grades of the pairs, by facet."""
-    predicted = on_scale(model.estimates(pairs.features).grades)
-    errors: list[float] = np.sqrt(((predicted - pairs.grades) ** 2).mean(axis=0)).tolist()
+def rms_errors(estimated: Doubles, grades: Doubles) -> list[float]:
+    """Root mean squared errors of grades (pairs, 3), by facet."""
+    errors: list[float] = np.sqrt(((on_scale(estimated) - grades) ** 2).mean(axis=0)).tolist()
     return errors

@@ -1,15 +1,32 @@
-"""Lists of graded pairs to train on: which files, and which pairs of them."""
+"""Lists of graded pairs to train on: which files, which pairs of them, their papers, and correlations."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import logging
+import math
+import random
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from qbe.corpus import read_jsonl
+from qbe.corpus.sentences import split_sentences
 from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import Floats
+from qbe.models.registry import BASE_ENCODER
+from qbe.models.tag.tagger import Tagger, TaggingEncoder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
+from qbe.train.work import Sources
+from qbe.types import Facet, Paper, Sentence
+
+log = logging.getLogger(__name__)
+Lists = dict[str, list[GradedPair]]
 
 DATA = Path(__file__).parents[2] / "data"
 """In a checkout of the repository, folders of graded pairs; the READMEs there describe them."""
@@ -47,11 +64,13 @@ def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def joined_lists(files: Iterable[Path]) -> dict[str, list[GradedPair]]:
-    """The lists of several files; those of one query are joined, of a pair the last file's grades count.
+def file_label(file: Path) -> str:
+    """How figures name a file of pairs."""
+    return f"{file.parent.name}/{file.name}"
 
-    Raises FileFormatError for a file that cannot be read.
-    """
+
+def joined_lists(files: Iterable[Path]) -> Lists:
+    """The lists of several files; those of one query are joined, of a pair the last file's grades count."""
     pairs: dict[str, dict[str, GradedPair]] = {}
     for file in files:
         for query, some in read_graded_pairs(file).items():
@@ -59,7 +78,7 @@ def joined_lists(files: Iterable[Path]) -> dict[str, list[GradedPair]]:
     return {query: list(some.values()) for query, some in pairs.items()}
 
 
-def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:
+def without(lists: GradedLists, excluded: Container[str]) -> Lists:
     """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped.
 
     >>> a, b = GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))
@@ -74,14 +93,12 @@ def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[Grad
     return {query: pairs for query, pairs in kept.items() if pairs}
 
 
-def within(lists: GradedLists, held: Container[str]) -> dict[str, list[GradedPair]]:
-    """The lists whose query an index has ``held``, of the candidates that it holds too; lists of fewer than
-    two are dropped, since they have no order to learn. Raises CorpusError where nothing is left.
+def within(lists: GradedLists, reader: IndexReader) -> Lists:
+    """The lists whose query an index holds, of the candidates that it holds too.
 
-    >>> a, b = GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))
-    >>> within({"q": [a, b], "r": [a, b]}, {"q", "a", "b"})
-    {'q': [GradedPair(paper_id='a', grades=(3, 1, 0)), GradedPair(paper_id='b', grades=(0, 0, 0))]}
+    Lists of fewer than two are dropped: they have no order to learn. Raises CorpusError where none is left.
     """
+    held = held_by(reader, papers_of(lists))
     kept = {
         query: [pair for pair in pairs if pair.paper_id in held]
         for query, pairs in lists.items()
@@ -123,12 +140,134 @@ def held_by(reader: IndexReader, paper_ids: Iterable[str]) -> set[str]:
     return {paper_id for paper_id in paper_ids if reader.papers.find(paper_id) is not None}
 
 
-def without_evaluated(
-    lists: GradedLists, reader: IndexReader, evaluated: Path
-) -> dict[str, list[GradedPair]]:
-    """The pairs whose papers have no title like that of a paper in ``evaluated``, papers as JSON lines.
+def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) -> Lists:
+    """The pairs whose papers have no title like that of a paper in ``evaluated``; what the index lacks stays.
 
-    Papers that the index lacks stay. Raises CorpusError where ``evaluated`` cannot be read.
+    Raises CorpusError where ``evaluated`` cannot be read.
     """
     titles, held = TitleIndex.of_corpus(evaluated), held_by(reader, papers_of(lists))
     return without(lists, frozenset(name for name in held if titles.holds(reader.paper(name).title)))
+
+
+def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
+    """The encoder and the tagger by which the facets of papers are predicted: the base encoder's."""
+    return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
+
+
+class GradedPapers(NamedTuple):
+    """Graded lists to train on, those of dev by the label of the file, and their labelled papers by id."""
+
+    train: Lists
+    dev: Mapping[str, GradedLists]
+    papers: Mapping[str, Paper]
+
+
+def read_graded_papers(sources: Sources, encoder: Encoder, tagger: Tagger) -> GradedPapers:
+    """Read graded lists with their papers out of a corpus, whose sentences get the facets that are predicted.
+
+    Queries of dev and papers to leave out are not trained on. Raises FileFormatError for pairs and
+    CorpusError for papers that cannot be read, and for pairs of dev that no correlation can be computed with.
+    """
+    dev = {file_label(file): read_graded_pairs(file) for file in sources.dev}
+    for file, lists in zip(sources.dev, dev.values(), strict=True):
+        check_dev(lists, file)
+    train = without(joined_lists(sources.train), {query for lists in dev.values() for query in lists})
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
+    missing = papers_of(train, *dev.values())
+    log.info("looking for %d papers in %s", len(missing), sources.corpus)
+    unsplit = (
+        paper for paper in read_jsonl(sources.corpus, lambda text: [text]) if paper.paper_id in missing
+    )
+    papers = {
+        paper.paper_id: replace(paper, sentences=tuple(map(Sentence, split_sentences(paper.abstract))))
+        for paper in unsplit
+    }
+    missing -= set(papers)
+    if missing:
+        raise CorpusError(
+            f"{sources.corpus}: expected all papers of the graded pairs, found none of {len(missing)}, such "
+            f"as {min(missing)}; give the corpus that the pairs were made from"
+        )
+    log.info("predicting facets")
+    tagging = TaggingEncoder(encoder, tagger, "predicted")
+    papers = {paper.paper_id: paper for paper, _ in tagging.encode(papers.values())}
+    train = without(train, {name for name, paper in papers.items() if evaluated.holds(paper.title)})
+    log.info("training on %d lists; %d papers", len(train), len(papers))
+    return GradedPapers(train, dev, papers)
+
+
+def queries_of(lists: GradedLists, count: int) -> list[str]:
+    """The queries of lists of two or more candidates, in order; raises CorpusError below ``count``."""
+    queries = sorted(query for query, pairs in lists.items() if len(pairs) > 1)
+    if len(queries) < count:
+        raise CorpusError(
+            f"expected at least {count} lists of two or more candidates to train on, found "
+            f"{len(queries)}; give more pairs"
+        )
+    return queries
+
+
+def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:
+    """The queries in the order of a seed, ``size`` a step; the rest is left out.
+
+    >>> [len(step) for step in in_steps("abcde", 2, "0")]
+    [2, 2]
+    """
+    order = random.Random(seed).sample(queries, len(queries))
+    for first in range(0, len(order) - size + 1, size):
+        yield order[first : first + size]
+
+
+def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
+
+    >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
+    >>> [len(sample_unrelated(pairs, count, random.Random(0))) for count in (0, 1, 9)]
+    [1, 2, 3]
+    """
+    unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
+    dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
+    return [pair for place, pair in enumerate(pairs) if place not in dropped]
+
+
+def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
+    """Spearman's rank correlation; None where all grades are equal, 0 where only all scores are.
+
+    >>> spearman([0.1, 0.3, 0.2], [1, 3, 2])
+    1.0
+    """
+    from scipy.stats import spearmanr
+
+    if len(set(grades)) < 2:
+        return None
+    return float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0
+
+
+def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
+    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades.
+
+    Lists whose grades for a facet are all equal are left out there; NaN where all are.
+
+    >>> scores, grades = np.array([[0.1, 3.0, 0.5], [0.3, 2.0, 0.0]]), [(1, 1, 2), (3, 2, 2)]
+    >>> np.round(facet_correlations([(scores, grades)]), 6).tolist()
+    [1.0, -1.0, nan]
+    """
+    values: list[list[float]] = [[] for _ in Facet]
+    for scores, grades in lists:
+        for of_facet, column, truth in zip(values, scores.T, zip(*grades, strict=True), strict=True):
+            correlation = spearman(column.tolist(), truth)
+            if correlation is not None:
+                of_facet.append(correlation)
+    return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in values]
+
+
+def check_dev(lists: GradedLists, source: Path) -> None:
+    """Raise CorpusError where no list of the file ``source`` has two different grades for a facet."""
+    columns = (zip(*(pair.grades for pair in pairs), strict=True) for pairs in lists.values())
+    ordered = [any(len(set(grades)) > 1 for grades in of_facet) for of_facet in zip(*columns, strict=True)]
+    missing = [str(facet) for facet, known in zip(Facet, ordered, strict=True) if not known]
+    if missing:
+        raise CorpusError(
+            f"{source}: expected a query with two different grades for each facet, found none for "
+            f"{', '.join(missing)}; give more pairs as `dev`"
+        )

@@ -5,27 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from qbe.index.dense.scoring import kept_or_all
-from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.models.export.staging import staged_folder
-from qbe.runs import GradedLists, GradedPair, read_graded_pairs
+from qbe.runs import GradedLists, read_graded_pairs
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
-from qbe.train.artifacts import Folders, RunOptions, Sources, begin
-from qbe.train.card import GRADES_LIMITS, Card, facet_table, reader_name
-from qbe.train.correlation import check_dev, facet_correlations
-from qbe.train.late_interaction import ProjectedPapers, StoredVectors, vector_terms
-from qbe.train.pairs import encoder_of, held_by, joined_lists, papers_of, within, without, without_evaluated
-from qbe.train.reranker.task import logistic
-from qbe.train.trainer import Schedule, fit_seeds, shuffled
-from qbe.train.weights import Weights, with_weights
+from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
+from qbe.train.fit import Schedule, Weights, fit_seeds, shuffled, with_weights
+from qbe.train.losses import logistic
+from qbe.train.network import START_WEIGHT, ProjectedPapers, StoredVectors, vector_terms
+from qbe.train.pairs import (
+    check_dev,
+    encoder_of,
+    facet_correlations,
+    file_label,
+    joined_lists,
+    papers_of,
+    within,
+    without,
+    without_evaluated,
+)
+from qbe.train.work import Training
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
@@ -61,14 +68,18 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
     block = reader.vector_store.gather(rows)
     marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
     vectors = StoredVectors.of_block(block, reader.vector_store.whole(rows))
-    by_place = [[_by_place(*each, place) for each in lists.items()] for lists in sets]
+    by_place = [
+        [
+            GradedList(
+                torch.tensor(place[query]),
+                torch.tensor([place[pair.paper_id] for pair in pairs]),
+                torch.tensor([pair.grades for pair in pairs], dtype=torch.float32),
+            )
+            for query, pairs in lists.items()
+        ]
+        for lists in sets
+    ]
     return StoredLists(vectors, torch.tensor(marked), by_place)
-
-
-def _by_place(query: str, pairs: Sequence[GradedPair], place: Mapping[str, int]) -> GradedList:
-    candidates = torch.tensor([place[pair.paper_id] for pair in pairs])
-    grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
-    return GradedList(torch.tensor(place[query]), candidates, grades)
 
 
 class ProjectionNetwork(nn.Module):
@@ -90,7 +101,7 @@ class ProjectionNetwork(nn.Module):
         columns = []
         for marked, matrix, weights in zip(self.marked, self.matrices, self.weights, strict=True):
             query, candidates = (
-                ProjectedPapers.of(self.vectors, papers, None, marked, matrix)
+                ProjectedPapers.of(self.vectors, papers, marked, matrix)
                 for papers in (graded.query[None], graded.candidates)
             )
             columns.append(weights @ vector_terms(query, candidates)[:, 0])
@@ -124,15 +135,14 @@ class Recipe:
     anchor: float = 1e-3
     ema_decay: float = 0.98
     clip: float = 1.0
-    start_weight: float = 4.0
+    start_weight: float = START_WEIGHT
 
     def schedule(self) -> Schedule:
-        """The trainer's part of the recipe."""
         return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay, ema_ramp=False)
 
 
 class ProjectionTask:
-    """Projections that are fitted to the first set of lists, and measured on the second, for the trainer."""
+    """Projections that are fitted to the first set of lists, and measured on the second."""
 
     def __init__(self, lists: StoredLists, recipe: Recipe) -> None:
         self.network: ProjectionNetwork = ProjectionNetwork(lists, recipe.start_weight)
@@ -140,7 +150,6 @@ class ProjectionTask:
         self.steps_per_epoch = -(-len(self._train) // recipe.queries)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """AdamW without decay, with a learning rate for the matrices and one for the weights."""
         groups = [
             {"params": [self.network.matrices], "lr": self._recipe.learning_rate},
             {"params": [self.network.weights], "lr": self._recipe.weight_rate},
@@ -148,7 +157,6 @@ class ProjectionTask:
         return torch.optim.AdamW(groups, weight_decay=0.0)
 
     def batches(self, seed: int) -> Iterator[list[GradedList]]:
-        """The lists of each step."""
         recipe = self._recipe
         return shuffled(self._train, recipe.queries, recipe.epochs, np.random.default_rng(seed))
 
@@ -159,76 +167,74 @@ class ProjectionTask:
         yield loss + self._recipe.anchor * ((self.network.matrices - identity) ** 2).sum()
 
     def score(self) -> float:
-        """The mean correlation with the grades of dev."""
         return float(np.mean(self.network.correlations(self._dev)))
 
 
-DEFAULT_RECIPE = Recipe()
-
 Figures = Mapping[str, Mapping[str, Sequence[float]]]
-"""Spearman's correlations by facet, by weights and name of the file of pairs."""
+"""Spearman's correlations by facet, by weights and file of pairs."""
 
 FIGURES = "Spearman's correlation with the grades, mean over queries. The mean of the seeds is published."
 """What the cards say of them."""
 
 
-def train(sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE) -> Figures:
-    """Train the facet projections, measure them on each file of dev, and publish their mean with a card.
+class ProjectionTraining(Training[Recipe]):
+    """Facet projections, fitted to graded pairs over the vectors of an index.
 
-    ``sources`` are files of graded pairs, an index of their papers, and papers to leave out; the first file
-    of dev chooses the epochs. Queries of dev are not trained on. Returns Spearman's correlations, also of the
-    ``untrained`` vectors. Raises CorpusError for pairs that cannot be read or that the index lacks, and for
-    those of dev that no correlation can be computed with, IndexFormatError for an index without vectors,
-    ModelError for a file in the work folder that is damaged, OutputError where nothing can be written.
+    Sources are files of graded pairs, an index of their papers, and papers to leave out; queries of dev are
+    not trained on, and its first file chooses the epochs. The mean of the seeds is published.
     """
-    pairs, dev = joined_lists(sources.train), [read_graded_pairs(file) for file in sources.dev]
-    pairs = without(pairs, frozenset(query for lists in dev for query in lists))
-    with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
-        encoder = encoder_of(reader)
-        provenance = begin(sources, folders, run, recipe, index=reader.manifest.digest)
-        pairs = without_evaluated(pairs, reader, sources.leave_out)
-        held = held_by(reader, papers_of(pairs, *dev))
-        sets = [within(each, held) for each in (pairs, *dev)]
-        for file, lists in zip(sources.dev, sets[1:], strict=True):
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        super().__init__(recipe or Recipe())
+
+    def open(self) -> dict[str, Any]:
+        _, self._reader = self.open_index()
+        self._encoder = encoder_of(self._reader)
+        return {"index": self._reader.manifest.digest}
+
+    def fit(self) -> None:
+        reader, recipe = self._reader, self.recipe
+        dev = [read_graded_pairs(file) for file in self.sources.dev]
+        pairs = without(joined_lists(self.sources.train), {query for lists in dev for query in lists})
+        pairs = without_evaluated(pairs, reader, self.sources.leave_out)
+        sets = [within(each, reader) for each in (pairs, *dev)]
+        for file, lists in zip(self.sources.dev, sets[1:], strict=True):
             check_dev(lists, file)
         stored = read_lists(reader, sets)
-    log.info("fitting to %d lists, %d papers", len(stored.sets[0]), len(papers_of(sets[0])))
-    fitted = fit_seeds(lambda _: ProjectionTask(stored, recipe), recipe.schedule(), run.seeds, folders.work)
-    published = list(fitted.values())[-1]
-    untrained = {**published, "matrices": torch.eye(stored.vectors.whole.shape[1]).repeat(3, 1, 1)}
-    network = ProjectionTask(stored, recipe).network
-    names = [f"{file.parent.name}/{file.name}" for file in sources.dev]
+        log.info("fitting to %d lists, %d papers", len(stored.sets[0]), len(papers_of(sets[0])))
+        task = ProjectionTask(stored, recipe)
+        fitted = fit_seeds(task, recipe.schedule(), self.run.seeds, self.work)
+        self._published = list(fitted.values())[-1]
+        identity = torch.eye(stored.vectors.whole.shape[1]).repeat(len(FACETS), 1, 1)
+        compared = {"untrained": {**self._published, "matrices": identity}, **fitted}
+        names, network = list(map(file_label, self.sources.dev)), task.network
+        self._figures: Figures = {
+            label: with_weights(
+                network,
+                weights,
+                lambda: dict(zip(names, map(network.correlations, stored.sets[1:]), strict=True)),
+            )
+            for label, weights in compared.items()
+        }
+        self._pairs = sum(len(each.candidates) for each in stored.sets[0])
 
-    def measured(weights: Weights) -> dict[str, Sequence[float]]:
-        figures = with_weights(network, weights, lambda: list(map(network.correlations, stored.sets[1:])))
-        return dict(zip(names, figures, strict=True))
-
-    figures = {name: measured(weights) for name, weights in {"untrained": untrained, **fitted}.items()}
-    count = sum(len(each.candidates) for each in stored.sets[0])
-    model = ProjectionModel(
-        projections_of(published), encoder, {**provenance, "seeds": list(run.seeds), "pairs": count}
-    )
-    card = projections_card(
-        model,
-        figures,
-        "learned from",
-        f"{FIGURES} Untrained: the published weights of the terms, but the vectors as they are.",
-        "facet-projections --index DIR",
-    )
-    with staged_folder(folders.output) as staged:
-        write_model(staged, model)
-        card.write(staged)
-    return figures
+    def publish(self, folder: Path) -> Card:
+        training = {**self.made_from, "seeds": list(self.run.seeds), "pairs": self._pairs}
+        model = ProjectionModel(projections_of(self._published), self._encoder, training)
+        write_model(folder, model)
+        return projections_card(
+            model,
+            self._figures,
+            "learned from",
+            f"{FIGURES} Untrained: the published weights of the terms, but the vectors as they are.",
+            "facet-projections --index DIR",
+        )
 
 
-def figures_table(figures: Figures) -> str:
-    """A table of correlations, by the file of pairs and the weights."""
-    rows: list[list[str | float]] = [
-        [file, weights, *by_file[file]]
-        for file in next(iter(figures.values()))
-        for weights, by_file in figures.items()
-    ]
-    return facet_table(["pairs", "weights"], rows)
+def by_file(figures: Figures) -> dict[str, Sequence[float]]:
+    """Rows of a card's table, by the file of pairs and the weights."""
+    files = next(iter(figures.values()))
+    return {f"{file} | {label}": rows[file] for file in files for label, rows in figures.items()}
 
 
 def projections_card(
@@ -243,9 +249,9 @@ def projections_card(
         "pairs.",
         input=f"the vectors that an index stores of {encoder} (weights "
         f"{model.encoder['weights_sha256'][:12]})",
-        figures=caption,
-        table=figures_table(figures),
-        data=model.training["data"],
+        caption=caption,
+        columns=("pairs", "weights", *BY_FACET),
+        figures=by_file(figures),
         command=command,
         limits=GRADES_LIMITS,
     )

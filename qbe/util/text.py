@@ -58,8 +58,8 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     r"""Yield the numbered lines of a text file (``-``: standard input) without line ends and blank lines.
 
-    Reads UTF-8 with or without a byte order mark, UTF-16 with one, and gzip. Raises FileFormatError for a file
-    that cannot be read, is damaged, has another encoding or another compression.
+    Reads UTF-8 with or without a byte order mark, UTF-16 with one, and gzip. Raises FileFormatError for a
+    file that cannot be read, is damaged, has another encoding or another compression.
 
     >>> from pathlib import Path
     >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))

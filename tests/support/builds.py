@@ -14,10 +14,9 @@ from typing import Any
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import dump_record, paper_to_record
-from qbe.index.building.build import build
-from qbe.index.building.parts import BuildShard, PartMetadata, build_part
-from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.manifest import Manifest
+from qbe.index.build import build
+from qbe.index.source import BuildSettings, Execution
+from qbe.index.store import Manifest
 from qbe.types import Paper
 
 SCRIPT = Path(__file__).parent / "killed_build.py"
@@ -61,11 +60,6 @@ def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool =
         resume=resume,
         execution=execution,
     )
-
-
-def build_part_job(output: Path, job: Job, part: BuildShard, *, resume: bool = False) -> PartMetadata:
-    """Build a part of an index."""
-    return build_part(output, job.corpus, job.settings, part, resume=resume)
 
 
 def interrupt(*_: Any, **__: Any) -> None:

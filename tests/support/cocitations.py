@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from safetensors.numpy import load_file, save_file
 
-from qbe.train.encoder.data import Pair
+from qbe.train.cocitations import Pair
 from qbe.types import Paper, Sentence
 from support.tiny import write_model
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbe.index.manifest import MANIFEST, seal, unseal
+from qbe.index.store import MANIFEST, current, seal, unseal
 from qbe.models.reranker_files import read_reranker_card, write_reranker_card
 from qbe.util.files import sha256
 
@@ -24,7 +24,7 @@ def vouch(folder: Path, name: str) -> None:
 
 def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Have a function change the record of an index's manifest, which states its digest all the same."""
-    path = folder / MANIFEST
+    path = current(folder) / MANIFEST
     record = unseal(path.read_bytes())
     change(record)
     path.write_text(seal(record))
@@ -32,7 +32,8 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) ->
 
 def vouch_index(folder: Path, name: str) -> None:
     """Write size and digest of a changed file to the manifest of an index."""
-    content = {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+    path = current(folder) / name
+    content = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     change_manifest(folder, lambda record: record["files"].update({name: content}))
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from qbe.index.building.compaction import compact
 
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_build  # noqa: F401  (loaded before there are processes)
 from qbe.index.index import Index

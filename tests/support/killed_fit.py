@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qbe.train.trainer import Progress, Schedule, fit
+from qbe.train.fit import Progress, Schedule, fit
 
 STEPS, EVERY = 3, 2
 SCHEDULE = Schedule(epochs=3, clip=1.0, patience=3, warm_up=0.2, ema_decay=0.5)

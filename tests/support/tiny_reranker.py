@@ -1,8 +1,7 @@
-"""Tiny facet rerankers and joint grades with fixed random weights, and the sample for training."""
+"""Tiny joint grades with fixed random weights, and the sample's graded pairs for training."""
 
 import json
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,18 +9,15 @@ import torch
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.models.encode.tokenizer import PaperTokenizer
 from qbe.models.export.joint import export_joint
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import JOINT_MODEL, JointCard, write_joint_card
 from qbe.models.sources import packaged_weights
 from qbe.runs import GradedPair, read_topics
-from qbe.train.joint.network import HEAD, JointNetwork, grades_of, head_scores
-from qbe.train.reranker.network import Network
-from qbe.train.reranker.papers import TokenizedPaper, tokenize
-from qbe.train.weights import copied, trainable
-from qbe.types import Facet, Paper
+from qbe.train.fit import copied
+from qbe.train.joint import HEAD, JointNetwork, grades_of, head_scores
+from qbe.types import Facet
 from qbe.util.files import sha256
 from support.tiny import Sizes, write_weights
 
@@ -37,29 +33,6 @@ def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None
     vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
     sizes = Sizes(vocabulary, HIDDEN, LAYERS, HEADS, INNER, positions)
     write_weights(folder, sizes, seed, pooler=False, spread=0.15, words=1.0)
-
-
-def network(folder: Path, joint: int = 2) -> Network:
-    """The untrained network, in single precision."""
-    return Network(folder, joint, torch.float32)
-
-
-def stirred(folder: Path, joint: int = 2) -> Network:
-    """A network as it might be after training: random gates, and heads that differ from each other."""
-    model = network(folder, joint)
-    random = torch.Generator().manual_seed(5)
-    for name, part in trainable(model).items():
-        if name.endswith("gate"):
-            part.data = torch.randn(part.shape, generator=random)
-        elif name in ("weights", "projections", "token_weights"):
-            part.data += 0.3 * torch.randn(part.shape, generator=random)
-    return model
-
-
-def tokenized(folder: Path, papers: Iterable[Paper]) -> dict[str, TokenizedPaper]:
-    """Papers as the network reads them, by id."""
-    tokenizer = PaperTokenizer(folder / TOKENIZER)
-    return {paper.paper_id: tokenize(paper, tokenizer, MAX_TOKENS) for paper in papers}
 
 
 def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,7 @@ import pytest
 
 from qbe.corpus import write_jsonl
 from qbe.runs import GradedPair
-from qbe.train.artifacts import Folders, RunOptions, Sources
+from qbe.train.work import Folders, RunOptions, Sources, run_training
 from qbe.types import Paper, Sentence
 
 RUN = RunOptions(seeds=(0, 1))
@@ -22,42 +22,28 @@ RUN = RunOptions(seeds=(0, 1))
 
 @dataclass
 class Training:
-    """A tiny training: a function that trains, its data, recipe and other options.
+    """A tiny training: its class, data, recipe and other options.
 
-    ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights.
+    ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights, ``parts``
+    files of the work folder whose damage is noticed. ``around`` is done around a training, so that it is tiny.
     """
 
-    function: Callable[..., Any]
+    make: Callable[..., Any]
     sources: Sources
     recipe: Any
     other: dict[str, Any]
     weights: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ("seed-0.pt",)
-    """Files of the work folder whose damage is noticed."""
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """What is done around a training, so that it is tiny."""
-    only_work: bool = False
-    """Whether it takes a work folder alone, in which its weights stay."""
 
     def train(
-        self,
-        folders: Folders,
-        run: RunOptions = RUN,
-        sources: Sources | None = None,
-        options: Mapping[str, Any] | None = None,
-        **changes: Any,
+        self, folders: Folders, run: RunOptions = RUN, sources: Sources | None = None, **changes: Any
     ) -> Any:
-        """Train, on other sources, with other options or with changes of the recipe."""
-        options = {**self.options, **(options or {})}
+        """Train, on other sources or with changes of the recipe."""
         with self.around():
-            return self.function(
-                sources or self.sources,
-                folders.work if self.only_work else folders,
-                run,
-                recipe=replace(self.recipe, **changes),
-                **options,
-            )
+            training = self.make(replace(self.recipe, **changes), **self.options)
+            return run_training(training, sources or self.sources, folders, run)
 
 
 @dataclass(frozen=True)
@@ -134,18 +120,17 @@ def unlabelled_papers(folder: Path) -> Path:
 @contextmanager
 def small_heads() -> Iterator[None]:
     """Heads of a few units in place of those that ship, whose products take most of a tiny training."""
-    from qbe.train.tagger import network, training
+    from qbe.train import tagger, tagger_network
 
     with pytest.MonkeyPatch.context() as patch:
-        small = partial(network.Head, width=16, pools=2, sentence_width=32, depth=1, dropout=0.1)
-        for module in (network, training):
+        small = partial(tagger_network.Head, width=16, pools=2, sentence_width=32, depth=1, dropout=0.1)
+        for module in (tagger, tagger_network):
             patch.setattr(module, "Head", small)
         yield
 
 
 def tagger(request: pytest.FixtureRequest) -> Training:
-    from qbe.train.tagger import training
-    from qbe.train.tagger.fit import Schedule
+    from qbe.train.tagger import Recipe, Schedule, TaggerTraining
 
     encoder, model = (request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_model"))
     folder = request.getfixturevalue("tmp_path_factory").mktemp("tagger")
@@ -159,7 +144,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
         corpus=unlabelled_papers(folder),
         leave_out=write(folder / "evaluated.jsonl", evaluated),
     )
-    recipe = training.Recipe(
+    recipe = Recipe(
         layers=(0, 2),
         teacher=Schedule(epochs=1, papers=8, learning_rate=1e-2),
         unlabelled=20,
@@ -168,7 +153,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     )
 
     return Training(
-        training.train,
+        TaggerTraining,
         sources,
         recipe,
         {"untitled": 0.25},
@@ -194,9 +179,7 @@ def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
 
 def citation(request: pytest.FixtureRequest) -> Training:
     """Papers of 2002 to 2009 to train on, and those of 2010 and 2011 as dev."""
-    from qbe.train.citation import training
-    from qbe.train.citation.projection import ProjectionSchedule
-    from qbe.train.heads import HeadSchedule
+    from qbe.train.citation import CitationTraining, HeadSchedule, ProjectionSchedule, Recipe
     from support.citing import CITING, COUNT, NO_YEAR, papers_that_cite
 
     citing = papers_that_cite(request.getfixturevalue("papers"))
@@ -208,22 +191,21 @@ def citation(request: pytest.FixtureRequest) -> Training:
         train=(write_qrels(folder / "train.qrels", citing, train_places),),
         dev=(write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),),
     )
-    recipe = training.Recipe(
+    recipe = Recipe(
         projection=ProjectionSchedule(epochs=1, queries=8, nearest=5, random=2, learning_rate=1e-2),
         heads=HeadSchedule(epochs=1, hidden=3),
         depth=12,
     )
 
-    return Training(training.train, sources, recipe, {"depth": 11}, ("citation.npz", "citation.json"))
+    return Training(CitationTraining, sources, recipe, {"depth": 11}, ("citation.npz", "citation.json"))
 
 
-def citation_pairs(request: pytest.FixtureRequest) -> Training:
+def cross_encoder(request: pytest.FixtureRequest) -> Training:
     """A pair reranker for the same citations, from a tiny BERT without a classifier."""
-    from qbe.train.citation.pair_reranker import train as train_pairs
-    from qbe.train.citation.pairs import Recipe
+    from qbe.train.cross_encoder import CrossEncoderRecipe, CrossEncoderTraining
 
     sources, model = citation(request).sources, request.getfixturevalue("tiny_model")
-    recipe = Recipe(
+    recipe = CrossEncoderRecipe(
         query_tokens=24,
         candidate_tokens=16,
         candidates=5,
@@ -237,7 +219,7 @@ def citation_pairs(request: pytest.FixtureRequest) -> Training:
 
     weights = ("model.safetensors", "model.int8.onnx", "reranker.json")
     options = {"encoder": str(model)}
-    return Training(train_pairs, sources, recipe, {"classes": "balanced"}, weights, options)
+    return Training(CrossEncoderTraining, sources, recipe, {"classes": "balanced"}, weights, options)
 
 
 # The grade model.
@@ -251,8 +233,7 @@ GRADED = {
 
 
 def grades(request: pytest.FixtureRequest) -> Training:
-    from qbe.train import grades as training
-    from qbe.train.heads import GradeRecipe
+    from qbe.train.grades import GradeRecipe, GradeTraining
     from qbe.util.files import sha256
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
@@ -270,7 +251,7 @@ def grades(request: pytest.FixtureRequest) -> Training:
 
     parts = ("0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
     files = ("grades.npz", "grades.json")
-    return Training(training.train, sources, recipe, {"hidden": 3}, files, parts=parts)
+    return Training(GradeTraining, sources, recipe, {"hidden": 3}, files, parts=parts)
 
 
 # Sentence encoders.
@@ -278,7 +259,7 @@ def grades(request: pytest.FixtureRequest) -> Training:
 
 def encoder(request: pytest.FixtureRequest) -> Training:
     """Four pairs have a paper with the evaluated one's title."""
-    from qbe.train.encoder import training
+    from qbe.train.encoder import CocitationRecipe, CocitationTraining
     from support.cocitations import planted, write_bert
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("cocitations")
@@ -296,14 +277,14 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     sources = Sources(
         train=(folder / "train.jsonl",), dev=(folder / "dev.jsonl",), leave_out=folder / "evaluated.jsonl"
     )
-    recipe = training.Recipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
+    recipe = CocitationRecipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
 
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
     options = {"encoder": str(folder / "bert")}
-    return Training(training.train, sources, recipe, {"similarity": "cosine"}, weights, options)
+    return Training(CocitationTraining, sources, recipe, {"similarity": "cosine"}, weights, options)
 
 
-# The facet rerankers.
+# Encoders of graded pairs.
 
 
 @contextmanager
@@ -311,20 +292,19 @@ def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
     """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
     from qbe.models.encode.encoder import Encoder
     from qbe.models.tag.tagger import Tagger
-    from qbe.train.reranker.papers import Readers
+    from qbe.train import encoder as training
 
     with pytest.MonkeyPatch.context() as patch:
-        small = Readers(Encoder.open(str(encoder)), Tagger.open(str(tagger)))
-        patch.setattr(Readers, "open", lambda _: small)
+        small = Encoder.open(str(encoder)), Tagger.open(str(tagger))
+        patch.setattr(training, "facet_readers", lambda _: small)
         yield
 
 
-def reranker(request: pytest.FixtureRequest) -> Training:
+def graded_sources(request: pytest.FixtureRequest) -> Sources:
     """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
-    from qbe.train.reranker import training
     from support.tiny_reranker import graded_lists, write_lists
 
-    weights, papers = (request.getfixturevalue(name) for name in ("tiny_reranker_weights", "papers"))
+    papers = request.getfixturevalue("papers")
     folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -339,65 +319,27 @@ def reranker(request: pytest.FixtureRequest) -> Training:
     (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
     with (folder / "evaluated.jsonl").open("wb") as stream:
         write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
-    corpus = request.getfixturevalue("sample") / "corpus.jsonl"
-    sources = Sources(
+    return Sources(
         train=(paths["first"], paths["second"]),
         dev=(paths["dev"],),
-        corpus=corpus,
+        corpus=request.getfixturevalue("sample") / "corpus.jsonl",
         leave_out=folder / "evaluated.jsonl",
     )
-    recipe = training.Recipe(
-        joint=2,
-        max_tokens=64,
-        learning_rate=3e-3,
-        head_rate=1e-2,
-        queries=1,
-        ema_decay=0.5,
-    )
-
-    options, other = {"weights": weights}, {"learning_rate": 1e-3}
-    around = partial(small_readers, *map(request.getfixturevalue, ("tiny_encoder", "tiny_tagger")))
-    files = ("published.pt",)
-    return Training(training.train, sources, recipe, other, files, options, around=around, only_work=True)
-
-
-def distillation(request: pytest.FixtureRequest) -> Training:
-    """Tiny facet rerankers, which learn from the shipped projections of the default encoder."""
-    from qbe.train import distillation as training
-    from qbe.train.artifacts import check_provenance, save_state
-    from qbe.train.weights import PUBLISHED, copied
-    from support.tiny_reranker import MAX_TOKENS, graded_lists, stirred, write_lists
-
-    names = ("tiny_reranker_weights", "graded_index")
-    weights, index = (request.getfixturevalue(name) for name in names)
-    folder = request.getfixturevalue("tmp_path_factory").mktemp("rerankers")
-    start = folder / "start"
-    check_provenance(start, {"data": {"pairs/train.tsv": "5f"}})
-    save_state(start / PUBLISHED, {"best": copied(stirred(weights))})
-    evaluated = {"paper_id": "e", "title": "Of no paper", "abstract": ["No paper of the sample."]}
-    left_out = write(folder / "evaluated.jsonl", evaluated)
-    dev = write_lists(folder / "dev.tsv", dict(list(graded_lists().items())[:2]))
-    sources = Sources(index=index, dev=(dev,), leave_out=left_out)
-    recipe = training.Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
-
-    options = {"start": start, "weights": weights}
-    other = {"steps": 4}
-    return Training(training.train, sources, recipe, other, (PUBLISHED,), options, only_work=True)
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
     """A tiny MPNet in place of the base."""
-    from qbe.train.large import training
+    from qbe.train import encoder as training
     from support.published import write_mpnet
 
     base = request.getfixturevalue("tmp_path_factory").mktemp("large") / "mpnet"
     write_mpnet(base, request.getfixturevalue("papers"))
-    rerankers = reranker(request)
-    recipe = training.LargeRecipe(steps=2, queries=1, max_tokens=40, rank=4)
+    recipe = training.GradedRecipe(steps=2, queries=1, max_tokens=40, rank=4)
+    readers = [request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_tagger")]
 
     @contextmanager
     def with_base() -> Iterator[None]:
-        with rerankers.around(), pytest.MonkeyPatch.context() as patch:
+        with small_readers(*readers), pytest.MonkeyPatch.context() as patch:
             patch.setattr(training, "model_folder", lambda _: base)
             yield
 
@@ -407,13 +349,23 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
         "ranges.safetensors",
         "projections/facet-projections.npz",
     )
-    return Training(training.train, rerankers.sources, recipe, {"crossed": 1.0}, files, around=with_base)
+    sources = graded_sources(request)
+    return Training(training.GradedTraining, sources, recipe, {"crossed": 1.0}, files, around=with_base)
+
+
+def small_encoder(request: pytest.FixtureRequest) -> Training:
+    """The same of a tiny BERT, which is published as a whole."""
+    from qbe.train.encoder import GradedTraining
+
+    large = large_encoder(request)
+    options = {"encoder": str(request.getfixturevalue("tiny_reranker_weights"))}
+    files = ("model.safetensors", "model.int8.onnx", "projections/facet-projections.npz")
+    return replace(large, make=GradedTraining, weights=files, options=options)
 
 
 def joint_grades(request: pytest.FixtureRequest) -> Training:
     """A tiny teacher and a tiny student, over the sample; of the drawn pairs two are graded a paper."""
-    from qbe.train.joint import training
-    from qbe.train.joint.task import FitRecipe, JointRecipe
+    from qbe.train.joint import FitRecipe, JointRecipe, JointTraining
     from support.tiny_reranker import graded_lists, write_bert, write_lists
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("joint")
@@ -440,7 +392,7 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
 
     weights, parts_ = ("model.int8.onnx", "joint-grades.json"), ("student/seed-0.pt", "teacher-grades.npz")
     options = {"bases": (folder / "teacher", folder / "student")}
-    return Training(training.train, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
+    return Training(JointTraining, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
 
 
 # The facet projections.
@@ -458,7 +410,7 @@ def planted_grades(seed: int) -> dict[str, list[GradedPair]]:
 
 def projections(request: pytest.FixtureRequest) -> Training:
     """Of 24 candidates of two queries one has the title of an evaluated paper."""
-    from qbe.train import projections as training
+    from qbe.train.projections import ProjectionTraining, Recipe
     from support.tiny_reranker import write_lists
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("projected")
@@ -473,7 +425,7 @@ def projections(request: pytest.FixtureRequest) -> Training:
     sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out)
 
     weights = ("facet-projections.npz", "facet-projections.json")
-    return Training(training.train, sources, training.Recipe(), {"queries": 3}, weights)
+    return Training(ProjectionTraining, sources, Recipe(), {"queries": 3}, weights)
 
 
 TRAININGS = {
@@ -481,13 +433,12 @@ TRAININGS = {
     for each in (
         tagger,
         citation,
-        citation_pairs,
+        cross_encoder,
         grades,
         encoder,
-        reranker,
-        distillation,
         projections,
         large_encoder,
+        small_encoder,
         joint_grades,
     )
 }

@@ -38,7 +38,7 @@ def note_papers(watches: Watches, index: Index) -> None:
     known = set(watches.known)
     with index.reading() as reader:
         ids = reader.papers.ids
-        new = [ids[row] for row in reader.papers.live.tolist() if ids[row] not in known]
+        new = [paper_id for paper_id in ids if paper_id not in known]
     watches.known += new
 
 

@@ -1,1 +1,1 @@
-"""Building an index in one go: stages that are recorded, resumed and put in place together."""
+"""Former place of `qbe.index.build` and others."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import OutputError, UsageError
 from qbe.index.dense.ann import AUTO, FaissParams
-from qbe.index.dense.faiss_segment import FAISS, building, searched
+from qbe.index.dense.faiss_segment import FAISS, building, read_index, searched
 from qbe.index.dense.stored import Vectors, blocks
 from qbe.models.encoder_format import L2
 
@@ -36,7 +36,7 @@ def write_faiss_segment(
     product for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added; ``learned`` is the file of an index that `train` gave, trained here where there is none. Raises
+    added; ``learned`` is the file of an index whose centroids and codes are taken; None: they are trained. Raises
     OutputError where it cannot be written.
 
     >>> folder = Path("exact")
@@ -52,7 +52,8 @@ def write_faiss_segment(
         if learned is None:
             index = train(vectors, similarity, params)
         else:
-            index = faiss.read_index(str(learned), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+            index = read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+            index.reset()
         for block in blocks(vectors):
             index.add(block)
             advance(len(block))

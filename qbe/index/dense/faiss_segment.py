@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError, check_package
 from qbe.index.dense.ann import FaissParams
-from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import Rows, starts_of
+from qbe.index.store import Files
 
 FAISS = "faiss.index"
 LISTS = "faiss.lists"
@@ -42,6 +42,22 @@ def searched(index: Any) -> Any:
     return index if isinstance(index, kinds) else None
 
 
+def read_index(path: Path, flags: int) -> Any:
+    """FAISS's index of a file; counts in it that its size does not bear out allocate nothing.
+
+    Raises RuntimeError.
+    """
+    import faiss
+
+    untyped: Any = faiss
+    with _reading:
+        untyped.set_deserialization_vector_byte_limit(path.stat().st_size)
+        return faiss.read_index(str(path), flags)
+
+
+_reading = threading.Lock()
+
+
 class FaissSegment:
     """Nearest sentences of a segment by its own similarity, among all its sentences or those of papers that
     are not deleted.
@@ -53,7 +69,7 @@ class FaissSegment:
 
     def __init__(
         self,
-        folder: Path | OpenFiles,
+        folder: Path | Files,
         threads: int,
         params: FaissParams | None = None,
         nprobe: int | None = None,
@@ -68,7 +84,7 @@ class FaissSegment:
         check_package("faiss")
         import faiss
 
-        self._files = files = OpenFiles.of(folder)
+        self._files = files = Files.of(folder)
         self.params = params = params or FaissParams()
         self._nprobe = 0
         if nprobe is not None and params.nlist is None:
@@ -80,15 +96,15 @@ class FaissSegment:
             "fs"
         ):  # such codes are copied; others are mapped, and processes share them
             flags |= faiss.IO_FLAG_MMAP_IFC
-        with files.linked(FAISS, LISTS) as linked:
-            try:
-                self._index: Any = faiss.read_index(str(linked / FAISS), flags)
-                if params.nlist is not None:
-                    self._nprobe = min(nprobe or params.nprobe or 1, params.nlist)
-                    faiss.extract_index_ivf(self._index).nprobe = self._nprobe
-            except (RuntimeError, AttributeError, MemoryError) as error:
-                reason = str(error).replace(str(linked), str(files.folder))
-                raise files.damaged(FAISS, "a FAISS index", reason) from error
+        path = files.path(FAISS)
+        try:
+            self._index: Any = read_index(path, flags)
+            if params.nlist is not None:
+                self._nprobe = min(nprobe or params.nprobe or 1, params.nlist)
+                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
+        except (RuntimeError, AttributeError, MemoryError, OSError) as error:
+            raise files.damaged(FAISS, "a FAISS index", " ".join(str(error).split())) from error
+        files.check()
         self._searched = searched(self._index)
         if self._searched is None:
             raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)

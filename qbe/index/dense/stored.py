@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.index.dense.ann import FLOAT16, INT8
-from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import StackedRows
+from qbe.index.store import Files
 from qbe.models.encode.pooling import GRID
 from qbe.models.encoder_format import L2
 
@@ -158,7 +158,7 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     return header.getvalue()
 
 
-def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
+def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
     """Vectors of an index, memory-mapped (their scales are read).
 
     Raises IndexFormatError where the file is of another form than ``stored``.
@@ -166,7 +166,7 @@ def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     >>> open_vectors(index.folder, "whole.npy", "float16").shape
     (128, 384)
     """
-    files = OpenFiles.of(folder)
+    files = Files.of(folder)
     array = files.array(name, stored, 2)
     if stored != INT8:
         half: Half = array
@@ -177,7 +177,7 @@ def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     return Quantized(array, scales)
 
 
-def read_vectors(folder: Path | OpenFiles, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
+def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError.
 
     >>> sentences, whole = read_vectors(Path("indexes/sample"))

@@ -1,0 +1,158 @@
+"""How many functions and files of qbe a paper passes on its way into an index, and a query from HTTP to its
+hits.
+
+    python -m benchmarks.walks
+
+Every call of a function of qbe is counted while the command `qbe index` indexes five papers of the sample,
+and while a server answers one request that it has answered before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+PAPERS = 5
+COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>")
+
+
+class Walk:
+    """The functions of qbe that are called while it is recording, in all threads."""
+
+    def __init__(self) -> None:
+        import qbe
+
+        self.root = str(Path(qbe.__file__).parent) + os.sep
+        self.functions: set[CodeType] = set()
+        self.calls = self.deepest = self.between = 0
+        self.recording = True
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not self.recording or not code.co_filename.startswith(self.root):
+            return
+        if code.co_name in COMPREHENSIONS or code.co_name == "<module>":
+            return
+        self.calls += 1
+        self.functions.add(code)
+        chain = self._own_frames(frame)
+        self.deepest = max(self.deepest, len(chain))
+
+    def _own_frames(self, frame: FrameType | None) -> list[str]:
+        names = []
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename.startswith(self.root) and code.co_name not in (*COMPREHENSIONS, "<module>"):
+                names.append(code.co_qualname if hasattr(code, "co_qualname") else code.co_name)
+            frame = frame.f_back
+        return names
+
+    def start(self) -> None:
+        """Record from here on, in this thread and those that start later."""
+        threading.setprofile(self)
+        sys.setprofile(self)
+
+    def report(self) -> dict[str, int]:
+        """Return the number of functions, files and calls, and of own frames of the deepest call."""
+        sys.setprofile(None)
+        files = {code.co_filename for code in self.functions}
+        return {
+            "functions": len(self.functions),
+            "files": len(files),
+            "calls": self.calls,
+            "deepest": self.deepest,
+        }
+
+
+def run_qbe(*arguments: str) -> None:
+    """Run the command ``qbe`` in this process."""
+    from qbe.__main__ import main
+
+    sys.argv = ["qbe", *arguments]
+    try:
+        main()
+    except SystemExit as done:
+        if done.code:
+            raise
+
+
+def index(work: Path) -> dict[str, int]:
+    """Index five papers."""
+    walk = Walk()
+    walk.start()
+    run_qbe("index", "--corpus", str(work / "five.jsonl"), "--output", str(work / "five"), "--threads", "1")
+    return walk.report()
+
+
+def search(work: Path) -> dict[str, int]:
+    """Answer one request over HTTP, after one that loads everything."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    walk = Walk()
+    walk.recording = False
+
+    def ask() -> None:
+        body = json.dumps({"paper_ids": ["s036"], "facet": "method"}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/api/search", body, {"Content-Type": "application/json"}
+        )
+        for attempt in range(120):
+            try:
+                urllib.request.urlopen(request).read()  # noqa: S310
+                break
+            except OSError:
+                if attempt == 119:
+                    raise
+                time.sleep(0.5)
+        walk.recording = True
+        urllib.request.urlopen(request).read()  # noqa: S310
+        walk.recording = False
+        print(json.dumps(walk.report()), flush=True)
+        os._exit(0)
+
+    threading.Thread(target=ask, daemon=True).start()
+    walk.start()
+    run_qbe("serve", "--index", str(work / "sample"), "--port", str(port), "--threads", "1")
+    raise AssertionError("the server ended")
+
+
+def main() -> None:
+    """Print both walks; each runs in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--walk", choices=("index", "search"), help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.walk:
+        found = {"index": index, "search": search}[options.walk](options.work)
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        qbe = [sys.executable, "-m", "qbe"]
+        subprocess.run([*qbe, "datasets", "sample", "--output", str(work)], check=True, capture_output=True)
+        lines = (work / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (work / "five.jsonl").write_text("".join(lines[:PAPERS]), encoding="utf-8")
+        command = [*qbe, "index", "--corpus", str(work / "corpus.jsonl"), "--output", str(work / "sample")]
+        subprocess.run(command, check=True, capture_output=True)
+        print(f"{'':24s} functions      files      calls    deepest")
+        for name, what in (("index", "a paper into an index"), ("search", "a query over HTTP")):
+            command = [sys.executable, "-m", "benchmarks.walks", "--walk", name, "--work", folder]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            print(f"{what:24s}", *(f"{number:10d}" for number in found.values()))
+
+
+if __name__ == "__main__":
+    main()

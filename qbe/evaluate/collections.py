@@ -1,0 +1,136 @@
+"""Collections without facets: judged pools of whole-abstract queries, and citation recommendation.
+
+``pools`` serves RELISH, TRECCOVID-RF, SciDocs and their like. A query's pool consists of its judged papers
+without the query paper. NDCG%20 is CSFCube's, which ASPIRE (Mysore et al., 2022;
+``src/evaluation/ranking_eval.py``) uses on all collections. For MAP the highest grade counts as relevant: 2
+of RELISH's grades, 1 of TRECCOVID-RF's and SciDocs'. SciDocs' own scorer (Cohan et al., 2020) gives
+trec_eval's map and ndcg.
+
+``citations`` is the protocol of Nogueira, Jiang, Cho and Lin (2020) and Citeomatic (Bhagavatula et al.,
+2018): cited papers are relevant, and the first 1,000 papers of a ranking count. A query's id is the id of its
+paper, which is no candidate of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from statistics import harmonic_mean
+
+from qbe.evaluate.evaluation import (
+    ALL,
+    Evaluation,
+    coverage,
+    incomplete,
+    pool_scores,
+    scope_figures,
+    scores_of,
+    too_small,
+    without_query_papers,
+)
+from qbe.evaluate.measures import (
+    MEASURES,
+    NDCG_PERCENT,
+    judged_ranking,
+    parse_measures,
+    per_query_values,
+    trec_order,
+)
+from qbe.runs import Qrels, Rankings
+
+POOLS = "pools"
+
+POOL_DEFINITIONS: Mapping[str, str] = {
+    NDCG_PERCENT: MEASURES[NDCG_PERCENT].definition,
+    "MAP": "mean average precision over the pool; the highest grade of the qrels is relevant",
+    "NDCG": "normalized discounted cumulated gain of the whole pool: discounts 1/log2(rank + 1)",
+}
+
+
+def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
+    """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures.
+
+    A pool paper that is missing in the run counts as not retrieved, and a query that is missing scores as an
+    empty ranking, both with a warning. Raises FileFormatError when no query is in both qrels and run,
+    UsageError for an unknown measure.
+
+    >>> from qbe.types import Hit
+    >>> rankings = {"7": (Hit("a", 0.9), Hit("b", 0.8), Hit("c", 0.7))}
+    >>> pool_protocol({"7": {"a": 0, "b": 1, "c": 1}}, rankings).figures["MAP"]["all"]
+    0.5833333333333333
+    """
+    pools = without_query_papers(qrels)
+    scopes = {ALL: tuple(pools)}
+    _, warnings = coverage(scopes, pools, rankings)
+    scores = pool_scores(pools, rankings)
+    highest = max((grade for pool in pools.values() for grade in pool.values()), default=1)
+    average_precision = "AP" if highest <= 1 else f"AP(rel={highest})"
+    parsed = parse_measures([average_precision, "nDCG", *measures])
+    computed = per_query_values(parsed, pools, scores)
+    # Not by ir-measures, which would make a table of 12 million rows for TRECCOVID-RF.
+    percent = MEASURES[NDCG_PERCENT].function
+    values: dict[str, Mapping[str, float]] = {
+        NDCG_PERCENT: {q: percent(*judged_ranking(q, pool, scores.get(q, {}))) for q, pool in pools.items()},
+        "MAP": computed[average_precision],
+        "NDCG": computed["nDCG"],
+        **{name: computed[name] for name in parse_measures(measures)},
+    }
+    figures = scope_figures(parsed, values, scopes)
+    return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores), *too_small(pools)))
+
+
+CITATIONS = "citations"
+
+DEPTH = 1000
+
+F1, F1_OF_MEANS = "F1@20", "F1@20 of means"
+
+CITATION_NAMES = {"MRR": "RR", "R@1000": "R@1000", "P@20": "P@20", "R@20": "R@20"}
+"""Name in publications -> name in ir-measures, which computes it on the first 1,000 papers."""
+
+CITATION_DEFINITIONS = {
+    F1: "harmonic mean of a query's precision and recall at 20, 0 where both are 0",
+    F1_OF_MEANS: "harmonic mean of mean precision and mean recall at 20, which publications give",
+    "MRR": "reciprocal rank of the first cited paper among the first 1,000",
+}
+
+
+def citations_protocol(
+    qrels: Qrels,
+    rankings: Rankings,
+    measures: Iterable[str] = (),
+) -> Evaluation:
+    """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more.
+
+    A query that is missing in the run scores 0, with a warning. Raises FileFormatError when no query is in
+    both qrels and run, UsageError for an unknown measure.
+
+    >>> from qbe.types import Hit
+    >>> rankings = {"p7": (Hit("p7", 9.0), Hit("p3", 8.0), Hit("p1", 7.0))}
+    >>> citations_protocol({"p7": {"p1": 1, "p2": 1}}, rankings).figures["MRR"]
+    {'all': 0.5}
+    """
+    judged = without_query_papers(qrels)
+    scopes = {ALL: tuple(judged)}
+    _, warnings = coverage(scopes, judged, rankings)
+    scores = {}
+    for query, by_paper in scores_of(rankings).items():
+        # Cut here so that all measures break ties as trec_eval does; ir-measures' own RR@1000 does not.
+        others = (paper_id for paper_id in trec_order(by_paper) if paper_id != query)
+        scores[query] = {paper_id: by_paper[paper_id] for paper_id in islice(others, DEPTH)}
+    further = parse_measures(measures)
+    parsed = further | parse_measures(CITATION_NAMES.values())
+    computed = per_query_values(parsed, judged, scores)
+    values = {F1: {q: _f1(precision, computed["R@20"][q]) for q, precision in computed["P@20"].items()}}
+    values |= {label: computed[name] for label, name in CITATION_NAMES.items()}
+    values |= {name: computed[name] for name in further}
+    means = scope_figures(parsed, values, scopes)
+    of_means: dict[str, float | None] = {
+        scope: _f1(means["P@20"][scope], means["R@20"][scope]) for scope in scopes
+    }
+    figures = {F1: means.pop(F1), F1_OF_MEANS: of_means, **means}
+    return Evaluation(scopes, values, figures, warnings)
+
+
+def _f1(precision: float | None, recall: float | None) -> float:
+    return harmonic_mean([precision or 0.0, recall or 0.0])

@@ -1,0 +1,116 @@
+"""The encoder and the tagger of an index, by which queries are encoded and labelled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbe.errors import EncoderMismatchError, MissingDependencyError
+from qbe.index.store import Manifest
+
+if TYPE_CHECKING:
+    from qbe.models.encode.encoder import Encoder
+    from qbe.models.encoder_files import EncoderFiles
+    from qbe.models.tag.tagger import TaggingEncoder
+
+log = logging.getLogger(__name__)
+
+READING = ("convention", "adapter")
+"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
+
+
+class IndexModels:
+    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
+    them.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
+    ) -> None:
+        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
+
+        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
+        """
+        self._folder, self._manifest, self._threads = folder, manifest, threads
+        self._encoder_name, self._tagger_name = encoder, tagger
+        self._lock = threading.RLock()
+        self._encoder: Encoder | None = None
+        self._tagging: TaggingEncoder | None = None
+        if encoder is not None and manifest.dense is not None:
+            matching_encoder(folder, manifest, encoder)  # another encoder is refused now, even if never used
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of an index with vectors; raises what `matching_encoder` does."""
+        from qbe.models.encode.encoder import Encoder
+        from qbe.models.encoder_files import HALF
+
+        with self._lock:
+            if self._encoder is None:
+                files = matching_encoder(self._folder, self._manifest, self._encoder_name)
+                try:
+                    self._encoder = Encoder(files, self._threads)
+                except MissingDependencyError as error:
+                    if files.precision != HALF:
+                        raise
+                    files = files.on_any_machine()
+                    log.warning(
+                        "%s: its papers were encoded in %s, queries are encoded in %s (%s)",
+                        *(self._folder, HALF, files.precision, error),
+                    )
+                    self._encoder = Encoder(files, self._threads)
+            return self._encoder
+
+    @property
+    def tagging(self) -> TaggingEncoder:
+        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
+
+        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
+        """
+        from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
+
+        with self._lock:
+            if self._tagging is None:
+                tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
+                encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
+                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
+            return self._tagging
+
+
+def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
+    """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
+
+    Raises EncoderMismatchError for other weights, another encoder format or another adapter, ModelError where
+    none is found.
+
+    >>> matching_encoder(index.folder, index.manifest, None).metadata.name
+    'facet-encoder'
+    """
+    from qbe.models.encoder_files import resolve_encoder
+
+    assert manifest.dense is not None
+    built = manifest.dense["encoder"]
+    files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
+    if files.metadata.weights_sha256 != built["weights_sha256"]:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
+            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
+            "built with as `encoder`, or build the index again"
+        )
+    expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
+    if actual != expected:
+        raise EncoderMismatchError(
+            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
+            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
+            "build the index again"
+        )
+    return files
+
+
+def _in_words(reading: Mapping[str, Any]) -> str:
+    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
+    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+    return ", ".join(words) or "the default encoder"

@@ -1,0 +1,301 @@
+"""What an index is built of: its settings, and its corpus as a stream of papers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from qbe.corpus import paper_to_record, parse_paper, read_corpus
+from qbe.corpus.read import AS_IT_COMES, files_of
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import Splitter
+from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.streams import BytesRead
+from qbe.errors import CorpusError, UsageError
+from qbe.index.dense.ann import AUTO, EXACT, STORED
+from qbe.index.papers import encode_paper
+from qbe.models.encoder_files import PRECISIONS, usual_precision
+from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
+from qbe.models.session import CPU, DEVICES, chosen_device
+from qbe.models.tag.tagger import LABEL_SOURCES
+from qbe.types import Paper
+
+ShareRead = Callable[[], float | None]
+"""Gives the share of a corpus that has been read; None where it is not known."""
+
+
+class Progress(Protocol):
+    """An observer of a build's progress; the command line shows bars, a library stays silent."""
+
+    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
+        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
+        return iter(papers)
+
+    def steps(
+        self,
+        name: str,  # noqa: ARG002
+        unit: str,  # noqa: ARG002
+        total: int,  # noqa: ARG002
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
+        just finished.
+        """
+        return contextlib.nullcontext(lambda _: None)
+
+    def stage(self, name: str) -> None:  # noqa: ARG002
+        """A stage without steps begins."""
+        return
+
+
+class Silent(Progress):
+    """A `Progress` that shows nothing.
+
+    >>> with Silent().steps("encoding", "papers", total=2) as advance:
+    ...     advance(1)
+    >>> list(Silent().papers(["a paper"], lambda: None))
+    ['a paper']
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What shapes an index, its corpus apart; a resumed build must have the same settings.
+
+    ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
+    names or folders, ``precision`` is the encoder's, one of `qbe.models.encoder_files.PRECISIONS` (by default
+    int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
+    this machine has.
+
+    ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
+    the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
+    nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
+    vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
+    ``IVF1024,PQ64x4fs``, or ``auto``: by the size of the corpus), ``stored`` how vectors are stored (one
+    of `qbe.index.dense.ann.STORED`, or ``auto``: by the size of the corpus).
+
+    Raises TypeError and UsageError for values that are not possible.
+
+    >>> BuildSettings(bm25=False).encoder
+    'facet-encoder'
+    """
+
+    bm25: bool = True
+    dense: bool = True
+    encoder: str = DEFAULT_ENCODER
+    precision: str = AUTO
+    facets: str = "given"
+    tagger: str = DEFAULT_TAGGER
+    positions: bool = False
+    docvectors: bool = False
+    faiss: str = AUTO
+    stored: str = AUTO
+    device: str = CPU
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for values of other types, UsageError for ones that are not possible."""
+        for name in ("encoder", "precision", "facets", "tagger", "faiss", "stored", "device"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
+        for name, possible in (
+            ("precision", (AUTO, *PRECISIONS)),
+            ("stored", (AUTO, *STORED)),
+            ("device", DEVICES),
+            ("facets", LABEL_SOURCES),
+        ):
+            if getattr(self, name) not in possible:
+                raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")
+        int8 = self.device == AUTO and self.precision == "int8"  # of an index that grows, say
+        device = CPU if int8 else chosen_device(self.device)
+        object.__setattr__(self, "device", device)
+        if self.precision == AUTO:
+            object.__setattr__(self, "precision", usual_precision(device))
+        if not self.bm25 and (self.positions or self.docvectors):
+            raise UsageError("`positions` and `docvectors` are of use with `bm25` only; drop them")
+        if not (self.bm25 or self.dense):
+            raise UsageError("expected `bm25`, `dense` or both, found neither; an index needs one of them")
+
+    def record(self, corpus: Sequence[str]) -> dict[str, Any]:
+        """The settings, with the names of the corpus's sources, as an index's manifest holds them."""
+        record = {"corpus": list(corpus), **dataclasses.asdict(self)}
+        if self.device == CPU:  # as in the indexes of the time before there was a choice
+            del record["device"]
+        return record
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
+        """The settings of a manifest, with changes. Older ones name kinds of FAISS indexes; all of these but
+        the exact one become ``auto``.
+        """
+        settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
+        if record.get("ann", {}).get("kind") == "flat":
+            settings["faiss"] = EXACT
+        if not settings.get("bm25", True):  # earlier versions took these without Lucene
+            settings |= {"positions": False, "docvectors": False}
+        return cls(**{**settings, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a build or change is carried out, which has no influence on its result: the number of ``threads``
+    and the observer of its ``progress``.
+    """
+
+    threads: int = 1
+    progress: Progress = field(default_factory=Silent)
+
+
+IN_MEMORY = "<papers>"
+"""What a manifest calls a corpus of papers that a program handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the papers of a build come from: by this a build that is resumed or repeated knows them again.
+
+    ``names`` are what a manifest calls the sources. ``facts`` are JSON values that differ when the papers do.
+    ``changed`` is when their files were last changed, in nanoseconds; 0 where there are none. ``reading`` is
+    how files are read, where that is not as usual (the record of a `qbe.corpus.reading.Reading`).
+    """
+
+    names: tuple[str, ...]
+    facts: list[list[Any]]
+    changed: int = 0
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The papers of a build and their `Origin`.
+
+    ``papers`` gives them in order, as a stream: abstracts that are one string are split by the function that
+    it is given, and records that are left out are counted. ``share_read`` says which share of them has been
+    read; None where that is not known.
+    """
+
+    papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
+    origin: Origin
+    share_read: Callable[[], float | None] = lambda: None
+
+
+Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Paper] | Source
+"""A path or ``hf:`` name, several of them, papers, or a source as it is."""
+
+
+def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
+    """The source of a corpus; ``reading`` says how files are read.
+
+    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot. Raises
+    TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers, and what the
+    papers of a sequence are refused for.
+
+    >>> open_corpus(["a.jsonl", Path("b.jsonl")]).origin.names
+    ('a.jsonl', 'b.jsonl')
+    >>> papers = [index.paper("s001")]
+    >>> open_corpus(papers).origin == open_corpus(tuple(papers)).origin
+    True
+    >>> open_corpus(iter(papers)).origin == open_corpus(iter(papers)).origin
+    False
+    """
+    if isinstance(corpus, Source):
+        return corpus
+    if isinstance(corpus, str | os.PathLike):
+        return _of_files([os.fspath(corpus)], reading)
+    if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):
+        raise _wrong_type(corpus)
+    items: Iterable[Any]
+    if isinstance(corpus, Sequence):
+        in_memory, items = any(isinstance(item, Paper) for item in corpus), corpus
+    else:
+        stream = iter(corpus)
+        first = list(itertools.islice(stream, 1))
+        in_memory = not (first and isinstance(first[0], str | os.PathLike))
+        items = itertools.chain(first, stream)
+    if in_memory:
+        return _in_memory(items)
+    names = list(items)
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            raise _wrong_type(name)
+    return _of_files([os.fspath(name) for name in names], reading)
+
+
+def _wrong_type(value: object) -> TypeError:
+    return TypeError(
+        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
+        f"{type(value).__name__}"
+    )
+
+
+def _of_files(names: Sequence[str], reading: Reading) -> Source:
+    """The papers of files and data sets (see `qbe.corpus.read_corpus`).
+
+    Known of them are name, size and time of change of each file, also of those of a folder; of other sources
+    the name only.
+    """
+    files = [file for name in names for file in files_of(name)]
+    statuses = [Path(file).stat() if Path(file).is_file() else None for file in files]
+    facts: list[list[Any]] = [
+        [file] if status is None else [file, status.st_size, status.st_mtime_ns]
+        for file, status in zip(files, statuses, strict=True)
+    ]
+    changed = max((status.st_mtime_ns for status in statuses if status is not None), default=0)
+    bytes_read = BytesRead(files)
+    return Source(
+        lambda split, left_out: read_corpus(names, split, reading, left_out, bytes_read),
+        Origin(tuple(names), facts, changed, reading.record()),
+        lambda: bytes_read.share,
+    )
+
+
+def _in_memory(papers: Iterable[Any]) -> Source:
+    """Papers that a program hands over.
+
+    Known of a sequence is the digest of its papers; other iterables cannot be read twice, and get a token
+    that no other build has. Whether an index holds these papers is not known: they are newer than any.
+    """
+    fact = uuid.uuid4().hex
+    if isinstance(papers, Sequence):
+        digest = hashlib.sha256()
+        for number, paper in enumerate(papers, start=1):
+            digest.update(encode_paper(_checked(paper, number)))
+        fact = digest.hexdigest()
+    origin = Origin((IN_MEMORY,), [[IN_MEMORY, fact]], sys.maxsize)
+    return Source(lambda split, left_out: _checked_papers(papers), origin)  # noqa: ARG005  (sentences)
+
+
+def _checked_papers(papers: Iterable[Any]) -> Iterator[Paper]:
+    """The papers as `qbe.corpus.parse_paper` makes them of a record.
+
+    Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and where
+    there is no paper at all.
+    """
+    numbers: dict[str, int] = {}
+    for number, paper in enumerate(papers, start=1):
+        yield _checked(paper, number)
+        first = numbers.setdefault(paper.paper_id, number)
+        if first != number:
+            raise CorpusError(
+                f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
+                f"paper {first}); drop one of them"
+            )
+    if not numbers:
+        raise CorpusError("expected at least one paper, found none; check `corpus`")
+
+
+def _checked(paper: Any, number: int) -> Paper:
+    if not isinstance(paper, Paper):
+        raise TypeError(
+            f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; convert "
+            "records with qbe.corpus.parse_paper"
+        )
+    return parse_paper(paper_to_record(paper), f"paper {number}")

@@ -1,0 +1,639 @@
+"""An index on disk: immutable generations, the manifest of each, and the locks of its readers and writers.
+
+An index ``NAME`` is a folder of generations ``NAME/000007``, each complete and never changed, and the file
+``NAME/CURRENT`` with the name of the newest. A reader holds a shared lock on the manifest of its generation.
+The next writer removes generations that nobody reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import mmap
+import os
+import re
+import shutil
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
+from qbe.index.dense.ann import STORED, FaissParams
+from qbe.models.encoder_format import COSINE, L2
+from qbe.util.files import (
+    atomic_file,
+    lock,
+    sha256,
+    shared_lock,
+    sync,
+    sync_tree,
+    try_exclusive_lock,
+    write_text,
+)
+
+FORMAT_VERSION = 6
+READABLE = (4, 5, 6)
+"""Formats that can be read: 4 is 5 without digests of Lucene's files and of the manifest itself, 5 is
+6 with names of kinds of FAISS indexes in place of factory strings.
+"""
+MANIFEST = "manifest.json"
+CURRENT = "CURRENT"
+NEXT = ".next"
+"""The folder, in an index, of an update under way."""
+RECORDS = "papers.jsonl"
+STORED_AS = {COSINE: "inner product", L2: "l2"}
+"""What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
+SMALL = 1 << 20
+"""Bytes of a file up to which its digest is compared at opening."""
+
+_GENERATION = re.compile(r"\d{6,}")
+COMMIT, _SEGMENTS, _DELETED, _PART = "segments.json", "segments", "deleted", "part.json"
+"""Files and folders of qbe 0.9 and before."""
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([|<][a-z]\d)', "
+    rb"'fortran_order': False, 'shape': \((\d+),(?: (\d+))?\), \} *\n",
+    re.DOTALL,
+)
+"""Of a ``.npy`` file of version 1.0 with one or two axes, in the words of numpy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The description of a generation.
+
+    ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
+    of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
+    (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
+    encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, the
+    parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.FaissParams`), and, where that learns, the
+    number of sentences when it was ``trained``; ``tagger`` (None where nothing was predicted) the tagger's
+    identity. ``files`` gives the size and the SHA-256 of every file. ``digest`` sums up corpus, postings and
+    vectors: two builds of one corpus with the same settings agree in it.
+
+    >>> manifest = index.manifest
+    >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
+    (128, 594, 384)
+    """
+
+    format_version: int
+    qbe_version: str
+    settings: Mapping[str, Any]
+    corpus: Mapping[str, Any]
+    lucene: Mapping[str, Any] | None
+    dense: Mapping[str, Any] | None
+    tagger: Mapping[str, Any] | None
+    files: Mapping[str, Mapping[str, Any]]
+    digest: str
+
+    @property
+    def similarity(self) -> str:
+        """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        assert self.dense is not None
+        stored = self.dense["similarity"]
+        return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+
+    @property
+    def stored(self) -> str:
+        """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`."""
+        assert self.dense is not None
+        stored: str = self.dense["stored"]
+        return stored
+
+
+def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+    """Size and SHA-256 of every file below a folder.
+
+    >>> folder = current(Path("indexes/sample"))
+    >>> describe_files(folder, leave_out=["manifest.json"]) == index.manifest.files
+    True
+    """
+    files = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    return {
+        name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for name, path in files.items()
+        if name not in leave_out
+    }
+
+
+def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
+    """One SHA-256 over the digests of all files but Lucene's, of which each build makes others, and over
+    Lucene's statistics.
+
+    >>> digest(index.manifest.files, index.manifest.lucene) == index.manifest.digest
+    True
+    """
+    content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
+    text = json.dumps([content, lucene], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a generation. Raises OutputError."""
+    write_text(folder / MANIFEST, seal(dataclasses.asdict(manifest)))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of an index's newest generation, or of the generation in ``folder``.
+
+    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one,
+    InputError for one that may not be read.
+
+    >>> read_manifest(Path("indexes/sample")).settings["encoder"]
+    'facet-encoder'
+    """
+    path = current(folder) / MANIFEST
+    try:
+        record = unseal(path.read_bytes())
+        version = record["format_version"]
+        if version not in READABLE:
+            raise IndexFormatError(
+                f"{folder}: expected an index of format {' or '.join(map(str, READABLE))}, found format "
+                f"{version}; build it again with this version of qbe"
+            )
+        manifest = Manifest(**record)
+        for name, entry in manifest.files.items():
+            parts = PurePosixPath(name)
+            if parts.is_absolute() or ".." in parts.parts or not isinstance(entry["bytes"], int):
+                raise ValueError(f"the file {name} of {entry['bytes']} bytes")
+        if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
+            raise ValueError("a negative count")
+        if manifest.dense is not None:
+            if manifest.dense["similarity"] not in STORED_AS.values():
+                raise ValueError(f"the similarity {manifest.dense['similarity']}")
+            if manifest.dense["stored"] not in STORED:
+                raise ValueError(f"vectors stored as {manifest.dense['stored']}")
+            FaissParams.read(manifest.dense)
+        return manifest
+    except PermissionError as error:
+        raise input_error(path, error) from error
+    except NotADirectoryError as error:
+        raise IndexFormatError(
+            f"{folder}: expected the folder of an index, found a file; of a pack it is made by: qbe pull "
+            f"{folder} --output DIR"
+        ) from error
+    except OSError as error:
+        raise IndexFormatError(
+            f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "
+            "check `folder`, or build one with: qbe index"
+        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise IndexFormatError(
+            f"{path}: expected a manifest, found {error!r}; the index is damaged: build it again (qbe doctor "
+            "--index shows what is intact)"
+        ) from error
+
+
+def seal(record: Mapping[str, Any]) -> str:
+    """The JSON text of a description with its checksum: the SHA-256 of its values, however they are laid out.
+
+    >>> unseal(seal({"papers": 2}).encode())
+    {'papers': 2}
+    """
+    return json.dumps({"checksum": _checksum(record), **record}, indent=1) + "\n"
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """The description of a text, without its checksum, if it has one.
+
+    Raises ValueError for a text that is no JSON object, or has another checksum.
+    """
+    try:
+        record = json.loads(text)
+    except RecursionError:
+        raise ValueError("objects nested too deep") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"a {type(record).__name__}")
+    stated = record.pop("checksum", None)
+    if stated is not None and stated != _checksum(record):
+        raise ValueError("another checksum than it states")
+    return record
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+class Files:
+    """The files of a generation's folder, or of a folder that is being built; several threads may use it.
+
+    >>> files = Files(current(index.folder))
+    >>> files.array("sentences.npy", "int64", 1)[:3].tolist()
+    [0, 5, 10]
+    """
+
+    def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Compare the sizes of the ``expected`` files (those of a manifest), and the digests of small ones.
+
+        None are expected of a folder that is being built. Raises IndexFormatError, InputError for a file that
+        may not be read.
+        """
+        self.folder, self._expected = folder, expected
+        self._streams: dict[str, BinaryIO] = {}
+        self._lock, self._closed = threading.Lock(), False
+        for name, entry in (expected or {}).items():
+            if entry["bytes"] < SMALL:
+                self.verify([name])
+            else:
+                with self._open(name, f"{entry['bytes']} bytes") as stream:
+                    self._check_size(name, os.fstat(stream.fileno()).st_size)
+
+    @staticmethod
+    def of(folder: Path | Files) -> Files:
+        """The files of a folder that is being built, or those given."""
+        return folder if isinstance(folder, Files) else Files(folder)
+
+    def close(self) -> None:
+        """Close the files; reading raises UsageError from now on, arrays live on."""
+        with self._lock:
+            self._closed = True
+            while self._streams:
+                self._streams.popitem()[1].close()
+
+    def check(self) -> None:
+        """Raise UsageError where the files are closed, IndexFormatError where others took their place."""
+        if self._closed:
+            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
+
+    def path(self, name: str) -> Path:
+        """The path of a file or folder for a library that opens it; call `check` when it has."""
+        self.check()
+        return self.folder / name
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self.folder / name).is_file() if self._expected is None else name in self._expected
+
+    def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
+        """The error for a file that is not as it was written."""
+        return IndexFormatError(
+            f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it "
+            "again (qbe doctor --index shows what is intact)"
+        )
+
+    def verify(self, names: Sequence[str] | None = None) -> None:
+        """Compare sizes and digests of files (None: all); raises IndexFormatError for the first damaged one."""
+        for name in self._expected or () if names is None else names:
+            entry = (self._expected or {})[name]
+            with self._open(name, f"{entry['bytes']} bytes") as stream:
+                self._check_size(name, os.fstat(stream.fileno()).st_size)
+                if entry.get("sha256") not in (None, hashlib.file_digest(stream, "sha256").hexdigest()):
+                    raise self.damaged(name, f"the SHA-256 {entry['sha256'][:12]}", "another")
+
+    def _check_size(self, name: str, size: int) -> None:
+        expected = (self._expected or {})[name]["bytes"]
+        if size != expected:
+            raise self.damaged(name, f"{expected} bytes", f"{size} bytes")
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """The bytes of a file from ``begin`` to ``end``, which must lie inside."""
+        with self._lock:
+            if name not in self._streams:
+                self._streams[name] = self._open(name)
+            stream = self._streams[name]
+        try:
+            size = os.fstat(stream.fileno()).st_size
+            end = size if end is None else end
+            if 0 <= begin <= end <= size:
+                return os.pread(stream.fileno(), end - begin, begin)
+        except ValueError:  # closed meanwhile
+            self.check()
+            raise
+        raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
+
+    def stream(self, name: str, begin: int = 0) -> BinaryIO:
+        """A stream of a file from a place on."""
+        stream = self._open(name)
+        stream.seek(begin)
+        return stream
+
+    def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
+        """The array of a ``.npy`` file, memory-mapped or read.
+
+        Raises IndexFormatError for another ``dtype``, another number of ``axes``, and a shape that the file's
+        size does not allow.
+        """
+        with self._open(name) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            content = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+        length = int.from_bytes(content[8:10], "little")
+        match = _HEADER.fullmatch(content[: 10 + length])
+        expected = f"an array of {dtype} with {axes} axes"
+        if match is None:
+            raise self.damaged(name, expected, "another header")
+        kind = np.dtype(match[1].decode())
+        shape = tuple(int(number) for number in match.groups()[1:] if number is not None)
+        if kind != np.dtype(dtype) or len(shape) != axes:
+            raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
+        if 10 + length + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
+            raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
+        array: NDArray[Any] = np.ndarray(shape, kind, content, 10 + length)
+        return array if mapped else array.copy()
+
+    def _open(self, name: str, expected: str = "a file") -> BinaryIO:
+        path = self.folder / name
+        try:
+            stream = path.open("rb")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise self.damaged(name, expected, "no file") from error
+        except OSError as error:
+            raise input_error(path, error) from error
+        try:
+            self.check()
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+
+class Generation(Files):
+    """A generation of the index in the folder ``index``, locked against removal until it is closed.
+
+    ``number`` is the generation's, 0 for an index of qbe 0.9 or before. Opened by `open_generation`.
+
+    >>> with contextlib.closing(open_generation(index.folder)) as generation:
+    ...     generation.number, generation.is_current()
+    (1, True)
+    """
+
+    def __init__(self, index: Path, folder: Path, lock: int) -> None:
+        self._locked = os.fstat(lock)
+        self.index, self.folder, self._closed = index, folder, False
+        self.number = int(folder.name) if folder.parent == index else 0
+        self.manifest = read_manifest(folder)
+        super().__init__(folder, self.manifest.files)
+        self._release = weakref.finalize(self, os.close, lock)
+
+    def close(self) -> None:
+        super().close()
+        self._release()
+
+    def check(self) -> None:
+        super().check()
+        if not self._is_at(self.folder):
+            raise self.damaged(MANIFEST, "the index that was opened", "another in its place, or none")
+
+    def is_current(self) -> bool:
+        """Whether the index has no newer generation; raises IndexFormatError where it is no index now."""
+        folder = current(self.index)
+        if not (folder / MANIFEST).exists():
+            read_manifest(self.index)  # which says what is wrong
+        return self._is_at(folder)
+
+    def _is_at(self, folder: Path) -> bool:
+        try:
+            return os.path.samestat((folder / MANIFEST).stat(), self._locked)
+        except OSError:
+            return False
+
+
+def open_generation(index: Path) -> Generation:
+    """The newest generation of an index, locked against removal.
+
+    Raises IndexFormatError for a folder that is no index, or a damaged one, InputError for a file that may
+    not be read.
+    """
+    while True:
+        folder = current(index)
+        try:
+            held = shared_lock(folder / MANIFEST)
+        except OSError as error:
+            # Superseded, and removed or being removed, between the two steps; else there is no such file.
+            if not isinstance(error, BlockingIOError) and current(index) == folder:
+                read_manifest(folder)
+            time.sleep(0.01)
+            continue
+        try:
+            return Generation(index, folder, held)
+        except BaseException:
+            os.close(held)
+            raise
+
+
+def current(index: Path) -> Path:
+    """The folder of the newest generation of an index; ``index`` itself where it has none, as that of
+    qbe 0.9 or before. Raises IndexFormatError.
+
+    >>> current(Path("indexes/sample")).name
+    '000001'
+    """
+    try:
+        text = (index / CURRENT).read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return _without_current(index)
+    except (OSError, UnicodeDecodeError) as error:
+        text = getattr(error, "strerror", None) or "other bytes"
+    if _GENERATION.fullmatch(text) is None:
+        raise IndexFormatError(
+            f"{index / CURRENT}: expected the name of a generation, such as 000001, found {text:.40}; put back "
+            "a whole copy of the index, or build it again"
+        )
+    return index / text
+
+
+def _without_current(index: Path) -> Path:
+    """The generation of an index without a CURRENT: of an older version, or of a build that was killed
+    between its last two steps.
+    """
+    if (index / COMMIT).is_file():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            (segment,) = unseal((index / COMMIT).read_bytes())["segments"]
+            if segment["deletions"] is None and re.fullmatch(rf"\.|{_SEGMENTS}/\d{{6,}}", segment["name"]):
+                return index / segment["name"]
+        raise IndexFormatError(
+            f"{index}: expected an index of one segment, found one of several, or of deleted papers, of "
+            "qbe 0.9 or before; compact it there (qbe index --compact --output DIR), or build it again with: "
+            "qbe index --overwrite"
+        )
+    if (index / _PART).is_file():
+        raise IndexFormatError(
+            f"{index}: expected an index, found a part of one, of qbe 0.9 or before; build an index of the "
+            "same papers with: qbe index"
+        )
+    first = index / f"{1:06d}"
+    return first if (first / MANIFEST).is_file() and not (index / MANIFEST).exists() else index
+
+
+def publish(staged: Path, index: Path) -> Path:
+    """Make a finished folder the newest generation of an index, which may not be there yet; returns its
+    folder. Only for who holds the `write_lock`. Raises OSError, OutputError.
+    """
+    sync_tree(staged)
+    index.mkdir(parents=True, exist_ok=True)
+    numbers = [int(path.name) for path in index.iterdir() if _GENERATION.fullmatch(path.name)]
+    folder = index / f"{max(numbers, default=0) + 1:06d}"
+    staged.rename(folder)
+    sync(index)
+    write_text(index / CURRENT, f"{folder.name}\n")
+    sync(index)
+    sync(index.parent)
+    return folder
+
+
+@contextlib.contextmanager
+def write_lock(index: Path) -> Iterator[None]:
+    """Keep other processes from writing to an index, or building one there; ``index`` has no link in it.
+
+    Raises IndexBuildError where one does, and what `qbe.util.files.lock` does.
+    """
+    with lock(index.with_name(f".{index.name}.lock")) as alone:
+        if not alone:
+            raise IndexBuildError(f"{index} is being written by another process; wait until it ends")
+        yield
+
+
+@contextlib.contextmanager
+def writing(index: str | Path) -> Iterator[Generation]:
+    """The newest generation of an index, while no other process writes to it.
+
+    Before and after the block older generations that nobody reads are removed, and what a killed writer
+    left. Raises IndexFormatError for a folder that is no index or a damaged one, IndexBuildError where
+    another process writes to it, OutputError where it cannot be written.
+    """
+    index = Path(os.path.realpath(index))  # the lock file is named after its last part
+    open_generation(index).close()  # a folder that is no index gets no lock file
+    with write_lock(index):
+        clean(index)
+        try:
+            with contextlib.closing(open_generation(index)) as generation:
+                yield generation
+        except OSError as error:
+            raise file_error(error, index) from error
+        finally:
+            clean(index)
+
+
+def clean(index: Path) -> None:
+    """Remove from an index all but its newest generation and what others read; only the writer may.
+
+    Files that cannot be removed stay for the next writer. Raises IndexFormatError.
+    """
+    newest = current(index)
+    with contextlib.suppress(OSError):
+        shutil.rmtree(index / NEXT, ignore_errors=True)
+        for partial in index.glob(f".{CURRENT}.*.partial"):
+            partial.unlink()
+        for path in index.iterdir():
+            if path != newest and _GENERATION.fullmatch(path.name):
+                with _unread(path) as unread:
+                    if unread:
+                        (path / MANIFEST).unlink(missing_ok=True)  # from now on nobody can lock it
+                        shutil.rmtree(path)
+        if newest.parent == index:
+            _remove_former(index)
+
+
+def _remove_former(index: Path) -> None:
+    """Remove the files of qbe 0.9 or before that lie beside generations, and no others, unless they are read."""
+    folders = [index, *(index / _SEGMENTS).glob("*")]
+    with contextlib.ExitStack() as stack:
+        if not all(stack.enter_context(_unread(folder)) for folder in folders):
+            return
+        for name in (_SEGMENTS, _DELETED):
+            shutil.rmtree(index / name, ignore_errors=True)
+        names = [COMMIT]
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            names += [*unseal((index / MANIFEST).read_bytes())["files"], MANIFEST]
+        for name in names:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                continue
+            (index / path).unlink(missing_ok=True)
+            for parent in path.parents[:-1]:
+                with contextlib.suppress(OSError):  # not empty, or gone
+                    (index / parent).rmdir()
+
+
+@contextlib.contextmanager
+def _unread(folder: Path) -> Iterator[bool]:
+    """Whether nobody reads a generation; nobody can while the block runs."""
+    if not (folder / MANIFEST).exists():
+        yield True
+        return
+    with try_exclusive_lock(folder / MANIFEST) as alone:
+        yield alone
+
+
+def verify(folder: Path) -> Manifest:
+    """Compare the digests of all files of an index; raises IndexFormatError for the first damaged one.
+
+    >>> verify(index.folder).digest == index.manifest.digest
+    True
+    """
+    with contextlib.closing(open_generation(folder)) as generation:
+        generation.verify()
+        return generation.manifest
+
+
+class Checked(NamedTuple):
+    """What was found of an index: how many ``files`` with how many ``size`` bytes, what is wrong with which
+    (``damages``, by the file's name), and the file of its ``papers``, None where that is damaged.
+    """
+
+    files: int
+    size: int
+    damages: Mapping[str, str]
+    papers: Path | None
+
+
+def check_index(index: Path) -> Checked:
+    """Read all files of an index, and tell all damages. Raises IndexFormatError for no index.
+
+    >>> check_index(index.folder).damages
+    {}
+    """
+    damages: dict[str, str] = {}
+    try:
+        folder = current(index)
+    except IndexFormatError as error:
+        generations = sorted(path for path in index.glob("*") if _GENERATION.fullmatch(path.name))
+        if not generations:
+            raise
+        folder, damages[CURRENT] = generations[-1], reason_of(error)
+    try:
+        entries = read_manifest(folder).files
+    except IndexFormatError as error:
+        if not (folder / MANIFEST).exists():
+            raise
+        return Checked(0, 0, {**damages, MANIFEST: reason_of(error)}, None)
+    files = Files(folder)
+    files._expected = entries
+    for name in entries:
+        try:
+            files.verify([name])
+        except (IndexFormatError, OSError) as error:
+            damages[name] = reason_of(error)
+    size = sum(entry["bytes"] for entry in entries.values())
+    intact = RECORDS in entries and RECORDS not in damages
+    return Checked(len(entries), size, damages, folder / RECORDS if intact else None)
+
+
+def save_papers(checked: Checked, path: Path) -> int:
+    """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError.
+
+    >>> save_papers(check_index(index.folder), Path("saved.jsonl"))
+    128
+    """
+    count = 0
+    with atomic_file(path) as corpus:
+        if checked.papers is not None:
+            with checked.papers.open("rb") as records:
+                for line in records:
+                    corpus.write(line)
+                    count += 1
+    return count
+
+
+def reason_of(error: Exception) -> str:
+    """What was found, of a message."""
+    return str(error).partition("found ")[2].partition("; ")[0] or str(error)

@@ -1,0 +1,577 @@
+"""Training of the citation model: a projection of stored vectors, and the heads that rank candidates."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from qbe.cite.links import Evidence
+from qbe.cite.model import CitationModel, write_model
+from qbe.cite.projected import TERMS, Projection
+from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
+from qbe.errors import CorpusError, UsageError
+from qbe.index.reader import IndexReader
+from qbe.index.rows import Selection
+from qbe.models.encode.pooling import PaperVectors
+from qbe.models.grade.head import Head, mean_head
+from qbe.query import Aspect
+from qbe.runs import read_qrels
+from qbe.search.filters import FilterCache, PaperFilter
+from qbe.search.first_stages import EncodedAspect
+from qbe.train.card import Card, reader_name
+from qbe.train.fit import Schedule, Weights, copied, fit, fit_seeds, shuffled, with_weights
+from qbe.train.losses import citation_loss
+from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
+from qbe.train.pairs import encoder_of
+from qbe.train.work import Training
+from qbe.util.parallel import Workers
+
+log = logging.getLogger(__name__)
+Ints = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+NO_ROWS: Ints = np.zeros(0, np.int64)
+
+# Who cites whom, and the measures of recommendation.
+
+
+def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
+    """For each query of a split, by row, the rows of the papers that it cites, ascending; out of qrels, whose
+    query ids are paper ids.
+
+    Raises CorpusError where the index lacks a paper of them.
+    """
+    cited: dict[int, Ints] = {}
+    for query_id, judged in read_qrels(qrels).items():
+        rows = []
+        for paper_id in (query_id, *(each for each, grade in judged.items() if grade > 0)):
+            row = reader.papers.find(paper_id)
+            if row is None:
+                raise CorpusError(
+                    f"{qrels}: expected papers of the index, found {paper_id}, which it lacks; build it from "
+                    "papers.jsonl of the same collection"
+                )
+            rows.append(row)
+        cited[rows[0]] = np.array(sorted(rows[1:]), np.int64)
+    return cited
+
+
+def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO_ROWS) -> CiteQuery:
+    """The paper at a row as a query, with its stored vectors."""
+    paper = reader.papers[row]
+    vectors: PaperVectors | None = reader.stored_vectors(paper) if reader.manifest.dense else None
+    year = evidence.years[row]
+    encoded = EncodedAspect.of(Aspect(paper), vectors)
+    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
+
+
+CUT = 20
+
+
+class CitationFigures(NamedTuple):
+    """F1 of the first 20, mean reciprocal rank, and recall of the candidates, each the mean over queries."""
+
+    f1: float
+    mrr: float
+    recall: float
+
+
+class RankedList(NamedTuple):
+    """Which papers of a ranking are ``cited`` (papers,) bool, best first, of how many in ``total``."""
+
+    cited: NDArray[np.bool_]
+    total: int
+
+
+def citation_figures(lists: Iterable[RankedList]) -> CitationFigures:
+    """The means over queries.
+
+    >>> citation_figures([RankedList(np.array([False, True]), 4)])  # P@20 1/20, R@20 1/4
+    CitationFigures(f1=0.0833..., mrr=0.5, recall=0.25)
+    """
+    rows = []
+    for cited, total in lists:
+        hits = int(cited[:CUT].sum())
+        first = int(cited.argmax()) + 1 if cited.any() else 0
+        rows.append((2 * hits / (CUT + total), 1 / first if first else 0.0, cited.sum() / total))
+    f1, mrr, recall = np.mean(rows, axis=0).tolist()
+    return CitationFigures(f1, mrr, recall)
+
+
+# The projection: late interaction of projected vectors ranks what a paper cites above the rest.
+
+START_WEIGHTS = (8.0, 14.0, 2.0)
+"""Of the TERMS: as large as the similarities need for a softmax over some hundred candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionSchedule:
+    """How the projection is fitted, in steps of ``queries`` papers.
+
+    Candidates are all papers that one of them cites, the ``nearest`` others of each by the first stage, and
+    ``random`` ones of its best ``depth``. ``anchor`` is the weight of the squared distance of the matrices to
+    the identity.
+    """
+
+    epochs: int = 10
+    patience: int = 2
+    queries: int = 24
+    nearest: int = 20
+    random: int = 10
+    depth: int = 1000
+    learning_rate: float = 3e-4
+    weight_rate: float = 2e-2
+    anchor: float = 1e-3
+
+    def schedule(self) -> Schedule:
+        return Schedule(self.epochs, patience=self.patience)
+
+
+class ProjectionNetwork(nn.Module):
+    """The matrices and weights of a `qbe.cite.projected.Projection`, which begin as the identity."""
+
+    def __init__(self, vectors: StoredVectors) -> None:
+        super().__init__()
+        size = vectors.whole.shape[1]
+        self.vectors = vectors
+        self.matrices = nn.Parameter(torch.eye(size).repeat(2, 1, 1))
+        self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
+        assert len(START_WEIGHTS) == len(TERMS)
+
+    def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Scores (queries, candidates) of papers, given by row."""
+        rows, places = self.vectors.rows(candidates)
+        query_rows, query_places = self.vectors.rows(queries)
+        sentences, query_sentences = (
+            F.normalize(self.vectors.sentences[each] @ self.matrices[0].T, dim=-1)
+            for each in (rows, query_rows)
+        )
+        whole, query_whole = (
+            F.normalize(self.vectors.whole[papers] @ self.matrices[1].T, dim=-1)
+            for papers in (candidates, queries)
+        )
+        cosines = query_sentences @ sentences.T
+        best = best_within(cosines, places, len(candidates))
+        nearest = best_within(cosines.T, query_places, len(queries))
+        parts = (
+            mean_by_paper(best, query_places, len(queries)),
+            query_whole @ whole.T,
+            mean_by_paper(nearest, places, len(candidates)).T,
+        )
+        return torch.einsum("tqc,t->qc", torch.stack(parts), self.weights)
+
+
+def projection_of(weights: Weights) -> Projection:
+    (sentences, whole), of_terms = (weights[name].double().numpy() for name in ("matrices", "weights"))
+    return Projection(sentences, whole, of_terms)
+
+
+class Citations(NamedTuple):
+    """What queries, by row, have ``cited``, their ``nearest`` papers, and the ``years`` of all papers."""
+
+    cited: Mapping[int, Ints]
+    nearest: Mapping[int, Ints]
+    years: NDArray[np.float64]
+
+
+class Step(NamedTuple):
+    """The queries of a step and the candidates of all of them, by row."""
+
+    queries: Sequence[int]
+    candidates: Ints
+
+
+class ProjectionTask:
+    """A projection that learns to rank what is cited above what is not.
+
+    Raises CorpusError where no query cites a paper.
+    """
+
+    def __init__(
+        self,
+        network: ProjectionNetwork,
+        citations: Citations,
+        schedule: ProjectionSchedule,
+        figure: Callable[[ProjectionNetwork], float] | None = None,
+    ) -> None:
+        """``figure`` measures the network on dev; without it the last epoch is kept."""
+        self.network = network
+        self._citations, self._schedule, self._figure = citations, schedule, figure
+        self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
+        if not self._queries:
+            raise CorpusError("expected papers that cite others to train on, found none; give more citations")
+        self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
+        self._identity = torch.eye(network.matrices.shape[1])
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        groups = [
+            {"params": [self.network.matrices], "lr": self._schedule.learning_rate},
+            {"params": [self.network.weights], "lr": self._schedule.weight_rate},
+        ]
+        return torch.optim.AdamW(groups, weight_decay=0.0)
+
+    def batches(self, seed: int) -> Iterator[Step]:
+        schedule, rng = self._schedule, np.random.default_rng(seed)
+        for chosen in shuffled(self._queries, schedule.queries, schedule.epochs, rng):
+            yield Step(chosen, self._candidates(chosen, rng))
+
+    def losses(self, batch: Step) -> Iterator[Tensor]:
+        """The loss of a step, and how far the matrices are from the identity."""
+        scores = self.network(torch.tensor(batch.queries), torch.tensor(batch.candidates))
+        losses = []
+        for place, query in enumerate(batch.queries):
+            years = self._citations.years
+            may = (batch.candidates != query) & ~(years[batch.candidates] > years[query])
+            right = np.isin(batch.candidates, self._citations.cited[query])
+            losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
+        distance = ((self.network.matrices - self._identity) ** 2).sum()
+        yield torch.stack(losses).mean() + self._schedule.anchor * distance
+
+    def score(self) -> float | None:
+        return None if self._figure is None else self._figure(self.network)
+
+    def _candidates(self, queries: Sequence[int], rng: np.random.Generator) -> Ints:
+        nearest, schedule = [self._citations.nearest[query] for query in queries], self._schedule
+        parts = [self._citations.cited[query] for query in queries]
+        parts += [rows[: schedule.nearest] for rows in nearest]
+        parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
+        return np.unique(np.concatenate(parts))
+
+
+# The heads.
+
+
+class FeatureList(NamedTuple):
+    """The candidates of one query: ``features`` (candidates, F), and which of them are ``cited``
+    (candidates,) bool; how many papers it cites in ``total``, found or not.
+    """
+
+    features: Doubles
+    cited: NDArray[np.bool_]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSchedule:
+    """How a ranking head is fitted: ``epochs`` at most over the lists, one a step."""
+
+    epochs: int = 12
+    patience: int = 3
+    hidden: int = 16
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+
+
+class _RankingHead(nn.Module):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = nn.Parameter(torch.randn(width, hidden) / width**0.5)
+        self.bias, self.direct = nn.Parameter(torch.zeros(hidden)), nn.Parameter(torch.zeros(width))
+        self.out = nn.Parameter(torch.zeros(hidden))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
+        return scores
+
+    def head(self, standard: Standardization) -> Head:
+        return Head(*standard, *map(as_array, (self.hidden, self.bias, self.direct, self.out)))
+
+
+class _RankingTask:
+    """The cross-entropy of the softmax of scores against equal shares for what is cited."""
+
+    def __init__(
+        self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
+    ) -> None:
+        together = np.concatenate([each.features for each in lists])
+        self.standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
+        self.network = _RankingHead(together.shape[1], schedule.hidden)
+        self._inputs = [self.standard.inputs(each.features) for each in lists]
+        self._cited = [torch.tensor(each.cited) for each in lists]
+        self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
+        self.steps_per_epoch = len(self._usable)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        rate, decay = self._schedule.learning_rate, self._schedule.weight_decay
+        return torch.optim.AdamW(self.network.parameters(), rate, weight_decay=decay)
+
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
+
+    def losses(self, batch: list[int]) -> Iterator[Tensor]:
+        for place in batch:
+            yield -torch.log_softmax(self.network(self._inputs[place]), 0)[self._cited[place]].mean()
+
+    def score(self) -> float:
+        return self._figure(self.network.head(self.standard))
+
+
+def fit_head(
+    lists: Sequence[FeatureList],
+    schedule: HeadSchedule,
+    seed: int,
+    figure: Callable[[Head], float],
+    path: Path,
+) -> Head:
+    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1), with its checkpoints in ``path``.
+
+    The best epoch by ``figure``, which measures a head on dev, is returned.
+    """
+    torch.manual_seed(seed)  # for the weights at the start
+    task = _RankingTask(lists, schedule, figure)
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
+    return task.network.head(task.standard)
+
+
+# The whole.
+
+Cited = Mapping[int, Ints]
+"""What queries cite, by row."""
+
+Lists = Mapping[str, list[FeatureList]]
+"""Candidates of queries, by what is known."""
+
+BLOCK = 64
+"""Queries whose candidates are found at a time."""
+
+HALF = ", half left out"
+"""Follows the name of what is known where half of what a query cites is neither known nor wanted."""
+
+SEEDS_SEED = 7
+"""Of the halves of bibliographies that are seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The schedules, and how many candidates the first stage brings.
+
+    The heads learn from the last ``held_back`` years of the training queries by the features of a projection
+    that was fitted without these years: features of queries that it was fitted to would promise too much.
+    Those that know papers which the query cites learn from ``draws`` lists of each query, one with half of
+    its bibliography known and the others with a share drawn from ``shares``, at a learning rate as many times
+    smaller.
+    """
+
+    projection: ProjectionSchedule = field(default_factory=ProjectionSchedule)
+    heads: HeadSchedule = field(default_factory=HeadSchedule)
+    depth: int = 1000
+    held_back: int = 6
+    draws: int = 3
+    shares: tuple[float, float] = (0.2, 0.7)
+
+
+class CitationTraining(Training[Recipe]):
+    """The citation model: the mean of the seeds' projections, and of their heads.
+
+    Sources are an index of the papers, and qrels of who cites whom, to train on and of dev. Figures on dev
+    are by what is known beside texts.
+    """
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        super().__init__(recipe or Recipe())
+
+    def open(self) -> dict[str, Any]:
+        index, self._reader = self.open_index()
+        self._encoder = encoder_of(self._reader)
+        self._workers = self.opened.enter_context(Workers(self.run.threads))
+        self._filters = FilterCache(self._reader)
+        self._vectors = StoredVectors(
+            index.sentence_vectors.astype(np.float32),
+            index.whole_vectors.astype(np.float32),
+            np.asarray(self._reader.layout.starts, np.int64),
+        )
+        return {"index": self._reader.manifest.digest}
+
+    def fit(self) -> None:
+        seeds, schedule = self.run.seeds, self.recipe.projection.schedule()
+        self._train, self._dev = (
+            read_split(self._reader, each[0]) for each in (self.sources.train, self.sources.dev)
+        )
+        evidence = Evidence(self._reader)
+        self._years = evidence.years
+        if not len(evidence.links):
+            raise CorpusError(
+                "expected an `index` whose papers say what they cite, found none that does; build it from "
+                "papers.jsonl of the `collection`"
+            )
+        nearest = self._nearest()
+        early, late = self._split_by_year()
+        task = self._task(self._train, nearest)
+        fitted = fit_seeds(task, schedule, seeds, self.work)
+        by_seed = {
+            name: with_weights(task.network, weights, lambda: self._f1(task.network))
+            for name, weights in fitted.items()
+        }
+        self._projection = projection_of(list(fitted.values())[-1])
+        without_late = self._task(early, nearest)
+        fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
+        held_back = projection_of(copied(without_late.network))
+        self._heads, self._figures = self._fitted_heads(
+            self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
+        )
+        dev = {key: each._asdict() for key, each in self._figures.items()}
+        self._training = {"seeds": list(seeds), "projections": by_seed, "dev": dev}
+
+    def publish(self, folder: Path) -> Card:
+        training, encoder = {**self.made_from, **self._training}, self._encoder
+        write_model(folder, CitationModel(self._projection, self._heads, encoder, training))
+        alone = list(training["projections"].values())[-1]
+        return Card(
+            name=reader_name("citation", encoder["name"]),
+            purpose="Recommends papers to cite: a projection of stored vectors, and small networks that rank "
+            "candidates by texts, years and, where known, citations and a part of the bibliography.",
+            input=f"an index with vectors of {encoder['name']} (weights {encoder['weights_sha256'][:12]}); "
+            "`cites` in its metadata",
+            caption="Means over the queries of dev; where half of the bibliography is known (seeds) or left "
+            f"out, the other half is to be found. F1@20 of the projection alone: {alone:.4f}.",
+            columns=("known", "F1@20", "MRR", "recall"),
+            figures=self._figures,
+            command="citation --collection DIR --index DIR",
+            limits="Trained on papers of one collection; dev chose the epochs.",
+        )
+
+    def _split_by_year(self) -> tuple[Cited, Cited]:
+        """The queries of the earlier years, and those of the last ones, which the heads learn from."""
+        known = (float(self._years[row]) for row in self._train)
+        years = sorted({year for year in known if not np.isnan(year)})
+        if len(years) <= self.recipe.held_back:
+            raise UsageError(
+                f"expected citing papers of more than {self.recipe.held_back} years to train on, found "
+                f"{len(years)}; give metadata with years"
+            )
+        last = years[-self.recipe.held_back]
+        late = {row: cited for row, cited in self._train.items() if self._years[row] >= last}
+        return {row: cited for row, cited in self._train.items() if row not in late}, late
+
+    def _nearest(self) -> dict[int, Ints]:
+        """For each training query the nearest papers before training that it does not cite."""
+        ranked = self._ranked(ProjectionNetwork(self._vectors), sorted(self._train))
+        depth = self.recipe.projection.depth
+        return {query: rows[~np.isin(rows, self._train[query])][:depth] for query, rows in ranked}
+
+    def _ranked(self, network: ProjectionNetwork, queries: Sequence[int]) -> Iterator[tuple[int, Ints]]:
+        """Each query with all papers that are not younger, best first by the projection alone."""
+        everything = torch.arange(len(self._years))
+        for first in range(0, len(queries), BLOCK):
+            block = list(queries[first : first + BLOCK])
+            with torch.no_grad():
+                scores = network(torch.tensor(block), everything).numpy()
+            for query, row in zip(block, scores, strict=True):
+                order = np.argsort(-row, kind="stable")
+                yield query, order[~(self._years[order] > self._years[query]) & (order != query)]
+
+    def _task(self, cited: Cited, nearest: Cited) -> ProjectionTask:
+        """A projection to fit to what queries cite, with the best epoch on dev."""
+        citations = Citations(cited, nearest, self._years)
+        network = ProjectionNetwork(self._vectors)
+        return ProjectionTask(network, citations, self.recipe.projection, self._f1)
+
+    def _f1(self, network: ProjectionNetwork) -> float:
+        """F1@20 on dev of the network's scores alone, over all papers that are not younger."""
+        ranked = self._ranked(network, sorted(self._dev))
+        lists = (
+            RankedList(np.isin(rows[: self.recipe.depth], self._dev[query]), len(self._dev[query]))
+            for query, rows in ranked
+        )
+        return citation_figures(lists).f1
+
+    def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
+        """A head for everything that may be known, the mean of the seeds', and its figures on dev; those
+        without seeds also where half of what is cited is left out.
+        """
+        heads, figures = {}, {}
+        if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):
+            raise UsageError(
+                "expected papers that cite two or more to train and to measure on, found none; give a larger "
+                "collection"
+            )
+        for known in FEATURE_SETS:
+
+            def figure(head: Head, lists: Sequence[FeatureList] = dev[known.key]) -> float:
+                f1, mrr, _ = _measured(head, lists)
+                return (f1 + mrr) / 2
+
+            log.info("fitting the head for %s to %d lists", known.key, len(train[known.key]))
+            schedule = self.recipe.heads
+            if known.seeds:
+                rate = schedule.learning_rate / self.recipe.draws
+                schedule = dataclasses.replace(schedule, learning_rate=rate)
+            by_seed = [
+                fit_head(train[known.key], schedule, seed, figure, self.work / f"{known.key}-{seed}.pt")
+                for seed in self.run.seeds
+            ]
+            heads[known.key] = mean_head(by_seed)
+            for key in (known.key,) if known.seeds else (known.key, known.key + HALF):
+                figures[key] = _measured(heads[known.key], dev[key])
+        return heads, figures
+
+    def _lists(self, projection: Projection, cited: Cited, draws: int = 1) -> Lists:
+        """For everything that may be known a list of each query; with seeds, half of what it cites is known
+        and the rest wanted, and with more ``draws`` as many more lists with other shares known.
+        """
+        scorer = CitationScorer(self._reader, self._workers, projection, self.recipe.depth)
+        rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
+        queries = [query_at(self._reader, scorer.evidence, row) for row in sorted(cited)]
+        for query, candidates in self._candidates(scorer, queries):
+            assert query.row is not None
+            whole = cited[query.row]
+            parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
+            for _ in range(draws - 1):
+                count = round(len(whole) * rng.uniform(*self.recipe.shares))
+                parts.append(np.sort(rng.permutation(whole)[:count]))
+            for known in FEATURE_SETS:
+                if known.seeds:
+                    variants = [(known.key, query._replace(seeds=part), part) for part in parts]
+                else:
+                    half = query._replace(excluded=frozenset(parts[0].tolist()))
+                    variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
+                for name, variant, part in variants:
+                    if variant is query or 0 < len(part) < len(whole):
+                        wanted = np.setdiff1d(whole, part)
+                        lists[name].append(self._list(scorer, variant, candidates, wanted, known))
+        return lists
+
+    def _list(
+        self,
+        scorer: CitationScorer,
+        query: CiteQuery,
+        candidates: CitationCandidates,
+        wanted: Ints,
+        known: FeatureSet,
+    ) -> FeatureList:
+        scored = scorer.score(query, candidates, self._allowed(query), links=known.links)
+        features = columns(scored.features, known.names)
+        return FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
+
+    def _candidates(
+        self, scorer: CitationScorer, queries: Sequence[CiteQuery]
+    ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
+        """Each query with the candidates of the first stage, none of them younger than it."""
+        for first in range(0, len(queries), BLOCK):
+            block = queries[first : first + BLOCK]
+            yield from zip(block, scorer.first_stage(block, list(map(self._allowed, block))), strict=True)
+            log.info("candidates of %d of %d queries", min(first + BLOCK, len(queries)), len(queries))
+
+    def _allowed(self, query: CiteQuery) -> Selection | None:
+        """The papers that are not younger than a query."""
+        if query.year is None:
+            return None
+        return self._filters.of(PaperFilter(before=query.year)).selection
+
+
+def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:
+    """The figures of what a head ranks."""
+    orders = (np.argsort(-head.scores(each.features), kind="stable") for each in lists)
+    return citation_figures(
+        RankedList(each.cited[order], each.total) for each, order in zip(lists, orders, strict=True)
+    )

@@ -1,0 +1,459 @@
+"""Training of cross-encoders of pairs by sentence-transformers: whether a paper cites a candidate of BM25.
+
+Nogueira, Jiang, Cho and Lin, *Evaluating Pretrained Transformer Models for Citation Recommendation* (BIR
+2020), sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.cross_encoder import (
+    CrossEncoder,
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
+    losses,
+)
+from transformers import EarlyStoppingCallback
+from transformers.utils import logging
+
+from qbe.cite.links import Evidence, Ints
+from qbe.errors import CorpusError, UsageError
+from qbe.index.reader import IndexReader
+from qbe.models.encode.tokenizer import PaperTokenizer, SpecialTokens
+from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.encoder import positions
+from qbe.models.export.pytorch import load_model, write_tokenizer
+from qbe.models.kinds import ENCODER, TOKENIZER
+from qbe.models.registry import BASE_ENCODER
+from qbe.models.sources import find_start, weights_file
+from qbe.search.filters import FilterCache, PaperFilter
+from qbe.search.first_stages import BM25Stage
+from qbe.search.rerankers import SIDE_TOKENS, Pair, candidate_side, pair, query_side
+from qbe.train.card import Card
+from qbe.train.citation import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.fit import best_weights, copied, matmul_dtype, mean
+from qbe.train.network import WEIGHTS
+from qbe.train.work import Training, checked, save_state
+from qbe.util.files import sha256
+from qbe.util.parallel import Workers
+
+T = TypeVar("T")
+CLASSES = ("natural", "balanced", "all-cited")
+"""Which candidates are learned from: BM25's best as they are, as many that are not cited as are cited, or
+BM25's best and whatever else the query cites.
+"""
+LOSSES = {1: losses.BinaryCrossEntropyLoss, 2: losses.CrossEntropyLoss}
+"""By the number of the model's outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEncoderRecipe:
+    """How a cross-encoder learns whom papers cite.
+
+    The ``candidates`` best of BM25, by title and abstract, are learned from as ``classes`` says (see
+    CLASSES); ``query_tokens`` and ``candidate_tokens`` of either text are read, special tokens included. A
+    step has ``batch`` pairs. F1@20 is measured ``evaluations`` times, on ``dev_queries`` whose ``dev_depth``
+    best candidates of BM25 are reranked; after ``patience`` measurements that are no better, training ends.
+    """
+
+    query_tokens: int = SIDE_TOKENS
+    candidate_tokens: int = SIDE_TOKENS
+    classes: str = "natural"
+    candidates: int = 10
+    epochs: float = 1.0
+    batch: int = 16
+    learning_rate: float = 5e-5
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    warm_up: float = 0.1
+    evaluations: int = 8
+    patience: int = 3
+    dev_queries: int = 60
+    dev_depth: int = 40
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for values out of range."""
+        if self.classes not in CLASSES:
+            raise UsageError(f"expected `classes` of {', '.join(CLASSES)}, found {self.classes!r}")
+        least = {"query_tokens": 8, "candidate_tokens": 8}
+        least |= dict.fromkeys(("candidates", "batch", "evaluations", "dev_queries"), 1)
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise UsageError(f"expected `{name}` of at least {smallest}, found {getattr(self, name)}")
+        for name in ("epochs", "learning_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"expected a positive number as `{name}`, found {getattr(self, name)}")
+
+
+class Candidates(NamedTuple):
+    """A query, by its row in the index, its candidates, best first (n,), and what it cites (m,)."""
+
+    query: int
+    rows: Ints
+    cited: Ints
+
+    @property
+    def labels(self) -> list[bool]:
+        """Whether each candidate is cited."""
+        labels: list[bool] = np.isin(self.rows, self.cited).tolist()
+        return labels
+
+
+def bm25_candidates(
+    reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
+) -> list[Candidates]:
+    """For each query its best candidates by BM25, title and abstract as the query; none is younger than it.
+
+    Raises IndexFormatError for an index without postings.
+    """
+    stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
+    found = []
+    for row in sorted(cited):
+        query = query_at(reader, evidence, row)
+        allowed = None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
+        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], allowed)
+        rows = [reader.papers.row(hit.paper_id) for hit in hits]
+        best = [each for each in rows if each != row][:depth]
+        found.append(Candidates(row, np.array(best, np.int64), cited[row]))
+    return found
+
+
+def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Candidates]:
+    """The candidates to learn from, as ``classes`` says (see CLASSES).
+
+    >>> best = [Candidates(9, np.array([1, 2, 3, 4]), np.array([2, 7]))]
+    >>> [sorted(chosen_candidates(best, classes)[0].rows.tolist()) for classes in ("natural", "all-cited")]
+    [[1, 2, 3, 4], [1, 2, 3, 4, 7]]
+    >>> len(chosen_candidates(best, "balanced")[0].rows)
+    2
+    """
+    if classes == "natural":
+        return list(candidates)
+    if classes == "all-cited":
+        return [each._replace(rows=np.union1d(each.rows, each.cited)) for each in candidates]
+    rng = np.random.default_rng(0)
+    balanced = []
+    for each in candidates:
+        labels = np.array(each.labels, np.bool_)
+        others = rng.permutation(each.rows[~labels])[: labels.sum()]
+        balanced.append(each._replace(rows=np.concatenate([each.rows[labels], others])))
+    return balanced
+
+
+class Sides:
+    """Token ids of papers as queries and as candidates, cut as search does, made when they are asked for."""
+
+    def __init__(self, reader: IndexReader, tokenizer: PaperTokenizer, recipe: CrossEncoderRecipe) -> None:
+        self._reader, self._tokenizer, self._recipe = reader, tokenizer, recipe
+        self._evidence = Evidence(reader)
+        self._known: dict[tuple[bool, int], list[int]] = {}
+
+    def query(self, row: int) -> list[int]:
+        if (True, row) not in self._known:
+            encoded = query_at(self._reader, self._evidence, row).encoded
+            self._known[True, row] = query_side(self._tokenizer, encoded, self._recipe.query_tokens)
+        return self._known[True, row]
+
+    def candidate(self, row: int) -> list[int]:
+        if (False, row) not in self._known:
+            paper = self._reader.papers[row]
+            self._known[False, row] = candidate_side(self._tokenizer, paper, self._recipe.candidate_tokens)
+        return self._known[False, row]
+
+
+class PairReader(CrossEncoder):
+    """A cross-encoder that reads token ids of two sides in place of texts, as search joins them."""
+
+    special: SpecialTokens
+
+    @property
+    def bert(self) -> Any:
+        """The model in transformers."""
+        return self.transformers_model
+
+    def preprocess(  # type: ignore[override]
+        self, inputs: Sequence[tuple[list[int], list[int]]], **_: Any
+    ) -> dict[str, torch.Tensor]:
+        """Pairs of sides as padded tensors (pairs, tokens)."""
+        pairs: list[Pair] = [pair(*sides, self.special) for sides in inputs]
+        longest = max(len(each.ids) for each in pairs)
+        padding = int(self.bert.config.pad_token_id or 0)
+        ids = torch.full((len(pairs), longest), padding)
+        types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
+        for number, each in enumerate(pairs):
+            ids[number, : len(each.ids)] = torch.tensor(each.ids)
+            types[number, : len(each.ids)] = torch.tensor(each.types)
+            mask[number, : len(each.ids)] = 1
+        features = {"input_ids": ids, "attention_mask": mask}
+        if int(getattr(self.bert.config, "type_vocab_size", 0)) > 1:
+            features["token_type_ids"] = types
+        return features
+
+    @torch.no_grad()
+    def relevance(self, inputs: Sequence[tuple[list[int], list[int]]]) -> torch.Tensor:
+        """The log-odds (pairs,), float32, of pairs of sides."""
+        features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
+        logits: torch.Tensor = self(features)["scores"].float()
+        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+
+    def _create_model_card(self, *_: Any, **__: Any) -> None:
+        """Write none beside checkpoints."""
+
+
+def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
+    """The model in ``folder`` under a classifier of pairs, which is random where the folder lacks it.
+
+    It is written to ``work`` in Hugging Face's format first. Attention has no dropout, without which it is
+    twice as fast on a CPU. Raises ModelError when it cannot be loaded.
+    """
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
+    torch.manual_seed(0)
+    settings = {"attn_implementation": None, "attention_probs_dropout_prob": 0.0}
+    model, _ = load_model(
+        folder, "AutoModelForSequenceClassification", "a BERT-family model", "`encoder`", **settings
+    )
+    model.save_pretrained(work)
+    write_tokenizer(folder, work / TOKENIZER)
+    reader: PairReader = PairReader(
+        str(work), device=device, local_files_only=True, num_labels=model.config.num_labels
+    )
+    reader.special = PaperTokenizer(work / TOKENIZER).special
+    return reader
+
+
+class LengthBatches(DefaultBatchSampler):
+    """Batches in random order, each of pairs of about the same length: of BUCKET batches sorted by length."""
+
+    BUCKET = 32
+
+    def __iter__(self) -> Iterator[list[int]]:
+        dataset, size = cast(Dataset, self.sampler), self.batch_size
+        rng = np.random.default_rng([self.seed, self.epoch])
+        lengths = [len(row["query"]) + len(row["candidate"]) for row in dataset]
+        order = rng.permutation(len(lengths)).tolist()
+        for first in range(0, len(order), size * self.BUCKET):
+            bucket = sorted(order[first : first + size * self.BUCKET], key=lengths.__getitem__)
+            starts = range(0, len(bucket), size)
+            for place in rng.permutation(len(starts)).tolist():
+                yield bucket[starts[place] : starts[place] + size]
+
+
+class CitationEvaluator(BaseEvaluator):
+    """F1@20 of reranked candidates on dev."""
+
+    def __init__(self, sides: Sides, dev: Sequence[Candidates]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.primary_metric = "f1"
+        self._sides, self._dev = sides, dev
+
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return {"f1": self.figures(model).f1}
+
+    def figures(self, model: PairReader | None) -> CitationFigures:
+        """The figures of what a model reranks, or (None) of BM25's order."""
+        lists = []
+        for each in self._dev:
+            labels = np.array(each.labels, np.bool_)
+            if model is not None:
+                labels = labels[np.argsort(-self._scores(model, each), kind="stable")]
+            lists.append(RankedList(labels, len(each.cited)))
+        return citation_figures(lists)
+
+    def _scores(self, model: PairReader, candidates: Candidates) -> np.ndarray[Any, np.dtype[np.float32]]:
+        query = self._sides.query(candidates.query)
+        sides = [self._sides.candidate(row) for row in candidates.rows.tolist()]
+        order = sorted(range(len(sides)), key=lambda place: len(sides[place]))
+        scores = np.zeros(len(sides), np.float32)
+        for first in range(0, len(order), 16):
+            places = order[first : first + 16]
+            scores[places] = model.relevance([(query, sides[place]) for place in places]).cpu().numpy()
+        return scores
+
+
+class CrossEncoderTraining(Training[CrossEncoderRecipe]):
+    """A cross-encoder for citations, published in the format of Hugging Face, and as ONNX models.
+
+    Sources are an index with postings, and qrels of who cites whom, to train on and of dev. ``encoder`` is
+    the name or folder of the BERT-family model to start from. Of several seeds the mean is published.
+    """
+
+    def __init__(self, recipe: CrossEncoderRecipe | None = None, encoder: str = BASE_ENCODER) -> None:
+        super().__init__(recipe or CrossEncoderRecipe())
+        self._encoder = encoder
+
+    def open(self) -> dict[str, Any]:
+        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self._encoder)
+        self._workers = self.opened.enter_context(Workers(self.run.threads))
+        _, self._reader = self.open_index()
+        weights = sha256(weights_file(ENCODER, self._folder))
+        base = {"name": self._base, "weights_sha256": weights}
+        return {"base": base, "index": self._reader.manifest.digest}
+
+    def fit(self) -> None:
+        recipe, reader, seeds = self.recipe, self._reader, self.run.seeds
+        model = self._model = open_pair_reader(self._folder, self.work / "base", self.run.device)
+        most = positions(model.bert.base_model)
+        if recipe.query_tokens + recipe.candidate_tokens > most:
+            raise UsageError(
+                f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
+                f"{self._base} reads, found {recipe.query_tokens} and {recipe.candidate_tokens}"
+            )
+        train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
+        best = bm25_candidates(reader, self._workers, train, recipe.candidates)
+        queries = {row: dev[row] for row in spread(sorted(dev), recipe.dev_queries)}
+        measured = bm25_candidates(reader, self._workers, queries, recipe.dev_depth)
+        sides = Sides(reader, PaperTokenizer(self.work / "base" / TOKENIZER), recipe)
+        pairs = pairs_of(chosen_candidates(best, recipe.classes), sides)
+        steps = math.ceil(recipe.epochs * len(pairs) / recipe.batch)
+        self._every = math.ceil(steps / recipe.evaluations)
+        evaluator, untrained, fitted, curves = CitationEvaluator(sides, measured), copied(model), [], {}
+        for seed in seeds:
+            kept = self.work / f"seed-{seed}.pt"
+            if not kept.exists():
+                model.load_state_dict(untrained, strict=False)
+                save_state(kept, {"best": copied(model), "dev": self._fit_seed(seed, pairs, evaluator)})
+            fitted.append(best_weights(kept))
+            curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
+        model.load_state_dict(mean(fitted), strict=False)
+        model.eval()
+        self._training = {
+            "seeds": list(seeds),
+            "pairs": len(pairs),
+            "cited": sum(pairs["label"]),
+            "pairs_per_measurement": self._every * recipe.batch,
+            "curves": curves,
+            "dev": {
+                "BM25": evaluator.figures(None)._asdict(),
+                "reranked": evaluator.figures(model)._asdict(),
+            },
+        }
+
+    def _fit_seed(self, seed: int, pairs: Dataset, evaluator: CitationEvaluator) -> list[float]:
+        """Train the model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
+        recipe, folder, model = self.recipe, self.work / f"seed-{seed}", self._model
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=str(folder),
+            max_steps=self._every * recipe.evaluations,
+            per_device_train_batch_size=recipe.batch,
+            batch_sampler=LengthBatches,
+            learning_rate=recipe.learning_rate,
+            weight_decay=recipe.weight_decay,
+            max_grad_norm=recipe.clip,
+            warmup_steps=recipe.warm_up,
+            eval_strategy="steps",
+            eval_steps=self._every,
+            save_strategy="steps",
+            save_steps=self._every,
+            save_total_limit=2,
+            load_best_model_at_end=True,
+            metric_for_best_model="eval_f1",
+            greater_is_better=True,
+            seed=seed,
+            bf16=self._dtype is torch.bfloat16,
+            use_cpu=self.run.device == "cpu",
+            dataloader_pin_memory=self.run.device != "cpu",
+            disable_tqdm=True,
+            report_to="none",
+        )
+        trainer = CrossEncoderTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=pairs,
+            loss=LOSSES[model.num_labels](model),
+            evaluator=evaluator,
+            callbacks=[EarlyStoppingCallback(recipe.patience)],
+        )
+        # The state is written last: a checkpoint without it is one of a killed call.
+        whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+        last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+        with checked(last or folder, "a checkpoint of this training", "delete it, or give another `work`"):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        shutil.rmtree(folder)
+        return [entry["eval_f1"] for entry in trainer.state.log_history if "eval_f1" in entry]
+
+    def publish(self, folder: Path) -> Card:
+        recipe, base, training = self.recipe, self.made_from["base"], self._training
+        self._model.to("cpu").bert.save_pretrained(folder)
+        (folder / WEIGHTS).chmod(0o644)  # transformers makes it private
+        shutil.copyfile(self.work / "base" / TOKENIZER, folder / TOKENIZER)
+        exported = folder / "exported"
+        metadata = export_cross_encoder(
+            folder,
+            self.name,
+            f"{base['name']}, trained by qbe on citations",
+            exported,
+            query_tokens=recipe.query_tokens,
+            candidate_tokens=recipe.candidate_tokens,
+            training={**self.made_from, **training},
+        )
+        for file in exported.iterdir():
+            file.replace(folder / file.name)
+        exported.rmdir()
+        curves = "; ".join(
+            f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
+            for name, curve in training["curves"].items()
+        )
+        return Card(
+            name=metadata.name,
+            purpose="Reranks candidates for the bibliography of a paper: the log-odds that it cites a "
+            f"candidate, read together (Nogueira et al., BIR 2020), trained from {base['name']} (weights "
+            f"{base['weights_sha256'][:12]}) on {training['pairs']:,} pairs, BM25's {recipe.candidates} best "
+            f"of each query (classes {recipe.classes}), of which {training['cited'] / training['pairs']:.1%} "
+            "are cited.",
+            input="title and abstract of query and candidate, of which it reads "
+            f"{recipe.query_tokens} and {recipe.candidate_tokens} tokens",
+            caption=f"Means over {recipe.dev_queries} queries of dev whose {recipe.dev_depth} best "
+            f"candidates by BM25 are reranked. F1@20 after each {training['pairs_per_measurement']:,} pairs, "
+            f"the best of which is kept: {curves}.",
+            columns=("order", "F1@20", "MRR", "recall"),
+            figures={order: list(figures.values()) for order, figures in training["dev"].items()},
+            command=f"citation-pairs --encoder {base['name']} --classes {recipe.classes} --query-tokens "
+            f"{recipe.query_tokens} --candidate-tokens {recipe.candidate_tokens} --epochs {recipe.epochs:g} "
+            f"--learning-rate {recipe.learning_rate:g} --collection DIR --index DIR",
+            limits="Trained on papers of one collection; dev chose when training ended.",
+            licence=f"that of {base['name']} and of the training data",
+        )
+
+
+def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
+    """Pairs of sides to learn from; raises CorpusError where no candidate is cited, or where all are."""
+    rows = [
+        (each.query, row, is_cited)
+        for each in candidates
+        for row, is_cited in zip(each.rows.tolist(), each.labels, strict=True)
+    ]
+    if len({is_cited for *_, is_cited in rows}) < 2:
+        raise CorpusError(
+            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
+            "give a larger collection"
+        )
+    return Dataset.from_dict(
+        {
+            "query": [sides.query(query) for query, *_ in rows],
+            "candidate": [sides.candidate(row) for _, row, _ in rows],
+            "label": [int(is_cited) for *_, is_cited in rows],
+        }
+    )
+
+
+def spread(items: Sequence[T], count: int) -> list[T]:
+    """So many items at equal distances; all where there are fewer.
+
+    >>> spread("abcdefghij", 3)
+    ['a', 'd', 'g']
+    """
+    if count >= len(items):
+        return list(items)
+    return [items[place * len(items) // count] for place in range(count)]

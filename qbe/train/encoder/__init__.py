@@ -1,1 +1,0 @@
-"""Sentence encoders learned from co-citations, by ASPIRE's objectives."""

@@ -1,0 +1,313 @@
+"""The trainer: steps, learning rates, the choice of an epoch on dev, checkpoints that resume exactly.
+
+What is trained is a `Task`: a network, its batches, their losses, and its score on dev.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from qbe.errors import ModelError, UsageError
+from qbe.train.work import checked, save_state
+
+log = logging.getLogger(__name__)
+B = TypeVar("B")
+T = TypeVar("T")
+Weights = Mapping[str, Tensor]
+
+
+class Task(Protocol[B]):
+    """A network to train, and what it is trained on; its parameters that have gradients are trained."""
+
+    @property
+    def network(self) -> nn.Module: ...
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """A new optimizer, each group of parameters with its full learning rate."""
+        ...
+
+    def batches(self, seed: int) -> Iterator[B]:
+        """The batch of each step, for at least as many epochs as are trained; all randomness is the seed's.
+
+        A resumed training draws finished batches again: they hold ids or places, nothing that takes time.
+        """
+        ...
+
+    def losses(self, batch: B) -> Iterable[Tensor]:
+        """The parts of a step's loss, which is their sum; gradients of each are computed before the next."""
+        ...
+
+    def score(self) -> float | None:
+        """The network's score on dev, higher is better; None keeps the last epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long `fit` trains, and how the optimizer's steps are scaled.
+
+    It trains ``epochs``, or until ``patience`` epochs had no better score on dev (None: all). Gradients are
+    clipped to a norm of ``clip`` (None: not). Learning rates follow `lr_factor` with ``warm_up`` (None: they
+    are constant). With an ``ema_decay`` an exponential moving average of the weights is scored and kept;
+    while ``ema_ramp``, it follows the first steps more closely.
+    """
+
+    epochs: int
+    clip: float | None = None
+    patience: int | None = None
+    warm_up: float | None = None
+    ema_decay: float | None = None
+    ema_ramp: bool = True
+
+
+class Progress(NamedTuple):
+    """How many steps a fit has done, and its scores on dev by epoch (higher is better)."""
+
+    step: int
+    dev: tuple[float, ...]
+
+
+def fit_seeds(
+    task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
+) -> dict[str, dict[str, Tensor]]:
+    """Fit a task once a seed, each time from the network's present weights, and return the weights by name.
+
+    These are ``seed 0``, ``seed 1`` and so on; of several the last is their ``mean`` (a "soup"; Wortsman et
+    al., *Model soups*, ICML 2022). Checkpoints are ``seed-N.pt`` in ``work``; see `fit`.
+    """
+    start, weights = copied(task.network), {}
+    for seed in seeds:
+        task.network.load_state_dict(start, strict=False)
+        fit(task, schedule, seed, work / f"seed-{seed}.pt", every)
+        weights[f"seed {seed}"] = copied(task.network)
+    return weights if len(weights) == 1 else {**weights, "mean": mean(list(weights.values()))}
+
+
+def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 50) -> Progress:
+    """Train a network, and leave the weights of the epoch with the best score on dev in it.
+
+    Its state is written to ``path`` after each ``every`` steps and each epoch. An interrupted fit continues
+    from there and ends in the same weights (on a CPU, on one machine, with as many threads). Raises
+    ModelError for a checkpoint that cannot be read, and for a loss that is not finite.
+    """
+    torch.manual_seed(seed)
+    state = _State(task, schedule)
+    if path.exists():
+        state.load(path)
+    network, per_epoch = task.network, task.steps_per_epoch
+    total, begin = schedule.epochs * per_epoch, state.step
+    log.info("%s: step %d of %d", path.stem, begin, total)
+    losses: list[float] = []
+    batches = itertools.islice(task.batches(seed), begin, None)
+    while state.step < total and not state.should_stop():
+        network.train()
+        losses.append(_backward(task.losses(next(batches)), path.stem, state.step))
+        state.update(total)
+        epoch_ends = state.step % per_epoch == 0
+        if epoch_ends:
+            network.eval()
+            state.measure()
+        if state.step % every == 0 or epoch_ends:
+            average = sum(losses) / len(losses)
+            log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, average)
+            losses.clear()
+            state.save(path)
+    network.load_state_dict(state.best, strict=False)
+    network.eval()
+    return Progress(state.step, tuple(state.dev))
+
+
+def _backward(parts: Iterable[Tensor], name: str, step: int) -> float:
+    loss = 0.0
+    for part in parts:
+        part.backward()  # type: ignore[no-untyped-call]
+        loss += part.item()
+    if not math.isfinite(loss):
+        raise ModelError(
+            f"{name}, step {step + 1}: expected a loss that is a number, found {loss}; lower the learning "
+            "rate"
+        )
+    return loss
+
+
+class _State:
+    def __init__(self, task: Task[B], schedule: Schedule) -> None:
+        self._task, self._schedule = task, schedule
+        self._optimizer = task.optimizer()
+        self._rates = [group["lr"] for group in self._optimizer.param_groups]
+        self._average = None if schedule.ema_decay is None else copied(task.network)
+        self.best = copied(task.network)
+        self.step, self.dev = 0, list[float]()
+
+    def update(self, total: int) -> None:
+        network, schedule = self._task.network, self._schedule
+        if schedule.warm_up is not None:
+            factor = lr_factor(self.step, total, schedule.warm_up)
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * factor
+        if schedule.clip is not None:
+            nn.utils.clip_grad_norm_(trainable(network).values(), schedule.clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        if self._average is not None and schedule.ema_decay is not None:
+            # At first the average follows closely: the weights that it started from are soon out of date.
+            early = (1 + self.step) / (10 + self.step) if schedule.ema_ramp else 1.0
+            decay = min(schedule.ema_decay, early)
+            with torch.no_grad():
+                for name, part in trainable(network).items():
+                    self._average[name].mul_(decay).add_(part, alpha=1 - decay)
+
+    def measure(self) -> None:
+        network, average, task = self._task.network, self._average, self._task
+        score = task.score() if average is None else with_weights(network, average, task.score)
+        if score is None or not self.dev or score > max(self.dev):
+            self.best = copied(network) if average is None else {k: v.clone() for k, v in average.items()}
+        if score is not None:
+            self.dev.append(score)
+            log.info("epoch %d: dev %.4f", len(self.dev), score)
+
+    def should_stop(self) -> bool:
+        """Whether none of the last ``patience`` scores exceeds the best one before them."""
+        patience, dev = self._schedule.patience, self.dev
+        return patience is not None and bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
+
+    def save(self, path: Path) -> None:
+        state = {
+            "network": copied(self._task.network),
+            "optimizer": self._optimizer.state_dict(),
+            "best": self.best,
+            "step": self.step,
+            "dev": self.dev,
+            "random": torch.get_rng_state(),
+        }
+        save_state(path, state if self._average is None else {**state, "mean": self._average})
+
+    def load(self, path: Path) -> None:
+        with checked_checkpoint(path):
+            state = torch.load(path, weights_only=True)
+            self._task.network.load_state_dict(state["network"], strict=False)
+            self._optimizer.load_state_dict(state["optimizer"])
+            self.best.update(state["best"])
+            if self._average is not None:
+                self._average.update(state["mean"])
+            self.step, self.dev = state["step"], list(state["dev"])
+            torch.set_rng_state(state["random"])
+
+
+def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generator) -> Iterator[list[T]]:
+    """The items in groups of ``size``, in another random order in each epoch; the last group may be smaller.
+
+    >>> [sorted(group) for group in shuffled("abc", 3, 2, np.random.default_rng(0))]
+    [['a', 'b', 'c'], ['a', 'b', 'c']]
+    """
+    for _ in range(epochs):
+        order = rng.permutation(len(items)).tolist()
+        for first in range(0, len(order), size):
+            yield [items[place] for place in order[first : first + size]]
+
+
+def matmul_dtype(device: str) -> torch.dtype:
+    """The type of numbers for matrix products: bfloat16 where the processor multiplies it, else float32.
+
+    Raises UsageError for a GPU where torch sees none.
+
+    >>> matmul_dtype("cpu") in (torch.bfloat16, torch.float32)
+    True
+    """
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(
+            f"expected a GPU that torch sees for `device` {device}, found none; give cpu as `device`"
+        )
+    fast = torch.cpu._is_avx512_bf16_supported() if device == "cpu" else torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
+    """The factor of the full learning rate at a step (from 0).
+
+    It rises linearly to 1 over a share ``warm_up`` of the steps, and then falls linearly to 0.
+
+    >>> [lr_factor(step, 10, warm_up=0.2) for step in (0, 1, 2, 6, 10)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    warm = max(1, int(total * warm_up))
+    return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+
+
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that have gradients, by name."""
+    return {name: part for name, part in network.named_parameters() if part.requires_grad}
+
+
+def copied(network: nn.Module) -> dict[str, Tensor]:
+    """Copy the trainable parameters."""
+    return {name: part.detach().clone() for name, part in trainable(network).items()}
+
+
+def adamw(network: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters, of which biases and normalizations do not decay."""
+    parts = trainable(network).values()
+    groups = [
+        {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
+        for matrices, decay in ((True, weight_decay), (False, 0.0))
+    ]
+    return torch.optim.AdamW(groups, lr=rate)
+
+
+def adamw_by_name(
+    network: nn.Module, settings: Callable[[str, nn.Parameter], tuple[float, float]]
+) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters; ``settings`` gives each its learning rate and its decay."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, part in trainable(network).items():
+        groups.setdefault(settings(name, part), []).append(part)
+    return torch.optim.AdamW(
+        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
+        betas=(0.9, 0.98),
+    )
+
+
+def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
+    return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
+
+
+def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
+    """Call a function while the network has other weights.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> with_weights(layer, {"weight": torch.tensor([[2.0]])}, lambda: layer(torch.tensor([3.0])).item())
+    6.0
+    """
+    before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
+    network.load_state_dict(dict(weights), strict=False)
+    try:
+        return function()
+    finally:
+        network.load_state_dict(before, strict=False)
+
+
+def best_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """Read the best weights out of the checkpoint of a fit; raises ModelError where there are none."""
+    with checked_checkpoint(checkpoint):
+        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
+        return best
+
+
+def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
+    """Convert checkpoint-loading errors to ModelError."""
+    return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

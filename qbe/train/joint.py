@@ -1,0 +1,520 @@
+"""Training of joint grades: a cross-encoder that grades pairs of papers, and a larger one that teaches it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import math
+import random
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shutil import copyfile
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from qbe.index.reader import IndexReader
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.joint import export_joint
+from qbe.models.kinds import TOKENIZER
+from qbe.models.large import LARGE, weights_folder
+from qbe.models.registry import BASE_ENCODER, ENCODERS
+from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, pair_input, write_joint_card
+from qbe.models.sources import packaged_weights
+from qbe.query import SHAPES, SIMILAR_FROM, Query
+from qbe.runs import GradedLists, GradedPair, read_graded_pairs
+from qbe.search.grading import GradedQuery, Grader, open_grader
+from qbe.search.rerankers import JointGrader, paper_ids
+from qbe.search.session import Pipeline
+from qbe.search.stages import Fused
+from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
+from qbe.train.fit import Schedule, adamw_by_name, copied, fit_seeds, matmul_dtype
+from qbe.train.grades import platt, rms_errors
+from qbe.train.losses import FACETS, order_weights, ranknet
+from qbe.train.network import WEIGHTS, TrainedEncoder
+from qbe.train.pairs import (
+    file_label,
+    in_steps,
+    joined_lists,
+    papers_of,
+    queries_of,
+    sample_unrelated,
+    within,
+    without,
+    without_evaluated,
+)
+from qbe.train.work import Training, checked, load_arrays, save_arrays
+from qbe.types import Facet, Paper
+from qbe.util.files import sha256, write_text
+from qbe.util.parallel import Workers
+
+log = logging.getLogger(__name__)
+Doubles = NDArray[np.float64]
+
+LOWEST, RANGE = -0.1, 3.2
+"""Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met."""
+PRODUCT = 4.0
+"""What the product of the papers' vectors is multiplied with, so that its numbers are about as large as those
+of their difference."""
+HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
+"""The weights of the head, by name."""
+
+
+class PairBatch(NamedTuple):
+    """Pairs as the network reads them: token ``ids`` and ``sides`` (pairs, tokens) int64, padded with 0, and
+    ``lengths`` (pairs,); see `qbe.models.reranker_files.JOINT_INPUTS`.
+    """
+
+    ids: Tensor
+    sides: Tensor
+    lengths: Tensor
+
+    def to(self, device: torch.device | str) -> PairBatch:
+        return PairBatch(*(part.to(device, non_blocking=True) for part in self))
+
+
+class Texts:
+    """Papers as token ids, by place, and pairs of them as batches."""
+
+    def __init__(self, papers: Mapping[str, Paper], tokenizer: PaperTokenizer) -> None:
+        self._special = tokenizer.special
+        self._ids: dict[str, NDArray[np.uint16]] = {
+            name: np.array(paper_ids(tokenizer, paper), np.uint16) for name, paper in papers.items()
+        }
+
+    def length(self, query: str, candidate: str) -> int:
+        return len(self._ids[query]) + len(self._ids[candidate]) + 3
+
+    def batch(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
+        rows = [
+            pair_input(
+                self._ids[first].tolist(), self._ids[second].tolist(), self._special.cls, self._special.sep
+            )
+            for first, second in pairs
+        ]
+        lengths = [row.ids.shape[1] for row in rows]
+        ids, sides = (torch.zeros(len(rows), max(lengths), dtype=torch.int64) for _ in range(2))
+        for place, row in enumerate(rows):
+            ids[place, : lengths[place]] = torch.from_numpy(row.ids[0])
+            sides[place, : lengths[place]] = torch.from_numpy(row.sides[0])
+        return PairBatch(ids, sides, torch.tensor(lengths))
+
+
+def chunks(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding.
+
+    >>> chunks([3, 9, 4, 10], 20)
+    [[0, 2], [1, 3]]
+    """
+    parts: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if parts and lengths[place] * (len(parts[-1]) + 1) <= tokens:
+            parts[-1].append(place)
+        else:
+            parts.append([place])
+    return parts
+
+
+class JointNetwork(TrainedEncoder):
+    """An encoder whose layers are all trained, over pairs, and a head of one hidden layer.
+
+    The head sees the state of [CLS], the product of the two papers' vectors (the means of their tokens'
+    states, of unit length), and the size of their difference, so that it begins with what encoders of single
+    papers know.
+    """
+
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__(folder, dtype)
+        size = self.shape.dimension
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # so that each network begins with the same head
+            hidden, out = nn.Linear(3 * size, size), nn.Linear(size, FACETS)
+        self.hidden_weight, self.hidden_bias = hidden.weight, hidden.bias
+        self.out_weight, self.out_bias = out.weight, out.bias
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """Scores (pairs, facets); `grades_of` makes grades of them."""
+        states = self.states(batch.ids, batch.lengths)
+        return head_scores(states, batch.sides, *(getattr(self, name) for name in HEAD))
+
+
+def head_scores(
+    states: Tensor, sides: Tensor, hidden: Tensor, hidden_bias: Tensor, out: Tensor, out_bias: Tensor
+) -> Tensor:
+    """The head of `JointNetwork` over states (pairs, tokens, dimension) and ``sides`` (pairs, tokens)."""
+    units = []
+    for side in (1, 2):
+        mean = ((sides == side).to(states.dtype)[:, None] @ states)[:, 0]
+        units.append(mean / mean.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+    first, second = units
+    root = math.sqrt(states.shape[-1])
+    parts = [states[:, 0], PRODUCT * root * first * second, root * (first - second).abs()]
+    return F.linear(F.gelu(F.linear(torch.cat(parts, 1), hidden, hidden_bias)), out, out_bias)
+
+
+def grades_of(scores: Tensor) -> Tensor:
+    return LOWEST + RANGE * torch.sigmoid(scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRecipe:
+    """How a cross-encoder of pairs learns.
+
+    It takes ``steps`` of ``queries`` lists; of a list's candidates without a grade of 1 or more, at most
+    ``unrelated`` are used. AdamW: the layers learn at ``learning_rate`` with ``weight_decay``, the head at
+    ``head_rate``. The loss is the squared error of the grades and RankNet's of the scores of a list, with
+    ``crossed`` of `qbe.train.losses.order_weights`. Half of the pairs are read the other way round.
+    """
+
+    steps: int
+    learning_rate: float
+    warm_up: float
+    queries: int = 8
+    unrelated: int = 4
+    head_rate: float = 3e-4
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    crossed: float = 3.0
+
+    def schedule(self) -> Schedule:
+        return Schedule(1, self.clip, warm_up=self.warm_up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointRecipe:
+    """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
+
+    The teacher grades candidates of papers that are drawn from the index, ``depth`` of the fused first stage
+    by each facet: of ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of
+    those by the grade model, by each facet and each shape of exploration. Of a ranking as many are drawn as
+    ``found_picks`` and ``graded_picks`` say, among those up to each rank.
+    """
+
+    teacher: FitRecipe = field(
+        default_factory=lambda: FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
+    )
+    student: FitRecipe = field(
+        default_factory=lambda: FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
+    )
+    depth: int = 300
+    found: int = 2315
+    found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
+    graded: int = 1766
+    graded_picks: tuple[tuple[int, int], ...] = ((8, 8), (50, 5), (900, 2))
+
+
+TOKENS = 24576
+"""Of a chunk of pairs, padding included."""
+
+
+class JointTask:
+    """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept."""
+
+    def __init__(
+        self, network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
+    ) -> None:
+        self.network: JointNetwork = network
+        self._texts, self._recipe, self._sets = texts, recipe, sets
+        self._queries = [queries_of(lists, recipe.queries) for lists in sets]
+        self.steps_per_epoch = recipe.steps
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        recipe = self._recipe
+
+        def settings(name: str, part: nn.Parameter) -> tuple[float, float]:
+            rate = recipe.head_rate if name in HEAD else recipe.learning_rate
+            return rate, recipe.weight_decay if part.dim() > 1 else 0.0
+
+        return adamw_by_name(self.network, settings)
+
+    def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
+        """Lists without end, pairs by query; their order and unrelated candidates follow from the seed."""
+        drawn = [self._lists(number, f"{seed}-{number}") for number in range(len(self._sets))]
+        for turn in itertools.count():
+            yield next(drawn[turn % len(drawn)])
+
+    def _lists(self, number: int, seed: str) -> Iterator[dict[str, list[GradedPair]]]:
+        for epoch in itertools.count():
+            rng = random.Random(f"{seed}-{epoch}")
+            for queries in in_steps(self._queries[number], self._recipe.queries, f"{seed}-{epoch}"):
+                yield {
+                    query: sample_unrelated(self._sets[number][query], self._recipe.unrelated, rng)
+                    for query in queries
+                }
+
+    def losses(self, batch: Mapping[str, Sequence[GradedPair]]) -> Iterable[Tensor]:
+        graded = [
+            (owner, query, pair) for owner, (query, pairs) in enumerate(batch.items()) for pair in pairs
+        ]
+        turned = random.Random("-".join(batch)).choices((False, True), k=len(graded))
+        pairs = [
+            (pair.paper_id, query) if turn else (query, pair.paper_id)
+            for (_, query, pair), turn in zip(graded, turned, strict=True)
+        ]
+        scores = scored(self.network, self._texts, pairs)
+        owners = torch.tensor([owner for owner, *_ in graded], device=scores.device)
+        grades = torch.tensor([pair.grades for *_, pair in graded], device=scores.device)
+        same = (owners[:, None] == owners)[..., None]
+        ranked = ranknet(scores, order_weights(grades, self._recipe.crossed) * same)
+        yield F.mse_loss(grades_of(scores), grades) + ranked
+
+    def score(self) -> None:
+        return None
+
+
+def scored(network: JointNetwork, texts: Texts, pairs: Sequence[tuple[str, str]]) -> Tensor:
+    """Scores (pairs, facets) float32, in the order of the pairs."""
+    device = network.out_weight.device
+    parts = chunks([texts.length(*pair) for pair in pairs], TOKENS)
+    scores = [network(texts.batch([pairs[place] for place in part]).to(device)) for part in parts]
+    places = torch.tensor([place for part in parts for place in part], device=device)
+    return torch.cat(scores).float()[torch.argsort(places)]
+
+
+@torch.no_grad()
+def graded(network: JointNetwork, texts: Texts, lists: Mapping[str, Sequence[str]]) -> dict[str, Doubles]:
+    """Grades (candidates, 3) of candidates, ids of papers by query."""
+    found = {}
+    for query, candidates in lists.items():
+        scores = scored(network, texts, [(query, candidate) for candidate in candidates])
+        found[query] = grades_of(scores).cpu().numpy().astype(np.float64)
+    return found
+
+
+class JointTraining(Training[JointRecipe]):
+    """Joint grades, made by a student of graded pairs and of pairs that a teacher graded.
+
+    Sources are files of graded pairs, an index of their papers, and papers to leave out; queries of dev are
+    not trained on, and its last file calibrates chances. The teacher is made of the first of the ``bases``
+    (None: the large encoder), the student of the second (None: the base encoder). Of several seeds the mean
+    is published.
+    """
+
+    def __init__(self, recipe: JointRecipe | None = None, bases: tuple[Path, Path] | None = None) -> None:
+        super().__init__(recipe or JointRecipe())
+        self._bases = bases
+
+    def open(self) -> dict[str, Any]:
+        self._dtype = matmul_dtype(self.run.device)
+        self._teacher, self._student = self._bases or (
+            weights_folder(LARGE),
+            packaged_weights(ENCODERS[BASE_ENCODER]),
+        )
+        self._index, self._reader = self.open_index()
+        self._reader.require_vectors()
+        bases = {"teacher_base": self._teacher, "student_base": self._student}
+        digests = {name: sha256(base / WEIGHTS) for name, base in bases.items()}
+        return {"index": self._reader.manifest.digest, **digests}
+
+    def fit(self) -> None:
+        reader, recipe = self._reader, self.recipe
+        self._dev = {file_label(file): within(read_graded_pairs(file), reader) for file in self.sources.dev}
+        evaluated = {query for lists in self._dev.values() for query in lists}
+        lists = within(without(joined_lists(self.sources.train), evaluated), reader)
+        lists = without_evaluated(lists, reader, self.sources.leave_out)
+        drawn = self._drawn({*lists, *evaluated})
+        read = {
+            *papers_of(lists, *self._dev.values()),
+            *drawn,
+            *itertools.chain.from_iterable(drawn.values()),
+        }
+        papers = {name: reader.paper(name) for name in sorted(read)}
+        kept = self.work / "teacher-grades.npz"
+        if not kept.exists():
+            network, texts = self._fitted(self._teacher, recipe.teacher, papers, self.work / "teacher", lists)
+            save_arrays(kept, {"grades": np.concatenate([*graded(network, texts, drawn).values()])})
+        rows = iter(load_arrays(kept, "the teacher's grades", "grades")["grades"].round(4).tolist())
+        taught = {
+            query: [GradedPair(candidate, tuple(next(rows))) for candidate in candidates]
+            for query, candidates in drawn.items()
+        }
+        log.info("training on %d graded lists and %d of the teacher's", len(lists), len(taught))
+        self._network, _ = self._fitted(
+            self._student, recipe.student, papers, self.work / "student", lists, taught
+        )
+        self._counts = {"pairs": sum(map(len, lists.values())), "taught": sum(map(len, taught.values()))}
+
+    def _fitted(
+        self, base: Path, recipe: FitRecipe, papers: Mapping[str, Paper], work: Path, *sets: GradedLists
+    ) -> tuple[JointNetwork, Texts]:
+        network = JointNetwork(base, self._dtype).to(self.run.device)
+        texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
+        schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
+        *_, weights = fit_seeds(
+            JointTask(network, texts, recipe, sets), schedule, self.run.seeds, work
+        ).values()
+        network.load_state_dict(weights, strict=False)
+        return network, texts
+
+    def _drawn(self, known: set[str]) -> dict[str, list[str]]:
+        """Candidates by query, drawn out of its rankings; of queries that are not ``known``."""
+        kept, reader, recipe = self.work / "drawn.json", self._reader, self.recipe
+        if not kept.exists():
+            rng, lists = random.Random(0), dict[str, list[str]]()
+            names = [name for name in reader.papers.ids if name not in known]
+            grader = open_grader(self._index, reader)
+            with Pipeline(self._index, Fused()) as pipeline:
+                for place, name in enumerate(
+                    rng.sample(names, min(recipe.found + recipe.graded, len(names)))
+                ):
+                    rankings, picks = (
+                        _rankings(pipeline, reader.paper(name), recipe.depth),
+                        recipe.found_picks,
+                    )
+                    if place >= recipe.found:
+                        rankings, picks = (
+                            _graded_rankings(reader, grader, name, rankings),
+                            recipe.graded_picks,
+                        )
+                    found = dict[str, None]()
+                    for ranking in rankings:
+                        begin = 0
+                        for end, count in picks:
+                            among = [each for each in ranking[begin:end] if each not in known]
+                            found |= dict.fromkeys(rng.sample(among, min(count, len(among))))
+                            begin = end
+                    lists[name] = list(found)
+            as_pairs = {
+                name: [GradedPair(each, (0.0, 0.0, 0.0)) for each in found] for name, found in lists.items()
+            }
+            clean = without_evaluated(as_pairs, reader, self.sources.leave_out)
+            lists = {
+                name: [pair.paper_id for pair in pairs] for name, pairs in clean.items() if len(pairs) > 1
+            }
+            write_text(kept, json.dumps(lists))
+        with checked(kept, "the drawn pairs of this training"):
+            read: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
+        return read
+
+    def publish(self, folder: Path) -> Card:
+        parity = self._export(folder)
+        files = {JOINT_MODEL: folder / JOINT_MODEL, TOKENIZER: self._student / TOKENIZER}
+        unfinished = JointCard(
+            files={file: sha256(path) for file, path in files.items()},
+            chances=[[0.0, 1.0]] * FACETS,
+            parity=parity,
+            training={},
+        )
+        write_joint_card(folder, unfinished)
+        with Workers(self.run.threads) as workers:
+            stored, joint = open_grader(self._index, self._reader), JointGrader(folder, workers)
+            compared = {
+                label: _compared(self._reader, stored, joint, lists) for label, lists in self._dev.items()
+            }
+        calibrating, last = list(compared.items())[-1]
+        training = {
+            **json.loads(json.dumps(self.made_from)),
+            "seeds": list(self.run.seeds),
+            **self._counts,
+            "calibrated": calibrating,
+        }
+        lines = [
+            platt(last.mean[:, place], (last.grades[:, place] >= SIMILAR_FROM).astype(np.float64))
+            for place in range(FACETS)
+        ]
+        write_joint_card(folder, replace(unfinished, chances=lines, training=training))
+        return Card(
+            name=JOINT,
+            purpose="Says how similar two papers are in background, method and result, from 0 (unrelated) to "
+            "3 (near identical), by reading both as one text: a cross-encoder of "
+            f"{self._network.shape.layers} layers, learned from {training['pairs']:,} graded pairs and "
+            f"{training['taught']:,} that a larger one of 12 layers graded.",
+            input="`[CLS] title abstract [SEP] title abstract [SEP]`, 208 tokens of each paper",
+            caption="Root mean squared errors, in grades: of the grade model, which compares stored vectors, "
+            f"of joint grades, and of the mean, which ranks. Chances are calibrated on {calibrating}.",
+            columns=("pairs", "grades by", *BY_FACET),
+            figures={
+                f"{label} | {by}": rms_errors(estimated, each.grades)
+                for label, each in compared.items()
+                for by, estimated in (("grades", each.stored), (JOINT, each.joint), ("their mean", each.mean))
+            },
+            places=2,
+            command=f"{JOINT} --index DIR --dev FILE...",
+            limits=GRADES_LIMITS,
+            licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
+        )
+
+    def _export(self, folder: Path) -> dict[str, float]:
+        weights = {name: part.detach().cpu() for name, part in copied(self._network).items()}
+        head = [weights[name].float() for name in HEAD]
+
+        class Head(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = nn.ParameterList(head)
+
+            def forward(self, states: Tensor, sides: Tensor) -> Tensor:
+                return grades_of(head_scores(states, sides, *self.parts))
+
+        with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+            whole = Path(temporary)
+            for file in ("config.json", TOKENIZER):
+                copyfile(self._student / file, whole / file)
+            merged = self._network.merged(load_file(self._student / WEIGHTS), weights)
+            save_file(merged, whole / WEIGHTS, metadata={"format": "pt"})
+            return export_joint(whole, Head(), folder)
+
+
+def _rankings(pipeline: Pipeline, paper: Paper, depth: int) -> list[list[str]]:
+    """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
+    facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+    return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), depth)] for facet in facets]
+
+
+def _graded_rankings(
+    reader: IndexReader, grader: Grader, name: str, rankings: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """The papers of ``rankings`` by their grades in each facet, and by the chance of each shape."""
+    names = [each for each in dict.fromkeys(itertools.chain.from_iterable(rankings)) if each != name]
+    if not names:
+        return []
+    paper = reader.paper(name)
+    vectors = reader.stored_vectors(paper)
+    assert vectors is not None
+    graded = grader.grade(GradedQuery(paper, vectors), [reader.paper(each) for each in names])[0]
+    chances = [
+        np.prod(
+            [
+                (graded.similar if weight > 0 else graded.other)[:, list(Facet).index(facet)]
+                for facet, weight in shape.items()
+            ],
+            axis=0,
+        )
+        for shape in SHAPES.values()
+    ]
+    orders = [np.argsort(-scores, kind="stable") for scores in (*graded.grades.T, *chances)]
+    return [[names[place] for place in order] for order in orders]
+
+
+class _Compared(NamedTuple):
+    """Pairs graded by people or a language model (pairs, 3), by stored vectors, and jointly."""
+
+    grades: Doubles
+    stored: Doubles
+    joint: Doubles
+
+    @property
+    def mean(self) -> Doubles:
+        mean: Doubles = (self.stored + self.joint) / 2
+        return mean
+
+
+def _compared(reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists) -> _Compared:
+    rows = []
+    for query, pairs in lists.items():
+        paper = reader.paper(query)
+        vectors = reader.stored_vectors(paper)
+        assert vectors is not None
+        candidates: list[Paper] = [reader.paper(pair.paper_id) for pair in pairs]
+        stored = grader.grade(GradedQuery(paper, vectors), candidates)[0].grades
+        truth = np.array([pair.grades for pair in pairs], np.float64)
+        rows.append(_Compared(truth, stored, joint.grade(paper, candidates)))
+    return _Compared(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))

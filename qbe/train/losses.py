@@ -1,0 +1,256 @@
+"""All losses: of graded lists, of grades, of citations, and ASPIRE's of co-cited papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor
+
+from qbe.query import OTHER_TO, SIMILAR_FROM
+from qbe.search.matching import entropic_transport
+from qbe.types import Facet
+
+FACETS = len(Facet)
+
+# Lists of candidates with grades by facet.
+
+
+def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
+    """RankNet (Burges et al., 2005, eq. 3), the mean over facets and lists.
+
+    ``scores`` (..., candidates, facets); ``weights`` (..., candidates, candidates, facets) of the pairs whose
+    first one should have the higher score.
+    """
+    losses = weights * F.softplus(-(scores[..., :, None, :] - scores[..., None, :, :]))
+    return (losses.sum((-3, -2)) / weights.sum((-3, -2)).clamp(min=1e-9)).mean()
+
+
+def logistic(scores: Tensor, grades: Tensor) -> Tensor:
+    """`ranknet` over pairs of different grades, weighted by the difference; both (candidates, facets).
+
+    >>> logistic(torch.zeros(2, 1), torch.tensor([[3.0], [1.0]]))  # log(1 + exp(0)), weight 2, over 2
+    tensor(0.6931)
+    """
+    return ranknet(scores, (grades[:, None] - grades[None, :]).clamp(min=0))
+
+
+_BACKGROUND, _METHOD = (tuple(Facet).index(facet) for facet in (Facet.BACKGROUND, Facet.METHOD))
+
+
+def order_weights(grades: Tensor, crossed: float) -> Tensor:
+    """Weights (candidates, candidates, facets) of the orders of two candidates by ``grades`` (candidates,
+    facets).
+
+    Orders that background and method give in opposite ways, a grade or more apart in both, count ``crossed``
+    times in these facets.
+    """
+    apart = grades[:, None] - grades[None, :]
+    background, method = apart[..., _BACKGROUND], apart[..., _METHOD]
+    opposite = (background * method < 0) & (torch.minimum(background.abs(), method.abs()) >= 1)
+    weights = apart.clamp(min=0)
+    weights[..., [_BACKGROUND, _METHOD]] *= (1 + (crossed - 1) * opposite.float())[..., None]
+    return weights
+
+
+def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
+    """`ranknet` with `order_weights` over the pairs of each list.
+
+    ``scores`` (lists, candidates, facets), ``owners`` (candidates,) the list of each candidate, ``grades``
+    (candidates, facets) float32.
+
+    >>> grades = torch.tensor([[3.0, 0, 0], [1.0, 0, 0]])
+    >>> list_loss(torch.zeros(1, 2, 3), torch.tensor([0, 0]), grades) * 3  # log(1 + exp(0)), one facet of 3
+    tensor(0.6931)
+    """
+    own = owners == torch.arange(len(scores), device=owners.device)[:, None]
+    return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
+
+
+# Grades of single pairs.
+
+
+def as_asked(grades: Tensor) -> Tensor:
+    """Whether grades (pairs, 3) are of similar papers and whether they are of other ones, (pairs, 6)."""
+    return torch.cat([grades >= SIMILAR_FROM, grades <= OTHER_TO], dim=1).to(grades.dtype)
+
+
+def grade_loss(
+    predicted: Tensor, grades: Tensor, *, differences: float, chances: float, crossed: float
+) -> Tensor:
+    """The loss of scores (pairs, 9), as of `qbe.models.grade.model.GradeModel`, against grades (pairs, 3).
+
+    Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate;
+    with the weight ``chances``, by cross-entropy, `as_asked`. Pairs whose grades by background and method
+    lie at least one apart weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone
+    teach to tell them apart.
+
+    >>> scores = torch.tensor([[1.0] + 8 * [0.0]])
+    >>> grade_loss(scores, torch.zeros(1, 3), differences=0.5, chances=0, crossed=4)  # 1/3 + 0.5 * 2/3
+    tensor(0.6667)
+    """
+    weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
+    error = predicted[:, :FACETS] - grades
+    between = torch.stack([error[:, i] - error[:, j] for i, j in combinations(range(FACETS), 2)], dim=1)
+    entropy = F.binary_cross_entropy_with_logits(predicted[:, FACETS:], as_asked(grades), reduction="none")
+    parts = (error**2, differences * between**2, chances * entropy)
+    return torch.stack([(weights * part).mean() for part in parts]).sum()
+
+
+# Citations.
+
+
+def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
+    """The mean over what is cited of the cross-entropy of one cited paper against all that are not.
+
+    All are (candidates,): ``scores``; ``cited``, a mask; ``candidates``, a mask of those that count.
+
+    >>> scores = torch.tensor([1.0, 1.0, 1.0, 9.0])
+    >>> cited = torch.tensor([True, False, False, False])
+    >>> float(citation_loss(scores, cited, torch.tensor([True, True, True, False])).exp())  # one of three
+    3.0
+    """
+    others = torch.logsumexp(scores[candidates & ~cited], 0)
+    chosen = scores[candidates & cited]
+    return (torch.logaddexp(chosen, others) - chosen).mean()
+
+
+# Co-cited papers: the objectives of ASPIRE (Mysore et al., 2022), margins of distances.
+
+
+class PaperVectors(NamedTuple):
+    """Vectors of papers, padded to the most sentences.
+
+    ``sentences`` (papers, sentences, dimension), of which those that are ``present`` (papers, sentences) bool
+    are no padding, and ``whole`` (papers, dimension). ``marked`` (papers, sentences, facets) bool are the
+    sentences of a facet.
+    """
+
+    sentences: Tensor
+    present: Tensor
+    whole: Tensor
+    marked: Tensor
+
+    def rows(self, rows: Tensor) -> PaperVectors:
+        """The vectors of some papers."""
+        return PaperVectors(*(part[rows] for part in self))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How distances are computed and compared; the values are those of the paper's code.
+
+    The distance of a positive should be smaller than that of a negative by ``margin``. ``temperature`` (tau)
+    and ``regularization`` (lambda) are the transport's: masses are softmax(-smallest distance / tau), so that
+    with 5000 all sentences have nearly the same mass; the plan is regularized by its entropy / lambda (20 is
+    a blur of 0.05).
+    """
+
+    margin: float = 1.0
+    temperature: float = 5000.0
+    regularization: float = 20.0
+
+
+class Triplets(NamedTuple):
+    """Queries, papers that are co-cited with them, and papers that are not, row by row.
+
+    ``alignment`` (triplets, 2) int64 has the positions of the aligned sentences of query and positive, and
+    ``negative_alignment`` (triplets,) the position of the sentence by which the negative was aligned with the
+    query of the pair that it comes from.
+    """
+
+    query: PaperVectors
+    positive: PaperVectors
+    negative: PaperVectors
+    alignment: Tensor
+    negative_alignment: Tensor
+
+
+def _length(differences: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(differences, dim=1)
+    return lengths  # its gradient is 0, not NaN, for the zero differences of equal texts
+
+
+def aligned_distances(triplets: Triplets) -> tuple[Tensor, Tensor]:
+    """L2 distances (triplets,) of the query's aligned sentence from the positive's and from the negative's.
+
+    The negative's is the one by which it was aligned in its own pair. (The authors' code takes the query's
+    sentence at the position that the query of that pair had.)
+    """
+    rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
+    query = triplets.query.sentences[rows, triplets.alignment[:, 0]]
+    positive = triplets.positive.sentences[rows, triplets.alignment[:, 1]]
+    negative = triplets.negative.sentences[rows, triplets.negative_alignment]
+    return _length(query - positive), _length(query - negative)
+
+
+def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) -> Tensor:
+    """L2 distance (pairs,) of the vectors of whole papers."""
+    return _length(query.whole - candidate.whole)
+
+
+def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Settings) -> Tensor:
+    """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
+
+    The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
+    softmax(-distance to the nearest sentence of the other paper / tau). The value is
+
+        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
+
+    (Cuturi, 2013), the loss that geomloss computes for ASPIRE in training with the blur 1 / lambda. The plan
+    is computed in double precision (`qbe.search.matching`) and held constant: by the envelope theorem
+    (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then the plan. The masses
+    are held constant too; with the default temperature their own gradient, which the authors' code has, is
+    negligible.
+    """
+    costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
+    real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
+    exact = costs.detach().double().masked_fill(~real, math.inf)
+    rows, columns = (torch.softmax(-exact.amin(axis) / settings.temperature, 1) for axis in (2, 1))
+    plans = torch.from_numpy(
+        entropic_transport(
+            exact.cpu().numpy(), rows.cpu().numpy(), columns.cpu().numpy(), settings.regularization
+        )
+    ).to(costs.device)
+    apart = rows[:, :, None] * columns[:, None]
+    divergence = torch.special.xlogy(plans, plans / apart.clamp(min=1e-300)).sum((1, 2))
+    cost = (plans * costs.double()).sum((1, 2))
+    value: Tensor = cost + divergence / settings.regularization
+    return value.to(costs.dtype)
+
+
+class Objective(NamedTuple):
+    """An objective: its name in the paper, and the learning rate of the authors for computer science.
+
+    ``distance`` compares two papers; where ``aligned``, the distance of two aligned sentences counts.
+    """
+
+    name: str
+    rate: float
+    distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None
+    aligned: bool = False
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "bi-encoder": Objective("SPECTER-CoCite", 2e-5, whole_distance),
+    "ts": Objective("TSASPIRE", 2e-5, aligned=True),
+    "ot": Objective("OTASPIRE", 3e-5, transport_cost),
+    "ts+ot": Objective("TS+OTASPIRE", 2e-5, transport_cost, aligned=True),
+}
+
+
+def triplet_losses(objective: Objective, triplets: Triplets, settings: Settings) -> Tensor:
+    """The losses (triplets,) of an objective; with several distances (ts+ot) the sum of theirs."""
+    query, positive, negative = triplets[:3]
+    parts = []
+    if objective.aligned:
+        parts.append(aligned_distances(triplets))
+    if objective.distance:
+        near, far = (objective.distance(query, other, settings) for other in (positive, negative))
+        parts.append((near, far))
+    return torch.stack([F.relu(settings.margin + near - far) for near, far in parts]).sum(0)

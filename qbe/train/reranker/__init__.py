@@ -1,1 +1,0 @@
-"""The facet rerankers: cross-encoders trained on graded pairs of papers."""

@@ -1,0 +1,543 @@
+"""Training of the facet tagger: teachers, soft labels, students; and its admission to other encoders."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import random
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from qbe.corpus import read_jsonl, read_records
+from qbe.corpus.sentences import split_sentences
+from qbe.corpus.titles import TitleIndex
+from qbe.errors import CorpusError, ModelError
+from qbe.models.encode.encoder import Encoder
+from qbe.models.encode.pooling import Floats
+from qbe.models.export.tagger import HeadInputs, export_head
+from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
+from qbe.models.sources import packaged_weights
+from qbe.models.tag.tagger import Tagger, TaggingEncoder, span_mask
+from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, resolve_tagger, write_tagger_card
+from qbe.train import fit as trainer
+from qbe.train.card import APACHE, Card
+from qbe.train.tagger_network import LABEL_COUNT, Head, Teacher, Tokens
+from qbe.train.work import Training, load_arrays, save_arrays
+from qbe.types import FacetProbabilities, Paper, Sentence
+from qbe.util.files import sha256
+from qbe.util.parallel import ordered_map
+
+log = logging.getLogger(__name__)
+
+# Abstracts to learn from: CSAbstruct's and unlabelled ones.
+
+LABELS = FacetProbabilities._fields
+"""The five labels; a label's number is its position here."""
+
+_NUMBERS = {label: number for number, label in enumerate(LABELS)}
+
+SPLITS = ("train", "dev", "test")
+
+
+class LabelledAbstract(NamedTuple):
+    """An abstract's sentences, their labels (positions in LABELS), and the annotators' confidences: the share
+    of the (quality-weighted) votes for the label, in (0, 1].
+    """
+
+    sentences: tuple[str, ...]
+    labels: tuple[int, ...]
+    confidences: tuple[float, ...]
+
+
+def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
+    """Read the abstracts of ``train.jsonl``, ``dev.jsonl`` and ``test.jsonl`` in a folder, by split.
+
+    Raises CorpusError for a file that is absent or not in the release's format.
+    """
+    splits = {}
+    for split in SPLITS:
+        path = folder / f"{split}.jsonl"
+        splits[split] = [_abstract(record, where) for where, record in read_records(path)]
+        if not splits[split]:
+            raise CorpusError(
+                f"{path}: expected abstracts, found none; give the folder of CSAbstruct's release"
+            )
+    return splits
+
+
+def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
+    try:
+        sentences, labels = tuple(record["sentences"]), tuple(map(_NUMBERS.__getitem__, record["labels"]))
+        confidences = tuple(map(float, record.get("confs") or [1.0] * len(labels)))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CorpusError(
+            f"{where}: expected sentences, labels ({', '.join(LABELS)}) and confs, found {error!r}; "
+            "give the folder of CSAbstruct's release"
+        ) from error
+    if not len(sentences) == len(labels) == len(confidences) or not sentences:
+        counts = json.dumps([len(sentences), len(labels), len(confidences)])
+        raise CorpusError(
+            f"{where}: expected one label and one confidence a sentence, found {counts}; correct the record"
+        )
+    return LabelledAbstract(sentences, labels, confidences)
+
+
+MIN_SENTENCES, MAX_SENTENCES = 3, 20
+"""Shorter abstracts have no structure to learn; longer texts are mostly not abstracts."""
+
+
+def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
+    """Choose papers of a corpus at random, without those that have the title of an ``evaluated`` one.
+
+    The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
+    CorpusError where the corpus has fewer of them.
+    """
+    rng = random.Random(seed)
+    shuffled = sorted(
+        (rng.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
+    )
+    papers: list[Paper] = []
+    for _, _, paper in shuffled:
+        if len(papers) >= count:
+            break
+        sentences = tuple(map(Sentence, split_sentences(paper.abstract)))
+        if MIN_SENTENCES <= len(sentences) <= MAX_SENTENCES and not evaluated.holds(paper.title):
+            papers.append(Paper(paper.paper_id, paper.title, sentences))
+    if len(papers) < count:
+        raise CorpusError(
+            f"{source}: expected {count:,} abstracts of {MIN_SENTENCES} to {MAX_SENTENCES} sentences beside "
+            f"those left out, found {len(papers):,}; give a larger corpus"
+        )
+    return papers
+
+
+class _StateRecorder:
+    """A `TokenStateHook` that keeps the hidden states of a paper's first window."""
+
+    width = 0
+
+    def __init__(self, layers: Sequence[int]) -> None:
+        self.layers = tuple(layers)
+        self.first: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None
+
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        if self.first is None:
+            stacked = np.stack(states, axis=1)
+            scales = np.maximum(np.abs(stacked).max(axis=2, keepdims=True) / 127, 1e-6).astype(np.float16)
+            numbers = np.rint(stacked / scales.astype(np.float32)).clip(-127, 127).astype(np.int8)
+            self.first = numbers, scales
+        return np.zeros((len(spans), 0), np.float32)
+
+
+def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Paper]) -> list[Tokens]:
+    """Tokens and states of each paper, in order; ``encoder.threads`` papers are encoded at a time."""
+
+    def record_paper(paper: Paper) -> Tokens:
+        recorder = _StateRecorder(layers)
+        encoder.encode_paper(paper, recorder)
+        assert recorder.first is not None
+        window = next(encoder.windows(paper))
+        return Tokens(np.array(window.ids, np.int32), tuple(window.spans), *recorder.first)
+
+    return list(ordered_map(record_paper, papers, encoder.threads))
+
+
+# Fitting.
+
+
+class Example(NamedTuple):
+    """A paper with target probabilities (sentences, labels) and weights (sentences,) in the loss."""
+
+    paper: Tokens
+    targets: Floats
+    weights: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a head is fitted, with ``papers`` a step; the learning rate rises over a tenth of the steps."""
+
+    epochs: int
+    learning_rate: float = 1e-3
+    papers: int = 16
+    weight_decay: float = 0.05
+    clip: float = 1.0
+
+
+def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
+    """Positions of papers in groups of at most ``size`` and of similar length (in tokens).
+
+    With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
+    differ from epoch to epoch.
+    """
+    noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
+    ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])
+    groups = [ranked[first : first + size] for first in range(0, len(ranked), size)]
+    if rng:
+        rng.shuffle(groups)
+    return groups
+
+
+def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
+    """Cross-entropy of the marginals of the label chain, weighted by sentence (a scalar).
+
+    ``scores`` (papers, sentences, labels) are those before the chain, ``present`` that of a `Batch`. With
+    one-hot targets and the annotators' confidences as weights uncertain labels count less; with probabilities
+    as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
+    """
+    targets = torch.zeros_like(scores)
+    weights = torch.zeros(scores.shape[:2])
+    for i, example in enumerate(examples):
+        count = len(example.paper.spans)
+        targets[i, :count] = torch.from_numpy(example.targets[:count])
+        weights[i, :count] = torch.from_numpy(example.weights[:count])
+    marginals = model.chain.log_marginals(scores, present)
+    return -((marginals * targets).sum(-1) * weights).sum() / weights.sum()
+
+
+class TaggerTask:
+    """A head or a teacher that learns from examples in bfloat16; its last epoch is kept."""
+
+    def __init__(self, network: Head | Teacher, examples: Sequence[Example], schedule: Schedule) -> None:
+        self.network = network
+        self._examples, self._schedule = examples, schedule
+        self.steps_per_epoch = -(-len(examples) // schedule.papers)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        groups = self.network.parameter_groups(self._schedule.learning_rate)
+        return torch.optim.AdamW(groups, weight_decay=self._schedule.weight_decay)
+
+    def batches(self, seed: int) -> Iterator[list[Example]]:
+        rng = random.Random(seed)
+        lengths = [len(example.paper.ids) for example in self._examples]
+        for _ in range(self._schedule.epochs):
+            for group in batches(lengths, self._schedule.papers, rng):
+                yield [self._examples[i] for i in group]
+
+    def losses(self, batch: list[Example]) -> Iterator[Tensor]:
+        papers = self.network.collate([example.paper for example in batch])
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = self.network(*papers)
+        yield loss(self.network, scores.float(), papers.present, batch)
+
+    def score(self) -> None:
+        return None
+
+
+def fit(
+    network: Head | Teacher, examples: Sequence[Example], schedule: Schedule, seed: int, path: Path
+) -> None:
+    """Fit a network, with its checkpoints in the file ``path``."""
+    steps = trainer.Schedule(schedule.epochs, schedule.clip, warm_up=0.1)
+    trainer.fit(TaggerTask(network, examples, schedule), steps, seed, path)
+
+
+def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:
+    """Probabilities (sentences, labels) of each paper, in order."""
+    model.eval()
+    probabilities: dict[int, Floats] = {}
+    with torch.inference_mode():
+        for group in batches([len(paper.ids) for paper in papers], 16, None):
+            batch = model.collate([papers[i] for i in group])
+            with torch.autocast("cpu", torch.bfloat16):
+                scores = model(*batch)
+            marginals = model.chain.log_marginals(scores.float(), batch.present).exp().numpy()
+            for row, i in enumerate(group):
+                probabilities[i] = marginals[row, : len(papers[i].spans)]
+    yield from (probabilities[i] for i in range(len(papers)))
+
+
+def one_hot(labels: Sequence[int]) -> Floats:
+    """Target probabilities (sentences, labels) float32 of labels, given by number."""
+    return np.eye(LABEL_COUNT, dtype=np.float32)[list(labels)]
+
+
+# Agreement with the annotators.
+
+
+class Scores(NamedTuple):
+    """Agreement over all sentences of a split, in per cent.
+
+    ``micro_f1`` is over the five labels (equal to accuracy, since each sentence has one label), ``folded``
+    the same with objective folded into background; ``confident`` is micro_f1 with each sentence weighted by
+    its annotators' confidence.
+    """
+
+    micro_f1: float
+    folded: float
+    confident: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The scores that a card has, rounded."""
+        return {name: round(value, 2) for name, value in self._asdict().items()}
+
+
+def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
+    """Compare probabilities (sentences, labels) of each abstract with its labels.
+
+    Labels are chosen as in a search, facet first (`FacetProbabilities.label`). Sentences of an abstract
+    without a prediction count as if they had the label predicted for the last one.
+    """
+    predicted: list[int] = []
+    for abstract, rows in zip(abstracts, probabilities, strict=True):
+        labels = [LABELS.index(FacetProbabilities(*row).label) for row in rows.tolist()]
+        predicted += labels + labels[-1:] * (len(abstract.labels) - len(labels))
+    true = [label for abstract in abstracts for label in abstract.labels]
+    fold = np.array([0 if label == "objective" else i for i, label in enumerate(LABELS)])
+    weights = [confidence for abstract in abstracts for confidence in abstract.confidences]
+    right = np.array(true) == np.array(predicted)
+    return Scores(
+        100 * float(right.mean()),
+        100 * float((fold[true] == fold[predicted]).mean()),
+        100 * float(np.average(right, weights=weights)),
+    )
+
+
+MAX_LOSS = 0.5
+"""The most points of micro-F1 on dev that a tagger may lose on an encoder it was not trained on."""
+
+
+def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstract]) -> Scores:
+    tagging = TaggingEncoder(encoder, tagger, "predicted")
+    papers = (Paper("measured", "", tuple(map(Sentence, abstract.sentences))) for abstract in abstracts)
+    rows: Iterable[Sequence[Any]] = (
+        [sentence.probabilities for sentence in paper.sentences] for paper, _ in tagging.encode(papers)
+    )
+    return score(abstracts, [np.array(row, np.float32) for row in rows])
+
+
+def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, dict[str, float]]:
+    """Measure a tagger on another encoder, and record in the tagger's card that it can be used with it.
+
+    ``folder`` is the tagger's, ``name`` the encoder's name or folder. This is for encoders whose weights are
+    close to those of the encoder that the tagger was trained on. Returns scores by split. Raises CorpusError
+    for labels that cannot be read, ModelError for an encoder of another dimension, or on which the tagger
+    loses more than ``MAX_LOSS`` points of micro-F1 on dev.
+    """
+    labelled = read_csabstruct(csabstruct)
+    metadata, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
+    identity = {"name": encoder.files.metadata.name, "weights_sha256": encoder.files.metadata.weights_sha256}
+    others = [other for other in metadata.also_reads if other["name"] != identity["name"]]
+    wider = dataclasses.replace(metadata, also_reads=[*others, identity])
+    original = Encoder.open(metadata.trunk["name"], threads=threads)
+    tagger = Tagger(TaggerFiles(folder, wider))
+    if encoder.dimension != original.dimension or not tagger.supports(encoder):
+        raise ModelError(
+            f"expected an encoder in the format of {metadata.trunk['name']}, of {original.dimension} "
+            f"dimensions, found {name} of {encoder.dimension}; give another `encoder`"
+        )
+    before = measure(original, tagger, labelled["dev"]).figures["micro_f1"]
+    scores = {split: measure(encoder, tagger, labelled[split]).figures for split in ("dev", "test")}
+    lost = before - scores["dev"]["micro_f1"]
+    if lost > MAX_LOSS:
+        raise ModelError(
+            f"expected a loss of at most {MAX_LOSS} points of micro-F1 on dev, found {lost:.2f} on {name}; "
+            "train a tagger for it with: qbe train tagger"
+        )
+    write_tagger_card(
+        folder, dataclasses.replace(metadata, also_reads=[*others, {**identity, "measured": scores}])
+    )
+    return scores
+
+
+# The whole.
+
+TEACHER, SOFT, GOLD = Schedule(3, papers=8), Schedule(3), Schedule(3, learning_rate=3e-4)
+"""The default schedules of a recipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the tagger is trained.
+
+    It reads these ``layers`` of the encoder (0: embeddings). ``teachers`` models label ``unlabelled``
+    papers; a share ``untitled`` of them loses its title, as CSAbstruct has none. Schedules are those of the
+    teachers, and of the students on soft labels (``soft``) and then on the annotators' (``gold``).
+    ``sample_seed`` draws the unlabelled papers and those that lose their title.
+    """
+
+    layers: tuple[int, ...] = (0, 3, 6)
+    teachers: int = 2
+    teacher: Schedule = TEACHER
+    unlabelled: int = 12_000
+    untitled: float = 0.5
+    soft: Schedule = SOFT
+    gold: Schedule = GOLD
+    sample_seed: int = 0
+
+
+class Data:
+    """Labelled and unlabelled papers as tokens and hidden states of the encoder."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        recipe: Recipe,
+        labelled: Mapping[str, Sequence[LabelledAbstract]],
+        unlabelled: Sequence[Paper],
+    ) -> None:
+        self.encoder, self.labelled = encoder, labelled
+        self.papers: dict[str, list[Tokens]] = {}
+        for split, abstracts in labelled.items():
+            papers = (Paper(split, "", tuple(map(Sentence, abstract.sentences))) for abstract in abstracts)
+            self.papers[split] = record_states(encoder, recipe.layers, papers)
+        rng = random.Random(recipe.sample_seed)
+        titled = (
+            Paper(paper.paper_id, "", paper.sentences) if rng.random() < recipe.untitled else paper
+            for paper in unlabelled
+        )
+        self.unlabelled = record_states(encoder, recipe.layers, titled)
+        log.info(
+            "read %d labelled and %d unlabelled papers", sum(map(len, labelled.values())), len(unlabelled)
+        )
+
+    def examples(self, split: str) -> list[Example]:
+        return [
+            Example(paper, one_hot(abstract.labels), np.array(abstract.confidences, np.float32))
+            for paper, abstract in zip(self.papers[split], self.labelled[split], strict=True)
+        ]
+
+    def scores(self, split: str, model: Head) -> Scores:
+        return score(self.labelled[split], list(predict(model, self.papers[split])))
+
+
+class TaggerTraining(Training[Recipe]):
+    """The facet tagger; of the students, one a seed, the best on dev is published.
+
+    Sources are the folder of CSAbstruct's splits, a corpus of unlabelled papers, and papers to leave out.
+    ``encoder`` is the name or folder of the encoder whose states the tagger reads, ``weights`` the folder of
+    its PyTorch weights, which teachers start from (None: the base encoder's). Training runs on the CPU.
+    """
+
+    def __init__(
+        self, recipe: Recipe | None = None, encoder: str = BASE_ENCODER, weights: Path | None = None
+    ) -> None:
+        super().__init__(recipe or Recipe())
+        self._encoder, self._weights = encoder, weights
+
+    def open(self) -> dict[str, Any]:
+        return {"encoder": self._encoder}
+
+    def fit(self) -> None:
+        recipe, sources = self.recipe, self.sources
+        labelled = read_csabstruct(sources.train[0])
+        evaluated = TitleIndex.of_corpus(sources.leave_out)
+        papers = sample_papers(sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
+        encoder = Encoder.open(self._encoder, threads=self.run.threads)
+        self._data = Data(encoder, recipe, labelled, papers)
+        gold = self._data.examples("train")
+        soft = self._soft_examples(gold)
+        self._students = {}
+        for seed in self.run.seeds:
+            torch.manual_seed(seed)
+            student = self._students[seed] = Head(len(recipe.layers) * encoder.dimension)
+            fit(student, [*soft, *gold], recipe.soft, seed, self.work / f"student-{seed}-soft.pt")
+            fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
+
+    def _soft_examples(self, gold: Sequence[Example]) -> list[Example]:
+        """The unlabelled papers with the mean of what the teachers predict."""
+        papers, recipe = self._data.unlabelled, self.recipe
+        kept = self.work / f"soft-{recipe.unlabelled}.npz"
+        if not kept.exists():
+            weights = self._weights or packaged_weights(ENCODERS[BASE_ENCODER])
+            streams = []
+            for number in range(recipe.teachers):
+                seed = 1000 + number  # other seeds than the students'
+                torch.manual_seed(seed)
+                teacher = Teacher(weights, recipe.layers)
+                fit(teacher, gold, recipe.teacher, seed, self.work / f"teacher-{number}.pt")
+                streams.append(predict(teacher, papers))
+            means = [np.mean(rows, axis=0) for rows in zip(*streams, strict=True)]
+            save_arrays(kept, {"probabilities": np.concatenate(means)})
+            log.info("the teachers have labelled %d papers", len(means))
+        labels = load_arrays(kept, "the soft labels", "probabilities")["probabilities"]
+        ends = np.cumsum([len(paper.spans) for paper in papers])
+        if ends[-1] != len(labels):
+            raise ModelError(
+                f"expected soft labels of {ends[-1]:,} sentences, found {len(labels):,}; give another `work`"
+            )
+        return [
+            Example(paper, part, np.ones(len(part), np.float32))
+            for paper, part in zip(papers, np.split(labels, ends[:-1]), strict=True)
+        ]
+
+    def publish(self, folder: Path) -> Card:
+        data, recipe = self._data, self.recipe
+        seeds = {
+            seed: {split: data.scores(split, head) for split in ("dev", "test")}
+            for seed, head in self._students.items()
+        }
+        best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
+        inputs = [
+            HeadInputs(
+                np.ascontiguousarray(paper.states.swapaxes(0, 1)), span_mask(paper.spans, len(paper.ids))
+            )
+            for paper in data.papers["dev"][:PARITY_PAPERS]
+        ]
+        parity = export_head(self._students[best], inputs, folder / HEAD)
+        chain, trunk = self._students[best].chain, data.encoder.files.metadata
+        spread = {
+            figure: statistics.pstdev(getattr(splits["test"], figure) for splits in seeds.values())
+            for figure in ("micro_f1", "folded")
+        }
+        training: dict[str, Any] = {
+            "recipe": self.made_from["recipe"],
+            "seed": best,
+            "data": self.made_from["data"],
+            "parity": parity,
+            "seeds": {
+                seed: {split: scores.figures for split, scores in splits.items()}
+                for seed, splits in seeds.items()
+            },
+            "spread": spread,
+        }
+        metadata = TaggerMetadata(
+            name=DEFAULT_TAGGER,
+            labels=LABELS,
+            trunk={"name": trunk.name, "weights_sha256": trunk.weights_sha256},
+            layers=recipe.layers,
+            begin=chain.begin.tolist(),
+            end=chain.end.tolist(),
+            transitions=chain.transitions.tolist(),
+            files={HEAD: sha256(folder / HEAD)},
+            training=training,
+        )
+        test = measure(data.encoder, Tagger(TaggerFiles(folder, metadata)), data.labelled["test"])
+        training["test"] = test.figures
+        write_tagger_card(folder, metadata)
+        return Card(
+            name=metadata.name,
+            purpose=f"Labels each sentence of an abstract {', '.join(LABELS[:-1])} or {LABELS[-1]}. "
+            f"{recipe.teachers} teachers, in which the encoder is trained too, label {recipe.unlabelled:,} "
+            "abstracts, from which the head on the frozen encoder learns.",
+            input=f"token states of `{trunk.name}` (weights {trunk.weights_sha256[:12]}), layers "
+            f"{', '.join(map(str, recipe.layers))}, in the pass that encodes a paper",
+            caption=f"CSAbstruct's test split, int8: micro-F1 {test.micro_f1:.2f} over five labels, "
+            f"{test.folded:.2f} with objective folded into background (Cohan et al., 2019, with SciBERT: "
+            f"83.1 over five). Seed {best} is the best of {len(seeds)} on dev by the annotators' confidence; "
+            f"standard deviation of the seeds {spread['micro_f1']:.2f} and {spread['folded']:.2f}. int8 "
+            f"gives {parity['int8_same_label']:.1%} of the sentences PyTorch's label.",
+            columns=("seed", "split", "micro-F1", "folded", "by confidence"),
+            figures={
+                f"{seed} | {split}": scores
+                for seed, splits in seeds.items()
+                for split, scores in splits.items()
+            },
+            places=2,
+            command="tagger",
+            licence=f"{APACHE}; derived from {trunk.name} (same licence)",
+        )
+
+
+PARITY_PAPERS = 50
+"""Papers of dev on which the exported model is compared with PyTorch."""

@@ -1,0 +1,262 @@
+"""The networks of the facet tagger: a head on token states, and a teacher with the encoder below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qbe.models.encode.pooling import Floats
+
+LABEL_COUNT = 5
+MAX_POSITION = 32
+"""Sentences further from the beginning (or the end) than this share a position."""
+
+
+class Tokens(NamedTuple):
+    """The first window of a paper.
+
+    ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
+    that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
+    layers, 1) float16 are the encoder's hidden states, in one byte per number.
+
+    >>> Tokens(np.int32([101]), (), np.int8([[[127, -64]]]), np.float16([[[0.5]]])).states.tolist()
+    [[[63.5, -32.0]]]
+    """
+
+    ids: NDArray[np.int32]
+    spans: tuple[tuple[int, int], ...]
+    numbers: NDArray[np.int8]
+    scales: NDArray[np.float16]
+
+    @property
+    def states(self) -> Floats:
+        """The encoder's hidden states (tokens, layers, dimension)."""
+        states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
+        return states
+
+
+class Batch(NamedTuple):
+    """Papers padded to one shape.
+
+    ``states`` (papers, tokens, layers * dimension) float32, each layer normalized; ``spans`` (papers,
+    sentences, tokens) bool marks the tokens of each sentence; ``present`` (papers, sentences) bool is False
+    for padding.
+    """
+
+    states: Tensor
+    spans: Tensor
+    present: Tensor
+
+
+def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+    tokens = max(len(paper.ids) for paper in papers)
+    sentences = max(len(paper.spans) for paper in papers)
+    spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
+    present = torch.zeros(len(papers), sentences, dtype=torch.bool)
+    for i, paper in enumerate(papers):
+        present[i, : len(paper.spans)] = True
+        for j, (begin, end) in enumerate(paper.spans):
+            spans[i, j, begin:end] = True
+    return spans, present
+
+
+class Chain(nn.Module):
+    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001).
+
+    >>> chain = Chain()
+    >>> chain.begin.data = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0]).log()
+    >>> chain.log_marginals(torch.zeros(1, 1, 5), torch.tensor([[True]])).exp().detach()
+    tensor([[[0.1000, 0.1000, 0.6000, 0.1000, 0.1000]]])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(LABEL_COUNT, LABEL_COUNT))
+        self.begin = nn.Parameter(torch.zeros(LABEL_COUNT))
+        self.end = nn.Parameter(torch.zeros(LABEL_COUNT))
+
+    def log_marginals(self, scores: Tensor, present: Tensor) -> Tensor:
+        """Log marginal probability of each label of each sentence (papers, sentences, labels).
+
+        The forward-backward algorithm in log space; values of padded sentences have no meaning.
+        """
+        forward = [self.begin + scores[:, 0]]
+        for i in range(1, scores.shape[1]):
+            step = torch.logsumexp(forward[-1].unsqueeze(2) + self.transitions, 1) + scores[:, i]
+            forward.append(torch.where(present[:, i : i + 1], step, forward[-1]))
+        last = self.end.expand(len(scores), -1)
+        backward = [last]
+        for i in range(scores.shape[1] - 1, 0, -1):
+            ahead = (scores[:, i] + backward[-1]).unsqueeze(1)
+            step = torch.logsumexp(self.transitions + ahead, 2)
+            backward.append(torch.where(present[:, i : i + 1], step, last))
+        both = torch.stack(forward, 1) + torch.stack(backward[::-1], 1)
+        return torch.log_softmax(both, -1)
+
+
+class Head(nn.Module):
+    """Token states to label scores of sentences.
+
+    Tokens: the layers' states are projected to ``width`` and combined with those of their two neighbours by a
+    depthwise convolution (for phrases such as *we propose*). Sentences: the tokens are pooled by ``pools``
+    learned attentions and the mean; position embeddings of the distance from both ends are added; ``depth``
+    transformer layers contextualize them, at little cost since sentences are few. On top is a conditional
+    random field over the labels (the architecture of Cohan et al., 2019, with pooled tokens instead of
+    separator tokens, and the label chain of Jin and Szolovits, 2018).
+
+    >>> head = Head(inputs=4, width=8, pools=1, sentence_width=32, depth=1)
+    >>> spans = torch.tensor([[[True, True, False], [False, False, True]]])
+    >>> head(torch.zeros(1, 3, 4), spans, torch.tensor([[True, True]])).shape
+    torch.Size([1, 2, 5])
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int = 192,
+        pools: int = 4,
+        sentence_width: int = 256,
+        depth: int = 2,
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__()
+        self.project = nn.Linear(inputs, width)
+        self.mix = nn.Conv1d(width, width, 3, padding=1, groups=width)
+        self.token_norm = nn.LayerNorm(width)
+        self.attention = nn.Linear(width, pools)
+        self.gather = nn.Linear(width * (pools + 1), sentence_width)
+        self.from_begin = nn.Embedding(MAX_POSITION, sentence_width)
+        self.from_end = nn.Embedding(MAX_POSITION, sentence_width)
+        for embedding in (self.from_begin, self.from_end):
+            nn.init.normal_(embedding.weight, std=0.02)
+        self.context = nn.ModuleList(
+            _SentenceLayer(sentence_width, sentence_width // 32, dropout) for _ in range(depth)
+        )
+        self.sentence_norm = nn.LayerNorm(sentence_width)
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(sentence_width, LABEL_COUNT)
+        self.chain = Chain()
+
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        """Parameters for an optimizer, in groups with their learning rates."""
+        return [{"params": list(self.parameters()), "lr": learning_rate}]
+
+    @staticmethod
+    def collate(papers: Sequence[Tokens]) -> Batch:
+        """Pad papers to the longest."""
+        spans, present = _layout(papers)
+        states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
+        for row, paper in zip(states, papers, strict=True):
+            values = torch.from_numpy(paper.states)
+            row[: len(values)] = functional.layer_norm(values, values.shape[-1:]).flatten(1)
+        return Batch(states, spans, present)
+
+    def forward(self, states: Tensor, spans: Tensor, present: Tensor) -> Tensor:
+        """Scores (papers, sentences, labels) before the chain; shapes as in `Batch`."""
+        tokens = functional.gelu(self.project(self.dropout(states)))
+        inside = spans.any(1).unsqueeze(2)
+        mixed = self.mix((tokens * inside).transpose(1, 2)).transpose(1, 2)
+        tokens = self.token_norm(tokens + mixed)
+        logits = self.attention(tokens).transpose(1, 2).unsqueeze(1)
+        weights = torch.softmax(logits.masked_fill(~spans.unsqueeze(2), -1e4).float(), -1)
+        even = spans / spans.sum(-1, keepdim=True).clamp(min=1)
+        pooled = torch.cat([weights, even.unsqueeze(2)], 2).to(tokens.dtype)
+        papers, sentences, pools, length = pooled.shape
+        gathered = torch.bmm(pooled.reshape(papers, sentences * pools, length), tokens)
+        hidden = self.gather(self.dropout(gathered.reshape(papers, sentences, -1)))
+        place = torch.arange(sentences)
+        to_end = (present.sum(1, keepdim=True) - 1 - place).clamp(0, MAX_POSITION - 1)
+        hidden = hidden + self.from_begin(place.clamp(max=MAX_POSITION - 1)) + self.from_end(to_end)
+        for layer in self.context:
+            hidden = layer(hidden, present)
+        scores: Tensor = self.score(self.dropout(self.sentence_norm(hidden)))
+        return scores
+
+
+class _SentenceLayer(nn.Module):
+    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_inner = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.inner, self.outer = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Tensor, present: Tensor) -> Tensor:
+        """Contextualized sentences (papers, sentences, width)."""
+        papers, sentences, width = hidden.shape
+        shape = (papers, sentences, 3, self.heads, width // self.heads)
+        query, key, value = self.inputs(self.before_attention(hidden)).reshape(shape).permute(2, 0, 3, 1, 4)
+        logits = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5
+        logits = logits.masked_fill(~present[:, None, None, :], -1e4)
+        mixed = (torch.softmax(logits, -1) @ value).transpose(1, 2).reshape(papers, sentences, width)
+        hidden = hidden + self.dropout(self.output(mixed))
+        inner = functional.gelu(self.inner(self.before_inner(hidden)))
+        added: Tensor = self.dropout(self.outer(self.dropout(inner)))
+        return hidden + added
+
+
+ENCODER_RATE = 0.1
+"""The encoder's learning rate as a share of the head's: the encoder is pretrained."""
+
+
+class TokenBatch(NamedTuple):
+    """Papers padded to one shape: ``ids`` (papers, tokens) int64, 0 for padding; the rest as in `Batch`."""
+
+    ids: Tensor
+    spans: Tensor
+    present: Tensor
+
+
+class Teacher(nn.Module):
+    """A head on the states of an encoder whose layers are trained too (its embeddings are frozen)."""
+
+    def __init__(self, folder: Path, layers: Sequence[int]) -> None:
+        """Load the encoder's weights from a folder with config.json and model.safetensors."""
+        super().__init__()
+        from transformers import AutoModel
+
+        self.trunk: Any = AutoModel.from_pretrained(
+            folder, use_safetensors=True, local_files_only=True, attention_probs_dropout_prob=0.0
+        )  # dropout on attention takes longer than attention itself, on a CPU
+        self.trunk.embeddings.requires_grad_(False)
+        self.layers = tuple(layers)
+        self.head = Head(len(layers) * self.trunk.config.hidden_size)
+
+    @property
+    def chain(self) -> Chain:
+        return self.head.chain
+
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        """Parameters for an optimizer, in groups with their learning rates."""
+        encoder = [parameter for parameter in self.trunk.parameters() if parameter.requires_grad]
+        return [
+            {"params": encoder, "lr": learning_rate * ENCODER_RATE},
+            *self.head.parameter_groups(learning_rate),
+        ]
+
+    @staticmethod
+    def collate(papers: Sequence[Tokens]) -> TokenBatch:
+        """Pad papers to the longest."""
+        spans, present = _layout(papers)
+        ids = torch.zeros(len(papers), spans.shape[2], dtype=torch.long)
+        for row, paper in zip(ids, papers, strict=True):
+            row[: len(paper.ids)] = torch.from_numpy(paper.ids)
+        return TokenBatch(ids, spans, present)
+
+    def forward(self, ids: Tensor, spans: Tensor, present: Tensor) -> Tensor:
+        """Scores (papers, sentences, labels) before the chain."""
+        output = self.trunk(input_ids=ids, attention_mask=(ids > 0).long(), output_hidden_states=True)
+        chosen = [output.hidden_states[layer].float() for layer in self.layers]
+        states = torch.cat([functional.layer_norm(state, state.shape[-1:]) for state in chosen], -1)
+        scores: Tensor = self.head(states, spans, present)
+        return scores

@@ -1,0 +1,141 @@
+"""Technique words out of titles: "X for Y" and "Y using X" name a technique X and a problem Y."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbe.corpus.read import read_corpus
+from qbe.corpus.sentences import split_sentences
+from qbe.models.grade.words import FILE, TechniqueWords, terms_of
+from qbe.runs import read_graded_pairs
+from qbe.train.card import Card
+from qbe.train.pairs import papers_of
+from qbe.train.work import Training
+from qbe.types import Paper
+from qbe.util.files import sha256
+
+log = logging.getLogger(__name__)
+
+_USING = re.compile(r"(.{4,}?)\s+(?:using|via|by|with|through|based on)\s+(.{4,})", re.IGNORECASE)
+_FOR = re.compile(r"(.{4,}?)\s+for\s+(.{4,})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WordsRecipe:
+    """``terms`` at most are kept, each in at least ``papers`` papers; ``prior`` is how many titles a word's
+    lean is smoothed with.
+    """
+
+    terms: int = 65_535
+    papers: int = 5
+    prior: float = 4.0
+
+
+def slots_of(title: str) -> tuple[str, str] | None:
+    """The technique and the problem that a title names by its form, None for other titles.
+
+    >>> slots_of("Deep dive: Traffic forecasting with graph networks")
+    ('graph networks', 'Traffic forecasting')
+    >>> slots_of("Graph kernels for molecules")
+    ('Graph kernels', 'molecules')
+    """
+    text = title.rpartition(":")[2].strip()
+    if match := _USING.fullmatch(text):
+        return match[2], match[1]
+    if match := _FOR.fullmatch(text):
+        return match[1], match[2]
+    return None
+
+
+class Counts:
+    """In how many papers, titles' techniques and titles' problems each term stands.
+
+    >>> titles = "Graph kernels for molecules", "Molecules by kernels"
+    >>> counts = Counts(Paper(title, title, ()) for title in titles)
+    >>> counts.techniques["kernel"], counts.problems["kernel"], counts.papers["molecule"]
+    (2, 0, 2)
+    >>> counts.lean("kernel", 4.0) > 0 > counts.lean("molecule", 4.0)
+    True
+    """
+
+    def __init__(self, papers: Iterable[Paper]) -> None:
+        self.papers: Counter[str] = Counter()
+        self.techniques: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        self.total = 0
+        for paper in papers:
+            self.total += 1
+            texts = (paper.title, *(sentence.text for sentence in paper.sentences))
+            self.papers.update({term for text in texts for term in terms_of(text)})
+            if slots := slots_of(" ".join(paper.title.split())):
+                self.techniques.update(set(terms_of(slots[0])))
+                self.problems.update(set(terms_of(slots[1])))
+        self._share = self.problems.total() / max(1, self.techniques.total())
+
+    def lean(self, term: str, prior: float) -> float:
+        """Log odds of a term's standing in techniques rather than problems. A pair of words is smoothed
+        towards the lean of its words, a word towards 0.
+        """
+        words = term.split()
+        mean = sum(self.lean(word, prior) for word in words) / len(words) if len(words) > 1 else 0.0
+        expected = 1 / (1 + math.exp(-mean))
+        techniques = self.techniques[term] * self._share + prior * expected
+        return math.log(techniques / (self.problems[term] + prior * (1 - expected)))
+
+    def chosen(self, recipe: WordsRecipe) -> Iterator[str]:
+        """The terms to keep: those of titles first, then the others, by the number of papers."""
+        frequent = sorted(
+            (term for term, count in self.papers.items() if count >= recipe.papers),
+            key=lambda term: (
+                self.techniques[term] + self.problems[term] < 1 + len(term.split()),
+                " " in term,
+                -self.papers[term],
+                term,
+            ),
+        )
+        yield from frequent[: recipe.terms]
+
+
+class WordsTraining(Training[WordsRecipe]):
+    """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
+
+    def __init__(self, recipe: WordsRecipe | None = None) -> None:
+        super().__init__(recipe or WordsRecipe())
+
+    def open(self) -> dict[str, Any]:
+        return {}
+
+    def fit(self) -> None:
+        left_out = {paper for file in self.sources.dev for paper in papers_of(read_graded_pairs(file))}
+        papers = read_corpus([str(self.sources.corpus)], split_sentences)
+        self._counts = Counts(paper for paper in papers if paper.paper_id not in left_out)
+
+    def publish(self, folder: Path) -> Card:
+        counts = self._counts
+        terms = list(counts.chosen(self.recipe))
+        log.info("%d terms of %d papers", len(terms), counts.total)
+        frequencies = np.array([counts.papers[term] for term in terms], np.float64)
+        idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))
+        lean = np.array([counts.lean(term, self.recipe.prior) for term in terms])
+        TechniqueWords(terms, idf, lean).write(folder)
+        titled = sum(bool(counts.techniques[term]) for term in terms)
+        return Card(
+            name="technique-words",
+            purpose=f"{len(terms):,} words and pairs of words with their inverse document frequency and "
+            "their lean, the log odds of standing in the technique of a title (X in 'X for Y', 'Y using X') "
+            "rather than in its problem.",
+            input=f"titles and abstracts of {counts.total:,} papers, {titled:,} of the terms in techniques",
+            caption=f"`{FILE}` has the SHA-256 {sha256(folder / FILE)[:12]}; a line is a term, its inverse "
+            "document frequency and its lean.",
+            figures={},
+            command="technique-words",
+        )

@@ -1,0 +1,229 @@
+"""One run of a training: what it reads, its work folder with finished parts, and the folder it publishes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import itertools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
+
+from qbe.errors import ModelError, UsageError
+from qbe.models.export.staging import check_model_folder, staged_folder
+from qbe.util.files import atomic_file, sha256, write_text
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from qbe.index.index import Index
+    from qbe.index.reader import IndexReader
+    from qbe.train.card import Card
+
+R = TypeVar("R")
+_NONE = Path()
+_NOTE = "made-from.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Folders:
+    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints.
+
+    Raises UsageError where ``work`` lies in ``output``, which is replaced as a whole.
+
+    >>> Folders(Path("model"), Path("model/work"))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a `work` folder outside of `output`, found model/work in model; ...
+    """
+
+    output: Path
+    work: Path
+
+    def __post_init__(self) -> None:
+        if self.work.resolve().is_relative_to(self.output.resolve()):
+            raise UsageError(
+                f"expected a `work` folder outside of `output`, found {self.work} in {self.output}; "
+                "give another"
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a training runs: one model for each of the ``seeds``, and their mean, on ``device`` (cpu, cuda)."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    threads: int = 1
+    device: str = "cpu"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What trainings read; each says which of these.
+
+    ``train`` are files (or a folder of files) to learn from, ``dev`` those to choose and measure on; of
+    graded pairs the first file of dev chooses. ``corpus`` holds papers as JSON lines, ``index`` is an index
+    of them. Papers titled like one in ``leave_out``, which models are evaluated on, are not learned from.
+    """
+
+    train: tuple[Path, ...] = ()
+    dev: tuple[Path, ...] = ()
+    corpus: Path = _NONE
+    index: Path = _NONE
+    leave_out: Path = _NONE
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of all files but the index, by the name of each and of its folder.
+
+        Raises UsageError where two files that differ have the same.
+        """
+        given = (*self.train, *self.dev, self.corpus, self.leave_out)
+        files = (sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != _NONE)
+        digests: dict[str, str] = {}
+        for path in itertools.chain.from_iterable(files):
+            key, digest = f"{path.parent.name}/{path.name}", sha256(path)
+            if digests.setdefault(key, digest) != digest:
+                raise UsageError(
+                    f"expected files with different folder and name, found {key} twice; rename one"
+                )
+        return digests
+
+
+class Training(ABC, Generic[R]):
+    """One kind of model and its recipe, a dataclass of all that is chosen.
+
+    `run_training` sets the attributes and calls the methods in this order.
+    """
+
+    sources: Sources
+    run: RunOptions
+    work: Path
+    name: str
+    """The name of the folder that is published."""
+    opened: contextlib.ExitStack
+    """What `open` opens closes with it."""
+    made_from: Mapping[str, Any]
+    """The recipe, the identities of models and index, and the digests of the data."""
+
+    def __init__(self, recipe: R) -> None:
+        self.recipe = recipe
+
+    def open_index(self) -> tuple[Index, IndexReader]:
+        """Open the index of the sources, until the training ends."""
+        from qbe.index.opening import open_index
+
+        index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
+        return index, self.opened.enter_context(index.reading())
+
+    @abstractmethod
+    def open(self) -> Mapping[str, Any]:
+        """Open what is read; returns the identities of models and index."""
+
+    @abstractmethod
+    def fit(self) -> None:
+        """Train, with finished parts in the work folder, which are not done again."""
+
+    @abstractmethod
+    def publish(self, folder: Path) -> Card:
+        """Write the model's files into a new folder, and measure it."""
+
+
+def run_training(
+    training: Training[Any], sources: Sources, folders: Folders, run: RunOptions
+) -> Mapping[str, Sequence[float]]:
+    """Train a model, or continue its training, and publish it with its card, whose figures are returned.
+
+    Raises ModelError where the work folder holds parts of another recipe or of other data or a check fails,
+    OutputError where nothing can be written or ``output`` holds other files than a model's, CorpusError and
+    FileFormatError for data that cannot be read or are too few, IndexFormatError for an index without what is
+    read, UsageError for a GPU that does not exist.
+    """
+    import torch
+
+    check_model_folder(folders.output)
+    torch.set_num_threads(run.threads)
+    training.sources, training.run, training.work = sources, run, folders.work
+    training.name = folders.output.resolve().name
+    with contextlib.ExitStack() as training.opened:
+        models = training.open()
+        recipe, data = dataclasses.asdict(training.recipe), sources.digests()
+        training.made_from = {"recipe": recipe, **models, "data": data}
+        check_provenance(folders.work, training.made_from)
+        training.fit()
+        with staged_folder(folders.output) as staged:
+            card = training.publish(staged)
+            card.write(staged, data)
+    return card.figures
+
+
+def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
+    """Note in a work folder what its files are made from, or compare with the note there.
+
+    A note that is alone in its folder is replaced: that training failed before it made anything.
+    """
+    note, text = work / _NOTE, json.dumps(made_from, indent=1) + "\n"
+    if not note.exists() or list(work.iterdir()) == [note]:
+        write_text(note, text)
+    elif note.read_text() != text:
+        raise ModelError(
+            f"{work}: expected parts of the same recipe and data, found those of others (see {note.name}); "
+            "give another `work`"
+        )
+
+
+def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
+    """Write arrays by name to an npz file in one step.
+
+    >>> save_arrays(Path("kept.npz"), {"weights": [0.5, 1.0]})
+    >>> load_arrays(Path("kept.npz"), "the weights", "weights")["weights"].tolist()
+    [0.5, 1.0]
+    """
+    import numpy as np
+
+    with _replacing(path) as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
+    """Read arrays of `save_arrays`; raises ModelError, which says ``what`` they are, for a damaged file."""
+    import numpy as np
+
+    with checked(path, f"{what} of this training"), np.load(path) as stored:
+        return {name: stored[name] for name in names}
+
+
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write tensors, numbers and texts in nested dictionaries and lists with torch, in one step."""
+    import torch
+
+    with _replacing(path) as stream:
+        torch.save(dict(state), stream)
+
+
+@contextlib.contextmanager
+def checked(path: Path, what: str, advice: str = "delete it") -> Iterator[None]:
+    """Convert any error while ``path`` is read to a ModelError of one line.
+
+    >>> with checked(Path("seed-0.npz"), "the projections of this training"):
+    ...     raise ValueError("no archive")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.ModelError: seed-0.npz: expected the projections of this training, found: no archive; delete it
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
+        raise ModelError(f"{path}: expected {what}, found: {reason}; {advice}") from error
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    # A work folder serves one training at a time: partial files are those of a killed call.
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        leftover.unlink(missing_ok=True)
+    with atomic_file(path) as stream:
+        yield stream

@@ -1,0 +1,197 @@
+"""The pair reranker for citations: candidates, batches, loss, what it writes, recommendations with it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from support.citing import CITING, COUNT, cited_by, write_tiny_model
+from support.published import write_mpnet
+from support.rerankers import score
+
+from qbe.cite.config import CiteConfig
+from qbe.cite.recommender import Recommender
+from qbe.errors import CorpusError, UsageError
+from qbe.index.index import Index
+from qbe.models.encode.tokenizer import PaperTokenizer
+from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.query import Query
+from qbe.search.rerankers import open_reranker
+from qbe.search.stages import CrossEncoder
+from qbe.train.cross_encoder import (
+    Candidates,
+    CrossEncoderRecipe,
+    LengthBatches,
+    Sides,
+    bm25_candidates,
+    chosen_candidates,
+    open_pair_reader,
+    pairs_of,
+)
+from qbe.util.parallel import Workers
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+
+TRAINED = "cross_encoder"
+
+
+@pytest.fixture(scope="module")
+def index(trained):
+    with Index(trained.sources.index) as opened:
+        yield opened
+
+
+# Candidates
+
+
+def test_candidates_are_the_best_of_bm25_that_are_not_younger(index):
+    cited = {row: np.array(cited_by(row)) for row in (20, 45)}
+    with index.reading() as reader, Workers() as workers:
+        found = bm25_candidates(reader, workers, cited, 6)
+        everything = bm25_candidates(reader, workers, cited, COUNT)
+    assert [each.query for each in found] == [20, 45]
+    for each, whole in zip(found, everything, strict=True):
+        assert each.rows.tolist() == whole.rows[:6].tolist()
+        assert each.query not in whole.rows
+        assert {row // 4 <= each.query // 4 for row in whole.rows.tolist() if row != 10} == {True}
+        assert each.cited.tolist() == cited_by(each.query)
+
+
+def test_classes():
+    best = [Candidates(9, np.array([1, 2, 3, 4, 5]), np.array([2, 5, 7]))]
+    (balanced,) = chosen_candidates(best, "balanced")
+    assert (sum(balanced.labels), len(balanced.labels)) == (2, 4)
+    assert set(balanced.rows.tolist()) <= {1, 2, 3, 4, 5}
+    (whole,) = chosen_candidates(best, "all-cited")
+    assert whole.rows.tolist() == [1, 2, 3, 4, 5, 7]
+    assert whole.labels == [False, True, False, False, True, True]
+
+
+# The pairs
+
+
+@pytest.fixture
+def pairs(index, tiny_model):
+    def make(recipe: CrossEncoderRecipe, rows: dict[int, list[int]]):
+        with index.reading() as reader:
+            sides = Sides(reader, PaperTokenizer(tiny_model / "tokenizer.json"), recipe)
+            candidates = [
+                Candidates(row, np.array(found), np.array(cited_by(row))) for row, found in rows.items()
+            ]
+            return pairs_of(candidates, sides)
+
+    return make
+
+
+def test_an_epoch_has_each_pair_once_in_batches_of_like_length(pairs):
+    data = pairs(CrossEncoderRecipe(), {row: list(range(12)) for row in range(30, CITING)})
+    sampler = LengthBatches(data, 8, drop_last=False, seed=0)
+    epoch = list(sampler)
+    assert sorted(place for batch in epoch for place in batch) == list(range(120))
+    spans = [
+        [len(data[place]["query"]) + len(data[place]["candidate"]) for place in batch] for batch in epoch
+    ]
+    within = np.mean([max(span) - min(span) for span in spans])
+    assert within < (max(map(max, spans)) - min(map(min, spans))) / 4
+    assert list(sampler) == epoch
+    sampler.set_epoch(1)
+    assert list(sampler) != epoch
+
+
+def test_candidates_of_one_kind_teach_nothing(pairs):
+    with pytest.raises(
+        CorpusError, match="expected candidates of BM25 that are cited and others that are not"
+    ):
+        pairs(CrossEncoderRecipe(), {30: [29, 15, 10]})
+
+
+def test_recipes_out_of_range(trained, tmp_path):
+    for wrong in ({"classes": "all"}, {"query_tokens": 7}, {"candidates": 0}, {"epochs": 0.0}):
+        with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
+            CrossEncoderRecipe(**wrong)
+    with pytest.raises(UsageError, match=r"of together at most \d+, which \S+ reads, found 500 and 16$"):
+        trained.again(tmp_path, query_tokens=500)
+
+
+# What it writes
+
+
+def test_what_is_learned_and_recorded(trained):
+    record = json.loads((trained.output / "reranker.json").read_text())
+    made = record["training"]
+    assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 2)
+    assert made["pairs"] > made["cited"] > 0
+    assert made["dev"]["BM25"]["recall"] == made["dev"]["reranked"]["recall"]
+
+
+def test_the_export_reads_what_training_read(trained, index, tmp_path):
+    """A score of the exported model is that of the trained one, each side cut as in training."""
+    recipe = CrossEncoderRecipe(query_tokens=24, candidate_tokens=16)
+    model = open_pair_reader(trained.output, tmp_path, "cpu").eval()
+    with index.reading() as reader:
+        sides = Sides(reader, PaperTokenizer(trained.output / "tokenizer.json"), recipe)
+        papers = [reader.papers[row] for row in range(4)]
+        expected = model.relevance([(sides.query(30), sides.candidate(row)) for row in range(4)]).tolist()
+        query = reader.papers[30]
+    found = score(open_reranker(str(trained.output), precision="fp32"), Query(query), papers)
+    assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
+    """It has other special tokens and no token types; padding changes no score."""
+    write_mpnet(tmp_path / "mpnet", papers)
+    model = open_pair_reader(tmp_path / "mpnet", tmp_path / "base", "cpu").eval()
+    with torch.no_grad():
+        model.bert.classifier.out_proj.weight.mul_(100)
+    assert "token_type_ids" not in model.preprocess([([7], [8])])
+    model.bert.save_pretrained(tmp_path / "base")
+    metadata = export_cross_encoder(
+        tmp_path / "base", "mine", "here", tmp_path / "out", query_tokens=20, candidate_tokens=20
+    )
+    assert (metadata.max_tokens, metadata.token_types) == (64, False)
+    recipe = CrossEncoderRecipe(query_tokens=20, candidate_tokens=20)
+    with index.reading() as reader:
+        sides = Sides(reader, PaperTokenizer(tmp_path / "base" / "tokenizer.json"), recipe)
+        pairs = [(sides.query(30), sides.candidate(row)) for row in range(3)]
+        pairs.append((pairs[0][0][:6], pairs[0][1][:4]))
+        together = model.relevance(pairs)
+        alone = [model.relevance([each]).item() for each in pairs]
+        query, candidates = reader.papers[30], [reader.papers[row] for row in range(3)]
+    assert together.tolist() == pytest.approx(alone, abs=1e-4)
+    found = score(open_reranker(str(tmp_path / "out"), precision="fp32"), Query(query), candidates)
+    assert [each.score for each in found] == pytest.approx(alone[:3], abs=1e-4)
+
+
+# Recommendations
+
+
+@pytest.fixture(scope="module")
+def model(index, tmp_path_factory) -> str:
+    return str(write_tiny_model(tmp_path_factory.mktemp("citing") / "model", index.folder))
+
+
+def test_the_best_recommendations_are_scored_again(trained, index, model):
+    paper = index.paper("s031")
+    with Recommender.open(index, CiteConfig(model=model)) as plain:
+        before = plain.recommend(paper, 12)
+    rerank = CrossEncoder(str(trained.output), depth=5, weight=1.0)
+    with Recommender.open(index, CiteConfig(model=model, rerank=rerank)) as recommender:
+        after = recommender.recommend(paper, 12)
+        assert recommender.recommend(paper, 3) == after[:3]
+    scores = score(
+        open_reranker(str(trained.output)), Query(paper), [index.paper(hit.paper_id) for hit in before[:5]]
+    )
+    order = sorted(zip(before[:5], scores, strict=True), key=lambda pair: (-pair[1].score, pair[0].paper_id))
+    assert [hit.paper_id for hit in after] == [hit.paper_id for hit, _ in order] + [
+        hit.paper_id for hit in before[5:]
+    ]
+    assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
+    assert {hit.paper_id: hit.matches for hit in after} == {hit.paper_id: hit.matches for hit in before}
+
+
+def test_joint_grades_are_refused(index, model):
+    with pytest.raises(
+        UsageError, match="expected a `rerank` that reads whole abstracts, found joint-grades"
+    ):
+        Recommender.open(index, CiteConfig(model=model, rerank=CrossEncoder()))
