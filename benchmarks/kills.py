@@ -77,7 +77,7 @@ class Role:
 
 def main(argv: list[str]) -> None:
     from benchmarks.kill_roles import begin, check, interrupted
-    from qbe.datasets.embedded import copy_sample
+    from qbe.datasets.sample import copy_sample
 
     options = parser().parse_args(argv)
     chance, started = random.Random(options.seed), time.monotonic()

@@ -11,7 +11,7 @@ from support.messages import refusals
 from support.papers import Papers
 from support.searching import first_stage
 
-from qbe.datasets.embedded import copy_sample
+from qbe.datasets.sample import copy_sample
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index

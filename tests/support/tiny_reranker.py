@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-import qbe.datasets.embedded
-from qbe.datasets.embedded import grade, pool, read_layout
+import qbe.datasets.sample
+from qbe.datasets.sample import grade, pool, read_layout
 from qbe.models.export.joint import export_joint
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
@@ -22,7 +22,7 @@ from qbe.util.files import sha256
 from support.tiny import Sizes, write_weights
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
-SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.sample.__file__).with_name("sample")
 
 
 def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:

@@ -24,8 +24,15 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper, read_records
 from qbe.corpus.record import FIELDS, dump_record
-from qbe.datasets.records import raw_record, unsplit
-from qbe.datasets.releases import Pools, as_judgments, find_release, read_object, read_pools
+from qbe.datasets.releases import (
+    Pools,
+    as_judgments,
+    find_release,
+    raw_record,
+    read_object,
+    read_pools,
+    unsplit,
+)
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic
 from qbe.runs import read_qrels, write_pools, write_qrels, write_topics
@@ -40,9 +47,7 @@ SCIDOCS_SPLITS = tuple(
 
 
 class Papers(NamedTuple):
-    """The ids of a release's papers: those with an abstract or a title, the ones of these that have a title
-    only, and those with neither, which no index can contain.
-    """
+    """Ids of papers with a text, of those with a title only, and of those without any text."""
 
     ids: set[str]
     title_only: set[str]
@@ -50,9 +55,7 @@ class Papers(NamedTuple):
 
 
 class Release(NamedTuple):
-    """How a collection is released: the file of its papers, the files of judgements and splits, where it can
-    be obtained, and what reads the splits out of the folder, given the papers.
-    """
+    """Files of a release, where to get it, and the function that reads its splits."""
 
     papers: str
     judgments: Sequence[str]
@@ -61,11 +64,7 @@ class Release(NamedTuple):
 
 
 def _read_aspire(name: str, highest: int, source: Path, papers: Papers) -> Splits:
-    """The splits (a query may be in both) of RELISH or TRECCOVID-RF, with grades to ``highest``.
-
-    Raises DatasetError for judgements or splits that do not have the form of the release or name papers that
-    are missing in it.
-    """
+    """Read the splits of RELISH or TRECCOVID-RF; a query may be in both."""
     release = RELEASES[name]
     judgments, splits_file = (source / file for file in release.judgments)
     pools = read_pools(judgments, papers.ids | papers.without_text, release.papers, highest)
@@ -84,11 +83,7 @@ def _read_aspire(name: str, highest: int, source: Path, papers: Papers) -> Split
 
 
 def _read_scidocs(source: Path, _: Papers) -> Splits:
-    """The splits ``{task}.{split}`` of SciDocs; papers that are judged and missing are kept.
-
-    Raises FileFormatError for a file of judgements that is no qrels file, DatasetError for a grade other than
-    0 or 1.
-    """
+    """Read the splits ``{task}.{split}`` of SciDocs; keep papers that are judged and missing."""
     splits = {}
     for split in SCIDOCS_SPLITS:
         path = source / f"{split}.qrel"
@@ -123,12 +118,7 @@ RELEASES = {
 
 
 def write(name: str, source: Path | None, output: Path, *, raw: bool = False) -> list[str]:
-    """Write a collection of RELEASES to a folder; return lines that summarize what was written.
-
-    With ``raw`` each abstract of the corpus is one string. Raises CorpusError for a record that is no paper,
-    DatasetError for another release than expected and for a split without a query that has a text, and
-    OutputError.
-    """
+    """Write a collection of RELEASES to a folder; return lines that summarize it."""
     release = RELEASES[name]
     folder = find_release(name, (release.papers, *release.judgments), release.where, source)
     papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", raw)
@@ -143,9 +133,7 @@ def write(name: str, source: Path | None, output: Path, *, raw: bool = False) ->
 
 
 def _write_corpus(source: Path, target: Path, raw: bool) -> Papers:
-    """Write the papers that have a text. The title stands for an empty abstract: SciDocs' own scorer ranks
-    such papers by their titles.
-    """
+    """Write the papers that have a text; the title stands for an empty abstract, as in SciDocs' scorer."""
     papers = Papers(set(), set(), set())
     with atomic_file(target) as stream:
         for where, record in read_records(source):
@@ -175,17 +163,13 @@ def _write_corpus(source: Path, target: Path, raw: bool) -> Papers:
 
 
 def _is_empty(text: Any) -> bool:
-    """Whether a text, or every text of a list, is absent or white space."""
     if isinstance(text, list):
         return all(map(_is_empty, text))
     return text is None or (isinstance(text, str) and not text.strip())
 
 
 def _write_split(output: Path, qrels: str, split: str, pools: Pools, ids: Collection[str]) -> list[str]:
-    """Write the topics, pools and judgements of a split; return what was written and left out as text.
-
-    Papers without text are in the qrels, for a scorer to count, but in no pool.
-    """
+    """Write a split; papers without text are in the qrels, for a scorer to count, but in no pool."""
     dropped = [query for query in pools if query not in ids]
     in_own_pool = [query for query, pool in pools.items() if query in ids and query in pool]
     judged = {query: pool for query, pool in pools.items() if query in ids}
@@ -212,5 +196,4 @@ def _write_split(output: Path, qrels: str, split: str, pools: Pools, ids: Collec
 
 
 def _some(ids: Sequence[str]) -> str:
-    """The first of many ids, and their number."""
     return ", ".join(ids[:5]) + (f", ... ({len(ids):,})" if len(ids) > 5 else "")

@@ -1,8 +1,7 @@
-"""The sample in the package: a small collection, written for tests and demonstrations.
+"""The sample in the package: a small invented collection for tests and demonstrations.
 
-Its judgements follow from its layout (``layout.json``). Under each facet every paper belongs to a family (its
-approximate subject) and to a variant of that family; families are related in pairs. Grades and pools depend
-on nothing else.
+Its judgements follow from its layout (``layout.json``): under each facet every paper belongs to a variant of
+a family, and families are related in pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus.record import dump_record
-from qbe.datasets.records import raw_record
+from qbe.datasets.releases import raw_record
 from qbe.errors import DatasetError
 from qbe.types import Facet
 from qbe.util.files import StrPath, atomic_file
@@ -32,15 +31,7 @@ _FILES = {
 
 
 def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
-    """Copy the sample's files to a folder, under the names of `qbe.datasets.csfcube`; return the names.
-
-    With ``raw`` each abstract of the corpus is one string, without labels. Raises DatasetError when they
-    are missing in the installation, OutputError when the folder cannot be written.
-
-    >>> copy_sample("sample")
-    ['corpus.jsonl', 'topics.tsv', 'pools.tsv', 'sample.background.qrels', 'sample.method.qrels',
-    'sample.result.qrels', 'folds.json']
-    """
+    """Copy the sample's files to a folder; return their names. With ``raw`` each abstract is one string."""
     folder = resources.files("qbe.datasets").joinpath("sample")
     for name, target in _FILES.items():
         try:
@@ -61,7 +52,6 @@ FACTORS: Mapping[Facet, str] = {
     Facet.METHOD: "method",
     Facet.RESULT: "finding",
 }
-"""The names of the facets in the layout."""
 
 
 class Place(NamedTuple):
@@ -85,15 +75,7 @@ class Layout:
 
 
 def read_layout(path: Path) -> Layout:
-    """Read the sample's ``layout.json``.
-
-    Raises OSError, ValueError or KeyError when it is absent or not a layout. It is part of the package:
-    these errors mean a broken installation.
-
-    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
-    >>> layout.places["s036"][Facet.METHOD]
-    Place(family='contrastive-learning', variant='augmented-views')
-    """
+    """Read the sample's ``layout.json``."""
     content = json.loads(path.read_text(encoding="utf-8"))
     places = {
         paper_id: {
@@ -109,10 +91,9 @@ def read_layout(path: Path) -> Layout:
 
 
 def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
-    """Return the relevance grade of a candidate for a query paper under a facet.
+    """Grade a candidate for a query paper under a facet.
 
-    3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else. The
-    grade is symmetric and independent of other facets. Raises KeyError for an unknown paper id.
+    3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else.
 
     >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
     >>> [grade(layout, "s036", other, Facet.METHOD) for other in ("s001", "s007", "s002", "s003")]
@@ -125,14 +106,9 @@ def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
 
 
 def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
-    """Return the ids of the papers judged for a query in ascending order, without the query paper.
+    """Return the sorted ids of a query's pool.
 
-    These are all papers of a grade above 0 and, as hard negatives, all papers of the query paper's variant
-    under another facet. Every paper outside the pool has grade 0 too.
-
-    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
-    >>> pool(layout, "s036", Facet.METHOD)[:3]
-    ['s001', 's002', 's006']
+    They are all papers of a grade above 0 and, as hard negatives, those of its variant under another facet.
     """
 
     def belongs(candidate: str) -> bool:
