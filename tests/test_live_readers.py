@@ -29,9 +29,9 @@ from qbe.index.opening import Index, build_index
 from qbe.index.reader import IndexReader
 from qbe.index.snapshot import COMMIT, read_commit
 from qbe.query import Query
+from qbe.search.form import SearchForm
 from qbe.serve.app import REFRESH_SECONDS
-from qbe.serve.service.requests import SearchBody
-from qbe.serve.service.service import SearchService
+from qbe.serve.service import SearchService
 from qbe.types import Facet
 from qbe.util.files import shared_lock, try_exclusive_lock
 
@@ -255,7 +255,7 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
                 stage: reading_clients.answer(built, stage) for stage in reading_clients.STAGES
             }
             with SearchService(built) as service:
-                served = service.search(SearchBody(paper_ids=["s003"], k=8, rerank=False))
+                served = service.search(SearchForm(paper_ids=["s003"], k=8, rerank=False))
                 expected[count]["served"] = [hit["paper_id"] for hit in served["hits"]]
     (tmp_path / "expected.json").write_text(json.dumps(expected))
     chance, stop = random.Random(3), tmp_path / "stop"

@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> None:
     from qbe.errors import PaperNotFoundError
     from qbe.index.opening import open_index
     from qbe.search.listing import tags_of, texts
+    from qbe.search.records import paper_record
     from qbe.search.writers import line
-    from qbe.serve.service.records import paper_record
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
         papers, exact = _named(reader, options.ids)

@@ -1,6 +1,7 @@
-"""A repository that is asked by OAI-PMH 2.0: one page of records at a time, no faster than it wants.
+"""Papers of a repository by OAI-PMH 2.0 (Lagoze et al., 2002), one page at a time, no faster than it allows.
 
-The protocol is that of openarchives.org/OAI/2.0/openarchivesprotocol.htm (Lagoze et al., 2002).
+Records are read in arXiv's formats, which info.arxiv.org/help/oa describes. ``arXiv`` has authors by parts,
+but only the date of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
 """
 
 from __future__ import annotations
@@ -8,30 +9,40 @@ from __future__ import annotations
 import http.client
 import io
 import logging
+import re
 import socket
 import ssl
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from qbe.corpus.xmlstream import elements, text_of
-from qbe.errors import CorpusError, UsageError
-from qbe.feeds.harvest import ARXIV, INTERVAL_S
-from qbe.feeds.harvest.records import HarvestedRecord, harvested
+from qbe.corpus.arxiv import to_record
+from qbe.corpus.record import parse_paper
+from qbe.corpus.xmlstream import Element, elements, text_as_it_is, text_of
+from qbe.errors import CorpusError, RecordError, UsageError
+from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 from qbe.util import web
 
-log = logging.getLogger("qbe.feeds.harvest")
+log = logging.getLogger("qbe.feeds")
 
 RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6 * 3600.0)
-"""A server that asks to wait longer is asked another day."""
+"""A server that asks for a longer wait is asked another day."""
 
 TIMEOUT_S = 120.0
 MAX_PAGE_BYTES = 256 << 20
 _OAI = "{http://www.openarchives.org/OAI/2.0/}"
 _TAGS = frozenset(f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate"))
-_ROOT_WITHIN = 1 << 12
-"""Bytes in which the root of an answer begins."""
+_IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
+
+
+class HarvestedRecord(NamedTuple):
+    """The ``paper_id`` of a record's header, and its corpus record; None for a deleted paper, an error for a
+    record that cannot be used.
+    """
+
+    paper_id: str
+    record: Mapping[str, Any] | RecordError | None
 
 
 class Page(NamedTuple):
@@ -47,12 +58,11 @@ class TokenError(Exception):
 
 
 class Repository:
-    """A repository at an address, asked at most once in ``interval`` seconds.
+    """A repository, asked at most once in ``interval`` seconds.
 
-    No answer, an answer that breaks off, XML that is not complete, and what the server calls temporary
-    (HTTP status 5xx, 429) are tried again, see RETRIES, after as many seconds as ``Retry-After`` says. So are
-    a host that is not known and an answer that is not OAI-PMH, once the repository has answered; before that
-    the address is taken to be wrong.
+    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES), after as many
+    seconds as ``Retry-After`` says. So are an unknown host and an answer that is not OAI-PMH, once the
+    repository has answered; before that the URL is taken to be wrong.
 
     >>> Repository("ftp://example.org/oai")
     Traceback (most recent call last):
@@ -68,7 +78,6 @@ class Repository:
         pause: float = RETRIES.pause,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """``pause`` takes the place of that of RETRIES, and ``sleep`` that of `time.sleep`."""
         if not address.lower().startswith(("https://", "http://")):
             raise UsageError(
                 f"expected an `address` that begins with https:// or http://, found {address}; check it"
@@ -80,14 +89,17 @@ class Repository:
         self._next, self._has_answered = 0.0, False
 
     def records(self, arguments: Mapping[str, str]) -> Page:
-        """The page of ``ListRecords`` with these arguments: of a list its first page, by ``metadataPrefix``,
-        ``set`` and ``from``, or the one of a ``resumptionToken``. A list without records is an empty page.
+        """The page of ``ListRecords`` with these arguments; empty where no records match.
 
         Raises TokenError; CorpusError where the server refuses the arguments, or does not answer.
         """
+
+        def tell(error: Exception, seconds: float) -> None:
+            log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
+
         try:
             return self._retries.run(
-                lambda: self._page(self._answer(arguments)), sleep=self._sleep, tell=self._tell
+                lambda: self._page(self._answer(arguments)), sleep=self._sleep, tell=tell
             )
         except web.TemporaryError as error:
             raise CorpusError(
@@ -95,19 +107,16 @@ class Repository:
                 "was harvested is kept: run the same command later to go on"
             ) from None
 
-    def _tell(self, error: Exception, seconds: float) -> None:
-        log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
-
     def _answer(self, arguments: Mapping[str, str]) -> bytes:
-        """The body of an answer; of an error too, where the protocol's own error may be in it."""
+        """The body of an answer, also with an error status where it may hold the protocol's own error."""
         self._sleep(max(0.0, self._next - time.monotonic()))
         url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
         try:
             answer = web.ask(url, headers={"Accept": "text/xml"}, timeout=TIMEOUT_S, most=MAX_PAGE_BYTES)
         except web.TooLargeError:
+            limit = f"{MAX_PAGE_BYTES >> 20} MiB"
             raise CorpusError(
-                f"{self.address}: expected a page of at most {MAX_PAGE_BYTES >> 20} MiB, found more; "
-                "check `address`"
+                f"{self.address}: expected a page of at most {limit}, found more; check `address`"
             ) from None
         except http.client.IncompleteRead:
             raise web.TemporaryError("an answer that breaks off") from None
@@ -130,8 +139,7 @@ class Repository:
         return answer.body
 
     def _page(self, data: bytes) -> Page:
-        """The page of an answer."""
-        if b"OAI-PMH" in data[:_ROOT_WITHIN]:
+        if b"OAI-PMH" in data[: 1 << 12]:
             self._has_answered = True
         elif not self._has_answered:
             begin = data[:60].decode(errors="replace")
@@ -164,3 +172,52 @@ class Repository:
         if not (is_list or errors):
             raise web.TemporaryError("an answer that is no list of records")
         return Page(records, texts["resumptionToken"], texts["responseDate"])
+
+
+def harvested(element: Element, where: str) -> HarvestedRecord:
+    """Read an element ``record`` of OAI-PMH.
+
+    >>> from lxml.etree import fromstring
+    >>> header = "<identifier>oai:arXiv.org:0704.0001</identifier><datestamp>2026-11-02</datestamp>"
+    >>> text = f"<record><header status='deleted'>{header}</header></record>"
+    >>> harvested(fromstring(text), "page, record 1")
+    HarvestedRecord(paper_id='0704.0001', record=None)
+    """
+    header = element.find("{*}header")
+    paper_id = "" if header is None else text_of(header.find("{*}identifier")).removeprefix("oai:arXiv.org:")
+    if header is not None and header.get("status") == "deleted":
+        return HarvestedRecord(paper_id, None)
+    try:
+        found = next(iter(element.iterfind("{*}metadata/*")), None)
+        form = "nothing" if found is None else str(found.tag).rpartition("}")[2]
+        if found is None or form not in FORMATS:
+            raise RecordError(
+                f"{where}: expected metadata in {' or '.join(FORMATS)}, found {form}; check `form`",
+                "no metadata",
+            )
+        record = _record(found, where)
+        parse_paper(record, where, lambda text: [text])
+    except RecordError as error:
+        return HarvestedRecord(paper_id, error)
+    return HarvestedRecord(record["paper_id"], record)
+
+
+def _record(element: Element, where: str) -> dict[str, Any]:
+    """The record of arXiv's snapshot, with the licence and the number of versions."""
+    names = ("id", "title", "abstract", "categories", "journal-ref", "doi")
+    source: dict[str, Any] = {name: text_as_it_is(element.find(f"{{*}}{name}")) for name in names}
+    source["authors_parsed"] = [
+        [text_of(author.find(f"{{*}}{part}")) for part in ("keyname", "forenames", "suffix")]
+        for author in element.iterfind("{*}authors/{*}author")
+    ]
+    if not source["authors_parsed"]:
+        authors, before = text_of(element.find("{*}authors")), ""
+        while authors != before:  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
+            authors, before = _IN_PARENTHESES.sub("", authors), authors
+        source["authors"] = authors.strip()
+    source["update_date"] = text_of(element.find("{*}created"))
+    versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]
+    record = to_record(source | {"versions": versions}, where)
+    about = {"license": text_of(element.find("{*}license")), "versions": len(versions)}
+    record["metadata"] |= {name: value for name, value in about.items() if value}
+    return record
