@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.index.reader import IndexReader
+    from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
-    from qbe.search.first_stages import BM25Stage, DenseStage, EncodedAspect
+    from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.session import Pipeline
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
@@ -107,7 +108,7 @@ def main(argv: list[str]) -> None:
 
 
 def _with_vectors(index: Index, aspect: Aspect) -> EncodedAspect:
-    from qbe.search.first_stages import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
 
     return EncodedAspect.of(aspect, index.vectors(aspect.paper))
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
-from qbe.search.first_stages import EncodedAspect
 from qbe.search.rank import RerankRequest
 from qbe.search.rerankers import SIDE_TOKENS, closed
 from qbe.types import Paper, Sentence
@@ -84,8 +84,7 @@ def write_classifier(folder: Path) -> None:
     from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging
 
-    from qbe.models.registry import BASE_ENCODER, ENCODERS
-    from qbe.models.sources import packaged_weights
+    from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity(logging.ERROR)  # it would warn that the head is new, as meant here

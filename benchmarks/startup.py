@@ -100,9 +100,10 @@ def main(argv: list[str]) -> None:
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
+    from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.runs import read_topics
-    from qbe.search.first_stages import EncodedAspect, query_text
+    from qbe.search.first_stages import query_text
 
     topic = next(iter(read_topics(topics)))
     with open_index(index) as opened:

@@ -15,9 +15,10 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_topics
-from qbe.search.first_stages import BM25Stage, EncodedAspect, query_text
+from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
 from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.parallel import Workers

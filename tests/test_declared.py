@@ -28,7 +28,7 @@ EXTRA_OF = {
     "qbe/evaluate": "evaluate",
     "qbe/evaluate/plot.py": "plot",
     "qbe/models/export": "train",
-    "qbe/models/graphs.py": "gpu",
+    "qbe/models/gpu.py": "gpu",
     "qbe/models/large.py": "large",
     "qbe/run.py": "evaluate",
     "qbe/serve": "serve",

@@ -11,7 +11,7 @@ from support.builds import Job, build_job
 from support.searching import first_stage
 
 from qbe.cli.index import main
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers

@@ -13,7 +13,7 @@ from support.searching import first_stage
 from qbe.errors import IndexBuildError
 from qbe.index.building import shards
 from qbe.index.index import Index
-from qbe.models.encode.encoder import Encoder
+from qbe.models.encoder import Encoder
 from qbe.query import Query
 from qbe.util.files import lock, sha256
 

@@ -21,9 +21,9 @@ from qbe.index.papers import (
     facet_mask,
     without_labels,
 )
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
-from qbe.models.tagger_files import HEAD
+from qbe.models.cards import HEAD
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 

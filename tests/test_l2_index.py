@@ -14,9 +14,10 @@ from support.searching import first_stage, paper_of
 from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION, unseal
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import CARD, resolve_encoder
-from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.models.cards import ENCODER
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
 from qbe.search.stages import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
@@ -30,9 +31,9 @@ def l2_encoder(tmp_path_factory, tiny_encoder) -> Path:
     """The tiny encoder, read as SPECTER and ASPIRE are, in passes that some papers do not fit into."""
     folder = tmp_path_factory.mktemp("exported") / "l2"
     shutil.copytree(tiny_encoder, folder)
-    card = json.loads((folder / CARD).read_text())
+    card = json.loads((folder / ENCODER.metadata_file).read_text())
     card |= {"convention": dataclasses.asdict(CONVENTION), "max_tokens": 64}
-    (folder / CARD).write_text(json.dumps(card))
+    (folder / ENCODER.metadata_file).write_text(json.dumps(card))
     return folder
 
 

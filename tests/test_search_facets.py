@@ -16,8 +16,8 @@ from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query
 from qbe.search.request import SearchRequest
 from qbe.search.writers import to_table

@@ -16,7 +16,7 @@ from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
 from qbe.cli.search import OPTIONS, PROGRAM, main
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
@@ -29,9 +29,10 @@ from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.opening import Index
 from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.rows import Selection
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
-from qbe.search.first_stages import BM25Stage, DenseStage, EncodedAspect, FusedStage
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
 

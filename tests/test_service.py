@@ -14,7 +14,7 @@ from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import build_index, open_index
 from qbe.index.source import BuildSettings
-from qbe.models.encode.encoder import Encoder
+from qbe.models.encoder import Encoder
 from qbe.search.first_stages import FusedStage
 from qbe.search.form import CitationForm, SearchForm
 from qbe.search.queries import pasted_paper

@@ -15,8 +15,8 @@ from support.live import corpus, files, rankings
 
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
-from qbe.corpus.dedupe import made_id
-from qbe.corpus.reading import Reading
+from qbe.corpus.identity import made_id
+from qbe.corpus.records import Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
 from qbe.index.building import build as stages

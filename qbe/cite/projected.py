@@ -19,7 +19,8 @@ from qbe.cite.links import Doubles, Ints
 from qbe.index.dense.vectors import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.search.first_stages import Candidates, EncodedAspect, Rows, Scores, in_order
+from qbe.models.pooling import EncodedAspect
+from qbe.search.first_stages import Candidates, Rows, Scores, in_order
 from qbe.util.parallel import Workers
 
 NAME = "citation"

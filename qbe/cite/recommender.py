@@ -15,10 +15,10 @@ from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.explain import add_matches
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
-from qbe.search.first_stages import EncodedAspect
 from qbe.search.fusion import best_hits
 from qbe.search.rank import RankingRequest, RerankStage, open_rerank_stage
 from qbe.search.session import check_index

@@ -12,7 +12,8 @@ from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.search.first_stages import BM25Stage, DenseStage, EncodedAspect, FusedStage, ScoreSource
+from qbe.models.pooling import EncodedAspect
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource
 from qbe.search.fusion import z_normalize
 from qbe.util.parallel import Workers
 

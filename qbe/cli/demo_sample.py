@@ -23,7 +23,7 @@ from qbe.index.anserini import anserini_jar, find_jar
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.cards import DEFAULT_ENCODER
 from qbe.query import Query
 from qbe.search.session import Pipeline
 from qbe.search.writers import to_table

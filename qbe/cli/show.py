@@ -79,7 +79,7 @@ def _text(paper: Paper) -> str:
     """A paper for a person."""
     import shutil
 
-    from qbe.corpus.bibliography.reference import reference_of
+    from qbe.corpus.bibliography import reference_of
     from qbe.search.explain import label_of
     from qbe.search.listing import tags_of
     from qbe.search.writers import columns

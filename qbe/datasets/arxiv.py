@@ -13,8 +13,8 @@ import lzma
 import os
 from pathlib import Path
 
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import SKIP, Reading
 from qbe.corpus.rejected import SUFFIX
 from qbe.datasets.citations import listing
 from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.fields import year
-from qbe.corpus.jsonl import write_jsonl
-from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import OFFSETS, dump_record, paper_to_record
+from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_formats import write_jsonl
+from qbe.corpus.records import OFFSETS, SKIP, Reading, dump_record, paper_to_record
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.streams import display_name
-from qbe.corpus.titles import TitleIndex
 from qbe.datasets.releases import find_release, unsplit
 from qbe.errors import CorpusError, DatasetError
 from qbe.query import Topic

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
-from qbe.corpus.record import FIELDS, dump_record
+from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
 from qbe.datasets.releases import Pools, as_judgments, raw_record, read_object, read_pools
 from qbe.errors import DatasetError

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper, read_records
-from qbe.corpus.record import FIELDS, dump_record
+from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets.releases import (
     Pools,
     as_judgments,

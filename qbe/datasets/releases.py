@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import DatasetError
 from qbe.runs import Judgment
 from qbe.types import Paper

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.datasets.releases import raw_record
 from qbe.errors import DatasetError
 from qbe.types import Facet

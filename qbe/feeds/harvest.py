@@ -20,7 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.record import Splitter, dump_record, parse_paper
+from qbe.corpus.records import Splitter, dump_record, parse_paper
 from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_error, output_error
 from qbe.feeds import FORMATS

@@ -17,9 +17,9 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from qbe.corpus.arxiv import to_record
-from qbe.corpus.record import parse_paper
-from qbe.corpus.xmlstream import Element, elements, text_as_it_is, text_of
+from qbe.corpus.json_formats import from_arxiv as to_record
+from qbe.corpus.records import parse_paper
+from qbe.corpus.xml_formats import Element, elements, text_as_it_is, text_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 from qbe.util import web

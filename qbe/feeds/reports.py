@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from qbe.corpus.authors import ET_AL
+from qbe.corpus.names import ET_AL
 from qbe.errors import QbeError
 from qbe.feeds.watches import (
     Found,

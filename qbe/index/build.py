@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
@@ -64,9 +63,9 @@ from qbe.index.store import (
     write_lock,
     write_manifest,
 )
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.files import Unfinished, atomic_file, resumable_staging, sync_tree, write_text
 
@@ -250,7 +249,7 @@ class BuildModels:
     ) -> None:
         """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
 
-        Raises what `qbe.models.encode.encoder.Encoder` does, UsageError for a factory string that FAISS does
+        Raises what `qbe.models.encoder.Encoder` does, UsageError for a factory string that FAISS does
         not take, and JavaError where Java is needed and missing.
         """
         self._settings, self._expected_tagger = settings, expected_tagger
@@ -265,7 +264,7 @@ class BuildModels:
 
     @property
     def similarity(self) -> str:
-        """How the encoder's vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How the encoder's vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.encoder is not None
         return self.encoder.files.metadata.encoder_format.similarity
 

@@ -19,15 +19,15 @@ from qbe.util.files import is_remote
 from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.names import Names
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.text_search import Postings, TextSearch
     from qbe.index.update import Written
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.encode.pooling import PaperVectors
+    from qbe.models.encoder import Encoder
+    from qbe.models.pooling import PaperVectors
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ class IndexReader:
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+        """How its vectors are compared, one of `qbe.models.formats.SIMILARITIES`.
 
         Raises IndexFormatError where the index has no vectors.
         """
@@ -285,7 +285,7 @@ class IndexReader:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its
         sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.models.encode.pooling import PaperVectors
+        from qbe.models.pooling import PaperVectors
 
         self.require_vectors()
         row = self.papers.find(paper.paper_id)
@@ -388,7 +388,7 @@ class Index(Closing):
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
-            from qbe.models.tagger_files import resolve_tagger
+            from qbe.models.folders import resolve_tagger
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
@@ -532,7 +532,7 @@ class Index(Closing):
         """
         _check_paper(paper)
         if facets != "given":
-            from qbe.models.tag.tagger import LABEL_SOURCES
+            from qbe.models.tagger import LABEL_SOURCES
 
             if facets not in LABEL_SOURCES:
                 raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
@@ -590,7 +590,7 @@ class Index(Closing):
 
     def _how(self, reading: Reading | None) -> dict[str, Any]:
         """How papers are read and encoded."""
-        from qbe.corpus.reading import Reading
+        from qbe.corpus.records import Reading
         from qbe.index.source import Execution
 
         return {
@@ -661,7 +661,7 @@ def build_index(
     ...     mine.paper("1").title
     'A title'
     """
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.build import build as build_at
     from qbe.index.source import BuildSettings, Execution, Silent
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qbe.corpus import fields
-from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
+from qbe.corpus.identity import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.index.papers import Papers
 from qbe.types import Paper, year_given
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.rows import run_starts
 from qbe.index.store import RECORDS, Files
@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.record.dump_record` wrote. It is the last field,
+"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last field,
 and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
 """
 _ABSTRACT_KEY = b'", "abstract": ['

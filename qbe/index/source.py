@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.read import AS_IT_COMES, files_of
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter
+from qbe.corpus.reading import files_of
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.index.papers import encode_paper
-from qbe.models.encoder_files import PRECISIONS, usual_precision
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
-from qbe.models.session import CPU, DEVICES, chosen_device
-from qbe.models.tag.tagger import LABEL_SOURCES
+from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
+from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_precision
+from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
 ShareRead = Callable[[], float | None]
@@ -71,7 +69,7 @@ class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
     ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
-    names or folders, ``precision`` is the encoder's, one of `qbe.models.encoder_files.PRECISIONS` (by default
+    names or folders, ``precision`` is the encoder's, one of `qbe.models.session.PRECISIONS` (by default
     int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
     this machine has.
 
@@ -164,7 +162,7 @@ class Origin:
 
     ``names`` are what a manifest calls the sources. ``facts`` are JSON values that differ when the papers do.
     ``changed`` is when their files were last changed, in nanoseconds; 0 where there are none. ``reading`` is
-    how files are read, where that is not as usual (the record of a `qbe.corpus.reading.Reading`).
+    how files are read, where that is not as usual (the record of a `qbe.corpus.records.Reading`).
     """
 
     names: tuple[str, ...]

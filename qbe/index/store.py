@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
 from qbe.index.dense.ann import STORED, FaissParams
-from qbe.models.encoder_format import COSINE, L2
+from qbe.models.formats import COSINE, L2
 from qbe.util.files import (
     atomic_file,
     lock,
@@ -96,7 +96,7 @@ class Manifest:
 
     @property
     def similarity(self) -> str:
-        """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How an index with vectors compares them, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.dense is not None
         stored = self.dense["similarity"]
         return next(similarity for similarity, name in STORED_AS.items() if name == stored)

@@ -18,10 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.dedupe import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter, paper_to_record
+from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
 from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
 from qbe.errors import OutputError, PaperNotFoundError, UsageError
 from qbe.index.build import (

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qbe.index.views import rows_of
+from qbe.index.papers import rows_of
 from qbe.query import Aspect, Query
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 if TYPE_CHECKING:
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import IndexReader
     from qbe.search.first_stages import EncodedAspect
     from qbe.util.parallel import Workers
 
@@ -119,7 +119,7 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
     >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
     ['masking']
     """
-    from qbe.models.grade.words import shipped_words
+    from qbe.models.words import shipped_words
 
     liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
     shared = [shipped_words().in_common(each, papers) for each in liked.values()]

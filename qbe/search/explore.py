@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
+from qbe.index.papers import rows_of
 from qbe.index.rows import distinct
-from qbe.index.views import rows_of
 from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
 from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
 from qbe.search.fusion import BEST_PAPERS, below, best_hits
@@ -22,7 +22,7 @@ from qbe.util.parallel import Workers
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.models.grade.model import Estimates
+    from qbe.models.grades import Estimates
     from qbe.search.grading import Candidates, GradedQuery, Grader, Regrader
 
 DEPTH = 300
@@ -382,7 +382,7 @@ def open_explore_stage(
     open_regrader: Callable[[], Regrader | None] = lambda: None,
 ) -> ExploreStage | None:
     """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
-    from qbe.models.grade.model import shipped_model
+    from qbe.models.grades import shipped_model
     from qbe.search.grading import open_grader
 
     dense = reader.manifest.dense

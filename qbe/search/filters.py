@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import IndexReader
     from qbe.index.rows import Mask, Selection
 
 T = TypeVar("T")
@@ -226,7 +226,7 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
 
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
     known: dict[str | tuple[str, ...], bool] = {}  # many papers have the same categories
@@ -273,7 +273,7 @@ def _names(authors: Any) -> list[str]:
 
 def _name_words(name: str) -> list[str]:
     """The words of a name in lower case without accents."""
-    from qbe.corpus.dedupe import normalized_title
+    from qbe.corpus.identity import normalized_title
 
     return normalized_title(name.casefold().translate(_LETTERS)).split()
 
@@ -522,7 +522,7 @@ def _says_how(sentence: Sentence) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    from qbe.models.grade.words import words_of
+    from qbe.models.words import words_of
 
     return words_of(text.replace("-", " "))
 

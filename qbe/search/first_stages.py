@@ -12,10 +12,10 @@ from qbe.errors import UsageError
 from qbe.index import jvm
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
 from qbe.index.dense.vectors import CandidateSource, Compared
+from qbe.index.index import IndexReader
 from qbe.index.lucene import contents
-from qbe.index.reader import IndexReader
+from qbe.index.papers import rows_of
 from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.index.views import rows_of
 from qbe.query import Aspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import BM25, EQUAL_WEIGHTS, FUSED_DEPTH, Dense, Fused
@@ -23,7 +23,7 @@ from qbe.types import Facet, Hit, Pools
 from qbe.util.parallel import Workers
 
 if TYPE_CHECKING:
-    from qbe.models.encode.pooling import PaperVectors
+    from qbe.models.pooling import PaperVectors
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -154,7 +154,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     if form == "abstract":
         return contents(paper)
     if form == "words" and query.aspect.facet is not None:
-        from qbe.models.grade.words import shipped_words
+        from qbe.models.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
     return f"{paper.title} {' '.join(paper.texts(query.positions))}"

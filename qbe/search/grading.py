@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from qbe.errors import UsageError
-from qbe.index.index import Index
-from qbe.index.reader import IndexReader
-from qbe.index.views import rows_of
-from qbe.models.encode.pooling import PaperVectors
-from qbe.models.grade.model import Estimates, GradeModel, on_scale, read_model, shipped_model
-from qbe.models.grade.words import NAMES as WORD_FEATURES
-from qbe.models.grade.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
+from qbe.index.index import Index, IndexReader
+from qbe.index.papers import rows_of
+from qbe.models.grades import Estimates, GradeModel, on_scale, read_model, shipped_model
+from qbe.models.pooling import PaperVectors
+from qbe.models.words import NAMES as WORD_FEATURES
+from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
 from qbe.search.projections import (
     ENCODERS,
     TERMS,

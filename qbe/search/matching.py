@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import UsageError
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
 from qbe.search.first_stages import EncodedAspect
 from qbe.search.rank import Progress, RerankRequest, RerankScore
 from qbe.types import Match, Paper, TransportEntry

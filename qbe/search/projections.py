@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.models.grade.head import Arrays, Storage
+from qbe.models.heads import Arrays, Storage
 from qbe.search.rank import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 from qbe.util.parallel import Workers

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.corpus import parse_paper
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
+from qbe.corpus.records import parse_paper
 from qbe.corpus.sentences import paper_from_text, split_sentences
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
@@ -24,7 +24,7 @@ from qbe.util.text import one_line
 
 if TYPE_CHECKING:
     from qbe.corpus.formats import Reader
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import IndexReader
 
 log = logging.getLogger(__name__)
 
@@ -342,10 +342,9 @@ def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Pape
     'On stone'
     """
     from qbe.corpus import latex
-    from qbe.corpus.decode import decode_text
-    from qbe.corpus.formats import FORMATS, JSON_LINES
-    from qbe.corpus.head import HEAD_BYTES, Head, kind_of
-    from qbe.corpus.streams import MAX_LINE_BYTES, from_western
+    from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
+    from qbe.corpus.json_stream import decode_text
+    from qbe.corpus.streams import HEAD_BYTES, MAX_LINE_BYTES, Head, from_western
 
     if len(data) > MAX_LINE_BYTES:
         most = MAX_LINE_BYTES >> 20
@@ -381,7 +380,7 @@ def _stream(data: bytes) -> io.BufferedReader:
 
 def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
     """Return the only paper of a file; raise ``broken`` where the reader finds a broken one."""
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
 
     entries = list(islice(read(_stream(data), name, Reading()), 2))
     for _, entry in entries:
@@ -404,7 +403,7 @@ def _is_own(record: dict[str, Any]) -> bool:
 
 def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
     """Parse a JSON object, or return what is wrong with it; None for other texts."""
-    from qbe.corpus.decode import decode_record
+    from qbe.corpus.json_stream import decode_record
 
     try:
         return decode_record(text, name) if text.startswith("{") else None
@@ -511,7 +510,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
     (['s051', 's036'], 3, ('s1',))
     """
-    from qbe.corpus.read import id_of
+    from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
 
     paper_ids: dict[str, None] = {}
@@ -539,11 +538,10 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
 def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
     """The entries of a bibliography, or the lines of a list."""
     from qbe.corpus.formats import FORMATS
-    from qbe.corpus.head import head_of
     from qbe.corpus.latex import SUFFIXES
     from qbe.corpus.read import entries
-    from qbe.corpus.reading import Reading
-    from qbe.corpus.streams import display_name, open_source
+    from qbe.corpus.records import Reading
+    from qbe.corpus.streams import display_name, head_of, open_source
     from qbe.util.text import read_ids
 
     name = display_name(path)
@@ -568,7 +566,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     """
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.read import entries
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.corpus.streams import MAX_LINE_BYTES, from_western, open_source
 
     with open_source(path) as stream:

@@ -178,7 +178,7 @@ def _read_on(question: Question) -> Question:
         return slots
     if not topic:
         return question
-    from qbe.models.grade.words import shipped_words
+    from qbe.models.words import shipped_words
 
     lean = shipped_words().lean_of(topic)
     if abs(lean) < CLEAR_LEAN:
@@ -188,7 +188,7 @@ def _read_on(question: Question) -> Question:
 
 def _slots(text: str) -> Question | None:
     """Read a text by a title's form."""
-    from qbe.models.grade.words import shipped_words
+    from qbe.models.words import shipped_words
 
     for form, more, least in _SLOTS:
         if match := re.fullmatch(form, text, re.IGNORECASE):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from qbe.errors import ModelError, PaperNotFoundError
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
+from qbe.index.papers import rows_of
 from qbe.index.rows import Selection
-from qbe.index.views import rows_of
 from qbe.query import Query
 from qbe.search.first_stages import EncodedAspect, FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate

@@ -6,9 +6,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from qbe.corpus.bibliography.reference import reference_of
-from qbe.corpus.bibliography.writing import FORMATS as BIBLIOGRAPHIES
-from qbe.corpus.bibliography.writing import entries
+from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
+from qbe.corpus.bibliography import entries, reference_of
 from qbe.search.explain import facet_probability
 from qbe.search.writers import credits_of, described, linked_title, to_csv
 from qbe.types import Paper

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.encoder_files import HALF, check_precision, resolve_encoder, usual_precision
-from qbe.models.kinds import verify_digest
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
-from qbe.models.reranker_files import (
-    JOINT,
+from qbe.models.cards import (
+    DEFAULT_ENCODER,
+    DEFAULT_RERANKER,
     JOINT_GRADES,
     JOINT_INPUTS,
     JOINT_MODEL,
@@ -27,13 +25,13 @@ from qbe.models.reranker_files import (
     PAIR_INPUTS,
     SCORE,
     RerankerFiles,
-    joint_folder,
-    open_reranker_session,
-    pair_input,
-    read_joint_card,
-    resolve_reranker,
+    verify_digest,
 )
-from qbe.models.session import AUTO, CPU, chosen_device
+from qbe.models.encoder_files import HALF
+from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
+from qbe.models.reranker_files import JOINT, open_reranker_session, read_joint_card
+from qbe.models.session import AUTO, CPU, check_precision, chosen_device, usual_precision
+from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
 from qbe.search.first_stages import EncodedAspect
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
@@ -41,9 +39,9 @@ from qbe.types import Facet, Paper
 from qbe.util.parallel import Memo, Workers
 
 if TYPE_CHECKING:
-    from qbe.models.encode.tokenizer import PaperTokenizer, SpecialTokens
     from qbe.models.llm.answers import Answer
     from qbe.models.llm.grading import Grader as LanguageModelGrader
+    from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 
 log = logging.getLogger("qbe.search.rerank")
 
@@ -174,8 +172,8 @@ class CrossEncoder:
         Raises ModelError when a file is missing or damaged, UsageError for int8 on a GPU,
         MissingDependencyError for a device that cannot be used, and for fp16 without onnx.
         """
-        from qbe.models.batches import pair_batches
-        from qbe.models.encode.tokenizer import PaperTokenizer
+        from qbe.models.gpu import pair_batches
+        from qbe.models.tokenizer import PaperTokenizer
 
         metadata = files.metadata
         device, self._batched = chosen_device(device), files.precision == HALF
@@ -220,7 +218,7 @@ class CrossEncoder:
         return [list(islice(in_order, len(request.papers))) for request in requests]
 
     def _in_batches(self, pairs: Sequence[Pair], progress: Progress | None) -> list[float]:
-        from qbe.models.encode.batches import batches, padded
+        from qbe.models.gpu import batches, padded
 
         scores = [0.0] * len(pairs)
         for places in batches([len(each.ids) for each in pairs], _BATCH_TOKENS):
@@ -311,7 +309,7 @@ class JointGrader:
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
         """Raise ModelError where a file is missing or damaged."""
-        from qbe.models.encode.tokenizer import PaperTokenizer
+        from qbe.models.tokenizer import PaperTokenizer
 
         self.card = read_joint_card(folder)
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbe.errors import FacetNotFoundError, UsageError
-from qbe.index.index import Index
-from qbe.index.reader import IndexReader
+from qbe.index.index import Index, IndexReader
 from qbe.query import PLAIN, Aspect, Query, Topic, TopicAspect, Variety
 from qbe.search.explain import ExplainedSentence, add_matches, explain_query
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
@@ -36,7 +35,7 @@ from qbe.util.parallel import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
     from qbe.evaluate.run import Run
-    from qbe.models.encode.pooling import PaperVectors
+    from qbe.models.pooling import PaperVectors
     from qbe.search.explore import ExploreRequest, ExploreStage
     from qbe.search.grading import GradedQuery
 

@@ -469,7 +469,7 @@ def default_stages(index: Index) -> Stages:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.models.grade.model import shipped_model
+    from qbe.models.grades import shipped_model
     from qbe.search.projections import shipped_model as shipped_projections
 
     first = Dense() if lucene is None else Fused()

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.corpus.authors import ET_AL
-from qbe.corpus.bibliography.reference import Reference, reference_of
+from qbe.corpus.bibliography import Reference, reference_of
+from qbe.corpus.names import ET_AL
 from qbe.errors import OutputError, RunError
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
@@ -26,7 +26,7 @@ from qbe.util.files import atomic_file, lock, write_text
 from qbe.util.text import plain
 
 if TYPE_CHECKING:
-    from qbe.corpus.bibliography.writing import Bibliography
+    from qbe.corpus.bibliography import Bibliography
 
 INDENT = 14
 
@@ -472,7 +472,7 @@ def escaped(text: str) -> str:
     >>> print(escaped("*Fish* & $x_1$_2"))
     \*Fish\* \& $x_1$\_2
     """
-    from qbe.corpus.bibliography.latex import with_formulas
+    from qbe.corpus.bibliography import with_formulas
 
     parts = [part if formula else _MARKUP.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
     return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
@@ -557,7 +557,7 @@ def open_writer(
     if form == "csv":
         return ResultWriter(partial(_csv, lookup))
     if form in ("bibtex", "ris"):
-        from qbe.corpus.bibliography.writing import Bibliography
+        from qbe.corpus.bibliography import Bibliography
 
         write = partial(_bibtex, command) if form == "bibtex" else _ris
         return ResultWriter(partial(write, lookup, Bibliography(form)), needs_matches=False)
@@ -597,7 +597,7 @@ def _csv(lookup: Lookup, results: Sequence[Result], first: bool) -> str:
 def _bibtex(
     command: str, lookup: Lookup, bibliography: Bibliography, results: Sequence[Result], first: bool
 ) -> str:
-    from qbe.corpus.bibliography.writing import comment
+    from qbe.corpus.bibliography import comment
 
     parts = []
     for query_id, _, hits in results:

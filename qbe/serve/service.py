@@ -201,7 +201,7 @@ class SearchService(Closing):
         ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
         {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
         """
-        from qbe.corpus.pdf.reader import end_worker  # the readers of all formats take a while to load
+        from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
         from qbe.search.queries import paper_from_bytes
 
         if not self._reading.acquire(timeout=READING_SECONDS):

@@ -18,8 +18,6 @@ import onnxruntime  # noqa: F401  (loaded before there are processes)
 from qbe.cli.index import main as index_main
 from qbe.index.building import build, shards  # noqa: F401
 from qbe.index.dense import faiss_build  # noqa: F401
-from qbe.models.encode import encoder  # noqa: F401
-from qbe.models.tag import tagger  # noqa: F401
 
 SHARD_PAPERS = 24
 """Papers a shard, so that sixty make three."""

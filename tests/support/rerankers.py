@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from qbe.index.index import Index
-from qbe.models.encode.pooling import PaperVectors
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Query
-from qbe.search.first_stages import EncodedAspect
 from qbe.search.matching import VectorMatching
 from qbe.search.projections import FacetProjection, ProjectedMatching, StoredPapers
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore

@@ -14,7 +14,7 @@ from qbe.errors import OutputError, UsageError
 from qbe.index.dense.ann import AUTO, FaissParams
 from qbe.index.dense.faiss_segment import FAISS, building, read_index, searched
 from qbe.index.dense.stored import Vectors, blocks
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
 
 SAMPLED = 64
 """Vectors that the centroid of each list is learned from."""

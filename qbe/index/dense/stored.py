@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from qbe.index.dense.ann import FLOAT16, INT8
 from qbe.index.rows import StackedRows
 from qbe.index.store import Files
-from qbe.models.encode.pooling import GRID
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
+from qbe.models.pooling import GRID
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -81,7 +81,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
     A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
     are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
-    `qbe.models.encode.pooling.stored`).
+    `qbe.models.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
