@@ -14,7 +14,7 @@ from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 if TYPE_CHECKING:
     from qbe.index.index import IndexReader
-    from qbe.search.first_stages import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
     from qbe.util.parallel import Workers
 
 
@@ -27,7 +27,7 @@ def add_matches(
     """Add to each query's hits, for every sentence of every aspect, the closest sentence of the paper, best
     pair first. ``queries`` are the encoded aspects of each query.
 
-    >>> from qbe.search.first_stages import EncodedAspect
+    >>> from qbe.models.pooling import EncodedAspect
     >>> from qbe.util.parallel import Workers
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
@@ -114,7 +114,7 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
     """The words of techniques that each paper shares with the papers that a query likes, at most three of
-    each of these, the most telling first (`qbe.models.grade.words`).
+    each of these, the most telling first (`qbe.models.words`).
 
     >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
     ['masking']

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,65 +16,15 @@ from qbe.index.index import IndexReader
 from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
 from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.query import Aspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import BM25, EQUAL_WEIGHTS, FUSED_DEPTH, Dense, Fused
 from qbe.types import Facet, Hit, Pools
 from qbe.util.parallel import Workers
 
-if TYPE_CHECKING:
-    from qbe.models.pooling import PaperVectors
-
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
-
-
-class EncodedAspect(NamedTuple):
-    """An aspect of a query with the vectors of its paper, None where no stage needs them.
-
-    ``positions`` are those of the aspect's sentences; ``sentences`` (positions, dimension) and ``whole``
-    (dimension,), float32, their vectors and the paper's; ``background`` (n, dimension), of a method or
-    result, the vectors of the paper's other background sentences, None without any; ``vectors`` those of all
-    sentences.
-
-    >>> from qbe import Facet, Paper, Sentence
-    >>> paper = Paper("p1", "A title", (Sentence("It is slow."), Sentence("We route.", Facet.METHOD)))
-    >>> EncodedAspect.of(Aspect(paper, Facet.METHOD)).positions
-    (1,)
-    """
-
-    aspect: Aspect
-    positions: tuple[int, ...]
-    sentences: Floats | None = None
-    whole: Floats | None = None
-    background: Floats | None = None
-    vectors: PaperVectors | None = None
-
-    @property
-    def sentence_vectors(self) -> Floats:
-        """``sentences`` of an aspect that was encoded."""
-        assert self.sentences is not None
-        return self.sentences
-
-    @property
-    def whole_vector(self) -> Floats:
-        """``whole`` of an aspect that was encoded."""
-        assert self.whole is not None
-        return self.whole
-
-    @classmethod
-    def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> EncodedAspect:
-        """Select the sentences of an aspect; raises what `qbe.query.Aspect.selected_positions` does."""
-        positions = aspect.selected_positions()
-        if vectors is None:
-            return cls(aspect, positions)
-        rest: list[int] = []
-        if aspect.facet not in (None, Facet.BACKGROUND):
-            of_background, _ = aspect.paper.facet_positions(Facet.BACKGROUND)
-            rest = [position for position in of_background if position not in positions]
-        background = vectors.sentences[rest] if rest else None
-        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background, vectors)
 
 
 class FirstStage(Protocol):
@@ -146,6 +96,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`.
 
     >>> from qbe import Facet, Paper, Sentence
+    >>> from qbe.query import Aspect
     >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.", Facet.METHOD)))
     >>> query_text(EncodedAspect.of(Aspect(paper, Facet.METHOD)))
     'On stone We cut it.'
@@ -165,6 +116,7 @@ class BM25Stage:
 
     Of a pool every paper is ranked, those without a common word with a score of 0.
 
+    >>> from qbe.query import Aspect
     >>> query = EncodedAspect.of(Aspect(index.paper("s036")))
     >>> with index.reading() as reader:
     ...     (hits,) = BM25Stage(reader, Workers()).batch_search([query], 3, [["s001", "s051"]])
@@ -230,6 +182,7 @@ class BM25Stage:
 class DenseStage:
     """Ranks papers by how well their sentences match those of the query (mean-max of cosines or distances).
 
+    >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
     >>> with index.reading() as reader:
@@ -312,6 +265,7 @@ class DenseStage:
 class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
 
+    >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper), index.vectors(paper))
     >>> with index.reading() as reader:
@@ -430,6 +384,7 @@ def penalize_background(
     mean-max match of the query's background sentences, and ``strength`` the penalty to the power of
     EXPONENTS. Scores of other aspects, and of papers without other background sentences, stay.
 
+    >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
     >>> with index.reading() as reader:

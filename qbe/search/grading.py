@@ -2,7 +2,7 @@
 
 A candidate is compared with a paper in several views: projected and plain sentence vectors of each facet
 (`qbe.search.projections`), also weighted by the tagger's probabilities, and words of techniques and problems
-that both have (`qbe.models.grade.words`). The grade model turns these features into grades.
+that both have (`qbe.models.words`). The grade model turns these features into grades.
 """
 
 from __future__ import annotations

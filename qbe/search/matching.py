@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import UsageError
 from qbe.models.formats import L2
-from qbe.search.first_stages import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.rank import Progress, RerankRequest, RerankScore
 from qbe.types import Match, Paper, TransportEntry
 from qbe.util.parallel import Memo, Workers

@@ -299,7 +299,7 @@ _SUFFIXES = {
 }
 _LATEX = "a LaTeX document"
 _READ = ("plain text", "an empty file", "JSON", _LATEX)
-"""Kinds of files (`qbe.corpus.head.kind_of`) that may hold a paper."""
+"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(
@@ -539,7 +539,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
     """The entries of a bibliography, or the lines of a list."""
     from qbe.corpus.formats import FORMATS
     from qbe.corpus.latex import SUFFIXES
-    from qbe.corpus.read import entries
+    from qbe.corpus.reading import entries
     from qbe.corpus.records import Reading
     from qbe.corpus.streams import display_name, head_of, open_source
     from qbe.util.text import read_ids
@@ -565,7 +565,7 @@ def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     Raises UsageError where it names no bibliography, CorpusError where none can be read.
     """
     from qbe.corpus.latex import cited_in, source_of
-    from qbe.corpus.read import entries
+    from qbe.corpus.reading import entries
     from qbe.corpus.records import Reading
     from qbe.corpus.streams import MAX_LINE_BYTES, from_western, open_source
 

@@ -2,7 +2,7 @@
 
 "Graph neural networks for traffic forecasting" and "who else uses optimal transport for alignment?" name both
 by their form: a title's ("X for Y", "Y using X", "Y via X") or a question's. Where the form leaves it open,
-the lean of words to techniques or problems decides (`qbe.models.grade.words`).
+the lean of words to techniques or problems decides (`qbe.models.words`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import IndexReader
 from qbe.index.papers import rows_of
 from qbe.index.rows import Selection
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
-from qbe.search.first_stages import EncodedAspect, FirstStage, Scores, penalize_background
+from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate
 from qbe.search.stages import CrossEncoder, Grades, LanguageModel, Matching, Projections
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry

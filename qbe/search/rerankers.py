@@ -18,6 +18,7 @@ from qbe.errors import ModelError, UsageError
 from qbe.models.cards import (
     DEFAULT_ENCODER,
     DEFAULT_RERANKER,
+    JOINT_GRADER,
     JOINT_GRADES,
     JOINT_INPUTS,
     JOINT_MODEL,
@@ -25,15 +26,14 @@ from qbe.models.cards import (
     PAIR_INPUTS,
     SCORE,
     RerankerFiles,
+    read_card,
     verify_digest,
 )
-from qbe.models.encoder_files import HALF
 from qbe.models.folders import joint_folder, resolve_encoder, resolve_reranker
-from qbe.models.reranker_files import JOINT, open_reranker_session, read_joint_card
-from qbe.models.session import AUTO, CPU, check_precision, chosen_device, usual_precision
+from qbe.models.pooling import EncodedAspect
+from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
-from qbe.search.first_stages import EncodedAspect
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
 from qbe.types import Facet, Paper
 from qbe.util.parallel import Memo, Workers
@@ -159,7 +159,7 @@ class CrossEncoder:
     exported BERT-family classifier of pairs (Nogueira et al., 2020, section 4).
 
     The query's sentences are those of its aspect, in the order of the abstract. One pair is one call of a
-    single-threaded session, and the workers score several pairs at a time (why: `qbe.models.encode.encoder`).
+    single-threaded session, and the workers score several pairs at a time (why: `qbe.models.encoder`).
     In fp16, which is for GPUs, pairs of similar length are scored in batches. Scores have no match.
     """
 
@@ -185,8 +185,8 @@ class CrossEncoder:
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
-        model = pair_batches(files) if self._batched else files.model()
-        self._session = open_reranker_session(model, self._inputs, [SCORE], device)
+        model = pair_batches(files) if self._batched else files.model
+        self._session = open_session(model, device, inputs=self._inputs, outputs=[SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
     def batch_score(
@@ -311,11 +311,11 @@ class JointGrader:
         """Raise ModelError where a file is missing or damaged."""
         from qbe.models.tokenizer import PaperTokenizer
 
-        self.card = read_joint_card(folder)
+        self.card = read_card(folder, JOINT_GRADER)
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
         for path in (folder / JOINT_MODEL, tokenizer):
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
-        self._session = open_reranker_session(folder / JOINT_MODEL, JOINT_INPUTS, [JOINT_OUTPUT])
+        self._session = open_session(folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
         self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
         self._kept: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
         self._keeping = threading.Lock()
@@ -365,7 +365,7 @@ def _content(paper: Paper) -> Hashable:
 class JointReranker:
     """Scores a candidate by its joint grade in the facet of the query, without a match of sentences."""
 
-    name = JOINT
+    name = DEFAULT_RERANKER
     needs_vectors = False
     takes_whole_abstracts = False
 
@@ -461,7 +461,7 @@ def open_reranker(
     workers: Workers | None = None,
     device: str = CPU,
 ) -> Reranker:
-    """Open the cross-encoder of a registry name, folder or hub name (`qbe.models.reranker_files`).
+    """Open the cross-encoder of a registry name, folder or hub name (`qbe.models.cards`).
 
     ``workers`` score as many candidates at a time as they have threads (by default one). ``device``, one of
     `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16 and in batches; joint
@@ -488,7 +488,7 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
     ['model.int8.onnx', 'tokenizer.json']
     """
     joint = joint_folder(name)
-    card = resolve_reranker(name, precision).metadata if joint is None else read_joint_card(joint)
+    card = resolve_reranker(name, precision).metadata if joint is None else read_card(joint, JOINT_GRADER)
     return dict(card.files)
 
 
@@ -506,7 +506,7 @@ class DeferredReranker:
         self, name: str = DEFAULT_RERANKER, *, workers: Workers | None = None, device: str = CPU
     ) -> None:
         self.takes_whole_abstracts = joint_folder(name) is None
-        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else JOINT
+        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else DEFAULT_RERANKER
         self._model, self._workers, self._device = name, workers, device
         self._opening = threading.Lock()
         self._opened: Reranker | None = None

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, IndexReader
+from qbe.models.pooling import EncodedAspect
 from qbe.query import PLAIN, Aspect, Query, Topic, TopicAspect, Variety
 from qbe.search.explain import ExplainedSentence, add_matches, explain_query
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
-from qbe.search.first_stages import EncodedAspect, FirstStage, open_first_stage
+from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.questions import is_question
 from qbe.search.rank import (
     Progress,

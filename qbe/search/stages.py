@@ -94,7 +94,7 @@ class BM25(_FirstStage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
     ``query`` is the text of the query: ``title+facet`` (title and the aspect's sentences), ``abstract``
-    (title and whole abstract) or ``words`` (those typical of the facet, see `qbe.models.grade.words`; for
+    (title and whole abstract) or ``words`` (those typical of the facet, see `qbe.models.words`; for
     other aspects as ``title+facet``). Raises UsageError for another one.
 
     >>> BM25() >> CrossEncoder()
