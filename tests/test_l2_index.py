@@ -13,7 +13,7 @@ from support.searching import first_stage, paper_of
 
 from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
-from qbe.index.manifest import FORMAT_VERSION, unseal
+from qbe.index.store import FORMAT_VERSION, current, unseal
 from qbe.models.cards import ENCODER
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
@@ -147,12 +147,13 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
 @pytest.mark.parametrize("version", [4, 5])
 def test_an_index_of_an_earlier_format_can_be_read(copy, tiny_index, version):
     """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files."""
-    record = unseal((copy / "manifest.json").read_bytes()) | {"format_version": version}
+    path = current(copy) / "manifest.json"
+    record = unseal(path.read_bytes()) | {"format_version": version}
     record["dense"]["ann"] = {"kind": "flat", "depth": 2000}
     for name in record["files"]:
         if name.startswith("lucene/"):
             del record["files"][name]["sha256"]
-    (copy / "manifest.json").write_text(json.dumps(record))
+    path.write_text(json.dumps(record))
     with Index(copy) as old, Index(tiny_index) as new:
         for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
             hits = first_stage(old, "dense").search(query, 50)

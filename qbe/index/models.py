@@ -83,11 +83,7 @@ class IndexModels:
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
     """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
 
-    Raises EncoderMismatchError for other weights, another encoder format or another adapter, ModelError where
-    none is found.
-
-    >>> matching_encoder(index.folder, index.manifest, None).metadata.name
-    'facet-encoder'
+    Raises EncoderMismatchError for other weights, another format or adapter, ModelError where none is found.
     """
     from qbe.models.folders import resolve_encoder
 

@@ -187,11 +187,11 @@ def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, 
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
-def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
-    """The vectors as float32 arrays of up to ``rows`` rows, in order.
+def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[NDArray[np.float32]]:
+    """The vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order.
 
     >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
     [2, 2, 1]
     """
-    for first in range(0, len(vectors), rows):
-        yield vectors[first : first + rows].astype(np.float32)
+    for begin in range(first, len(vectors), rows):
+        yield vectors[begin : begin + rows].astype(np.float32)
