@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from qbe.search.filters import FilterResult, PaperFilter
     from qbe.search.output import RunInputs
     from qbe.search.queries import QuerySource
-    from qbe.search.rank import RerankerOpener
     from qbe.search.request import SearchRequest
-    from qbe.search.session import SearchSession
+    from qbe.search.session import RerankerOpener, SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
     from qbe.types import Paper

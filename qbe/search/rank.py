@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,13 +17,8 @@ from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate
-from qbe.search.stages import CrossEncoder, Grades, LanguageModel, Matching, Projections
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry
 from qbe.util.parallel import Workers
-
-if TYPE_CHECKING:
-    from qbe.index.index import Index
-    from qbe.search.grading import Regrader
 
 ASPECT_DEPTH = 1000
 """Papers that each aspect with a positive weight brings, where a query has several aspects."""
@@ -347,100 +340,3 @@ def _with_first_stage(hits: Sequence[Hit], explain: bool) -> list[Hit]:
         components.setdefault("first_stage", hit.score)
         named.append(hit._replace(component_scores=components))
     return named
-
-
-RerankerOpener = Callable[..., Reranker]
-"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
-
-
-def open_rerank_stage(
-    stage: Any,
-    index: Index,
-    workers: Workers,
-    open_regrader: Callable[[], Regrader | None] = lambda: None,
-    open_reranker: RerankerOpener | None = None,
-) -> RerankStage | None:
-    """Open what a stage of `qbe.search.stages` reranks by, None for None.
-
-    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
-    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
-    not in the index, UsageError where nothing reads its encoder's vectors.
-    """
-    if stage is None:
-        return None
-    penalty = 0.0
-    reranker: Reranker
-    if isinstance(stage, Grades):
-        from qbe.search.grading import GradedReranker, open_grader
-
-        reranker = GradedReranker(open_grader(index), workers, open_regrader)
-    elif isinstance(stage, Projections):
-        from qbe.search.grading import stored_vectors
-        from qbe.search.projections import ProjectedMatching, find_model, read_model
-
-        index.require_vectors()
-        assert index.manifest.dense is not None
-        given = None if stage.model is None else Path(stage.model)
-        model = read_model(find_model(index.manifest.dense["encoder"], given))
-        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
-        penalty = stage.background_penalty
-    elif isinstance(stage, CrossEncoder):
-        reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
-    elif isinstance(stage, LanguageModel):
-        from qbe.models.llm.endpoint import RETRIES, Client, Endpoint
-        from qbe.models.llm.grading import Grader
-        from qbe.search.rerankers import LanguageModelReranker
-
-        assert stage.model is not None
-        endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
-        client = Client(endpoint, retries=RETRIES._replace(attempts=3))
-        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
-    else:
-        assert isinstance(stage, Matching)
-        from qbe.search.matching import VectorMatching
-
-        index.require_vectors()
-        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
-        reranker = VectorMatching(
-            stage.kind,
-            lambda paper: index.vectors(paper).sentences,
-            similarity=index.similarity,
-            workers=workers,
-            **{name: value for name, value in parameters.items() if value is not None},
-        )
-    return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
-
-
-def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
-    from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
-
-    model = stage.model
-    if model is None or isinstance(model, str | Path):
-        named = {} if model is None else {"name": str(model)}
-        if stage.device is not None:
-            named["device"] = stage.device
-        return (open_reranker or DeferredReranker)(workers=workers, **named)
-    if callable(getattr(model, "batch_score", None)):
-        reranker: Reranker = model
-        return reranker
-    return FunctionReranker(scoring_of(model) or model)
-
-
-def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
-    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
-    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
-    opening = threading.Lock()
-    opened: list[Regrader] = []
-
-    def open_once() -> Regrader | None:
-        if not count:
-            return None
-        from qbe.search.grading import Regrader
-        from qbe.search.rerankers import JointGrader
-
-        with opening:
-            if not opened:
-                opened.append(Regrader(JointGrader(workers=workers), count))
-            return opened[0]
-
-    return open_once

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index, IndexReader
@@ -19,17 +20,18 @@ from qbe.search.explain import ExplainedSentence, add_matches, explain_query
 from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
 from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.questions import is_question
-from qbe.search.rank import (
-    Progress,
-    RankingRequest,
-    RerankerOpener,
-    RerankStage,
-    open_rerank_stage,
-    rank,
-    regrader_opener,
-)
+from qbe.search.rank import Progress, RankingRequest, Reranker, RerankStage, rank
 from qbe.search.request import BLOCK, SearchRequest
-from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
+from qbe.search.stages import (
+    RERANK_DEPTH,
+    CrossEncoder,
+    Grades,
+    LanguageModel,
+    Matching,
+    Projections,
+    Stages,
+    default_stages,
+)
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
 from qbe.util.parallel import Closing, Workers, one_blas_thread
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
     from qbe.evaluate.run import Run
     from qbe.models.pooling import PaperVectors
     from qbe.search.explore import ExploreRequest, ExploreStage
-    from qbe.search.grading import GradedQuery
+    from qbe.search.grading import GradedQuery, Regrader
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
 
-T = TypeVar("T")
+RerankerOpener = Callable[..., Reranker]
+"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
 
 
 class Ranking(NamedTuple):
@@ -575,6 +578,99 @@ def _with_grades(
         [next(graded) if some and hit.grades is None else hit for hit in each]
         for each, some in zip(hits, ungraded, strict=True)
     ]
+
+
+def open_rerank_stage(
+    stage: Any,
+    index: Index,
+    workers: Workers,
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
+    open_reranker: RerankerOpener | None = None,
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by, None for None.
+
+    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
+    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
+    not in the index, UsageError where nothing reads its encoder's vectors.
+    """
+    if stage is None:
+        return None
+    penalty = 0.0
+    reranker: Reranker
+    if isinstance(stage, Grades):
+        from qbe.search.grading import GradedReranker, open_grader
+
+        reranker = GradedReranker(open_grader(index), workers, open_regrader)
+    elif isinstance(stage, Projections):
+        from qbe.search.grading import stored_vectors
+        from qbe.search.projections import ProjectedMatching, find_model, read_model
+
+        index.require_vectors()
+        assert index.manifest.dense is not None
+        given = None if stage.model is None else Path(stage.model)
+        model = read_model(find_model(index.manifest.dense["encoder"], given))
+        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+        penalty = stage.background_penalty
+    elif isinstance(stage, CrossEncoder):
+        reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
+    elif isinstance(stage, LanguageModel):
+        from qbe.models.llm.endpoint import RETRIES, Client, Endpoint
+        from qbe.models.llm.grading import Grader
+        from qbe.search.rerankers import LanguageModelReranker
+
+        assert stage.model is not None
+        endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
+        client = Client(endpoint, retries=RETRIES._replace(attempts=3))
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, Matching)
+        from qbe.search.matching import VectorMatching
+
+        index.require_vectors()
+        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
+        reranker = VectorMatching(
+            stage.kind,
+            lambda paper: index.vectors(paper).sentences,
+            similarity=index.similarity,
+            workers=workers,
+            **{name: value for name, value in parameters.items() if value is not None},
+        )
+    return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
+
+
+def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
+    from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
+
+    model = stage.model
+    if model is None or isinstance(model, str | Path):
+        named = {} if model is None else {"name": str(model)}
+        if stage.device is not None:
+            named["device"] = stage.device
+        return (open_reranker or DeferredReranker)(workers=workers, **named)
+    if callable(getattr(model, "batch_score", None)):
+        reranker: Reranker = model
+        return reranker
+    return FunctionReranker(scoring_of(model) or model)
+
+
+def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
+    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
+    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
+    opening = threading.Lock()
+    opened: list[Regrader] = []
+
+    def open_once() -> Regrader | None:
+        if not count:
+            return None
+        from qbe.search.grading import Regrader
+        from qbe.search.rerankers import JointGrader
+
+        with opening:
+            if not opened:
+                opened.append(Regrader(JointGrader(workers=workers), count))
+            return opened[0]
+
+    return open_once
 
 
 class Explanation(NamedTuple):

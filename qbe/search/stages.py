@@ -470,12 +470,16 @@ def default_stages(index: Index) -> Stages:
     if dense is None:
         return BM25() >> CrossEncoder()
     from qbe.models.grades import shipped_model
-    from qbe.search.projections import shipped_model as shipped_projections
+    from qbe.models.heads import Storage
 
     first = Dense() if lucene is None else Fused()
     if shipped_model(dense["encoder"]):
         return first >> Grades()
-    return first >> (Projections() if shipped_projections(dense["encoder"]) else CrossEncoder())
+    return first >> (
+        Projections()
+        if Storage("projection", "facet-projections").shipped_for(dense["encoder"])
+        else CrossEncoder()
+    )
 
 
 def _has(value: object, method: str) -> bool:
