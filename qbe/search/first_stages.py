@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm
-from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
-from qbe.index.dense.vectors import CandidateSource, Compared
+from qbe.index.candidates import CandidateSource
 from qbe.index.index import IndexReader
 from qbe.index.lucene import contents
 from qbe.index.papers import rows_of
 from qbe.index.rows import PerSelection, Selection, distinct
+from qbe.index.scoring import Compared, best_per_paper, mean_max, restrict
 from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import BM25, EQUAL_WEIGHTS, FUSED_DEPTH, Dense, Fused

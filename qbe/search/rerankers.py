@@ -39,8 +39,8 @@ from qbe.types import Facet, Paper
 from qbe.util.parallel import Memo, Workers
 
 if TYPE_CHECKING:
-    from qbe.models.llm.answers import Answer
-    from qbe.models.llm.grading import Grader as LanguageModelGrader
+    from qbe.models.language_model import Answer
+    from qbe.models.language_model import Grader as LanguageModelGrader
     from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 
 log = logging.getLogger("qbe.search.rerank")
@@ -405,7 +405,7 @@ class LanguageModelReranker:
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """Raises ModelError where no candidate is graded, and what the grader's ``grade`` does."""
-        from qbe.models.llm.grading import PaperPair
+        from qbe.models.language_model import PaperPair
 
         shown = [_shown(each.query.aspect) for each in requests]
         pairs = [

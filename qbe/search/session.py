@@ -614,8 +614,7 @@ def open_rerank_stage(
     elif isinstance(stage, CrossEncoder):
         reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
     elif isinstance(stage, LanguageModel):
-        from qbe.models.llm.endpoint import RETRIES, Client, Endpoint
-        from qbe.models.llm.grading import Grader
+        from qbe.models.language_model import RETRIES, Client, Endpoint, Grader
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
