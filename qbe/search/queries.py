@@ -45,7 +45,7 @@ class QuerySource(NamedTuple):
 
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
-    load: Callable[[Sequence[int]], Sequence[Query]]
+    load: Callable[[Sequence[int] | slice], Sequence[Query]]
     notes: Sequence[str] = ()
 
     @property

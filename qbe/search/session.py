@@ -614,12 +614,12 @@ def open_rerank_stage(
     elif isinstance(stage, CrossEncoder):
         reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
     elif isinstance(stage, LanguageModel):
-        from qbe.models.language_model import RETRIES, Client, Endpoint, Grader
+        from qbe.models.language_model import Client, Endpoint, Grader
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
         endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
-        client = Client(endpoint, retries=RETRIES._replace(attempts=3))
+        client = Client(endpoint, retries=2)
         reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
     else:
         assert isinstance(stage, Matching)
