@@ -80,9 +80,9 @@ def _without_command(arguments: list[str]) -> None:
         raise UsageError(f"expected one of qbe's commands, found {name!r}; {hint}")
     if arguments not in (["-V"], ["--version"]):
         raise UsageError(f"expected a command, found {name}; qbe --help lists them")
-    import qbe
+    from importlib.metadata import version
 
-    print(f"qbe {qbe.__version__}")
+    print(f"qbe {version('qbe')}")
 
 
 def parser(make: Callable[[str], argparse.ArgumentParser] | None = None) -> common.Parser:
