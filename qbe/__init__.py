@@ -35,13 +35,9 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from qbe.index.source import BuildSettings as BuildSettings
-    from qbe.index.index import (
-        Index as Index,
-        build as build,
-        build_index as build_index,
-        open as open,
-        open_index as open_index,
-    )
+    from qbe.index.index import Index as Index, build_index as build_index, open_index as open_index
+
+    open, build = open_index, build_index
     from qbe.search.pyterrier import from_transformer as from_transformer
     from qbe.query import (
         SHAPES as SHAPES,
@@ -85,7 +81,7 @@ _NAMES = {
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.index.index": "Index build build_index open open_index",
+    "qbe.index.index": "Index build_index open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
@@ -106,6 +102,9 @@ _NAMES = {
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_ALSO = {"open": "open_index", "build": "build_index"}
+"""Short names, which ``from qbe import *`` leaves alone, as `open` is a function of Python."""
+
 __all__ = [*_HOMES, "__version__"]
 
 
@@ -114,6 +113,7 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("qbe")
+    name = _ALSO.get(name, name)
     if name not in _HOMES:
         raise AttributeError(f"module 'qbe' has no attribute {name!r}")
     from importlib import import_module

@@ -21,16 +21,16 @@ from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
+from qbe.index.building.sharding import IndexShards, build_shards
+from qbe.index.snapshot import open_snapshot
 from support.builds import Job, build_job, dated_job
 from support.serving import wait_until
 
 from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import IndexBuildError, UsageError
-from qbe.index.building.sharding import IndexShards, build_shards
-from qbe.index.manifest import read_manifest
 from qbe.index.opening import Index
-from qbe.index.snapshot import open_snapshot
+from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
