@@ -154,9 +154,9 @@ def test_choices_are_those_of_the_modules():
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.search import stages
+    from qbe.search.matching import PART_TEMPERATURE, REGULARIZATION, WHOLE_TEMPERATURE
     from qbe.search.request import LABEL_SOURCES
-    from qbe.search.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
-    from qbe.search.rerank.transport import REGULARIZATION
+    from qbe.search.stages import MATCHINGS
     from qbe.types import Facet
 
     assert choices("search")["facet"] == tuple(map(str, Facet))
