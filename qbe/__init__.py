@@ -48,11 +48,10 @@ if TYPE_CHECKING:
     )
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
-    from qbe.search.query_file import paper_from_file as paper_from_file
-    from qbe.search.pipeline import Pipeline as Pipeline
+    from qbe.search.queries import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
-    from qbe.search.session import SearchSession as SearchSession
+    from qbe.search.session import Pipeline as Pipeline, SearchSession as SearchSession
     from qbe.search.stages import (
         BM25 as BM25,
         CrossEncoder as CrossEncoder,
@@ -86,11 +85,10 @@ _NAMES = {
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
-    "qbe.search.pipeline": "Pipeline",
-    "qbe.search.query_file": "paper_from_file",
+    "qbe.search.session": "Pipeline SearchSession",
+    "qbe.search.queries": "paper_from_file",
     "qbe.search.questions": "paper_from_question",
     "qbe.search.request": "SearchRequest",
-    "qbe.search.session": "SearchSession",
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),

@@ -33,7 +33,7 @@ from qbe.index.opening import Index
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
 from qbe.types import Facet
 
@@ -322,7 +322,7 @@ def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconn
 import ctypes
 from qbe import BM25, Query, open_index
 from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 
 def handlers():
     action = ctypes.create_string_buffer(256)
