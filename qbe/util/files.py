@@ -44,7 +44,7 @@ HUB = "hf:"
 
 
 def is_address(source: StrPath) -> bool:
-    """Whether a source is an address with a protocol, and not a path.
+    """Return True for an address with a protocol, not a path.
 
     >>> is_address("s3://papers/a.jsonl"), is_address("a:b.jsonl")
     (True, False)
@@ -53,23 +53,12 @@ def is_address(source: StrPath) -> bool:
 
 
 def is_remote(index: StrPath) -> bool:
-    """Whether a text is the address of a pack of an index (`qbe.index.share`), and not a path.
-
-    >>> is_remote("hf:someone/arxiv-cs"), is_remote("https://example.org/a.tar.zst"), is_remote("a.tar.zst")
-    (True, True, False)
-    """
+    """Return True for the address of a shared index (https://..., hf:...), not a path."""
     return str(index).startswith(HUB) or is_address(index)
 
 
 def sha256(path: StrPath) -> str:
-    """Return the hexadecimal SHA-256 of a file, which is read in blocks.
-
-    Raises OSError where the file cannot be read.
-
-    >>> _ = Path("a.txt").write_text("text")
-    >>> sha256("a.txt")[:12]
-    '982d9e3eb996'
-    """
+    """Return the hexadecimal SHA-256 of a file."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -78,16 +67,9 @@ def sha256(path: StrPath) -> str:
 def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     """Open a binary stream whose content replaces a file when the block ends without an exception.
 
-    When the block raises, or the process dies, the file keeps its former content and no partial file is
-    left under its name. Absent folders are created. A symbolic link stays: the file it points to is
-    replaced. Something that exists and is no regular file (``/dev/stdout``, a pipe) is written to
-    directly. Raises OutputError when the file cannot be written; an OSError of the block that names
-    another file is passed on.
-
-    >>> with atomic_file("new/a.txt") as stream:
-    ...     _ = stream.write(b"text")
-    >>> Path("new/a.txt").read_text()
-    'text'
+    No partial file is left under the name. Absent folders are created, a symbolic link stays, and something
+    that is no regular file (``/dev/stdout``, a pipe) is written to directly. Raises OutputError; an OSError
+    of the block that names another file is passed on.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -125,16 +107,13 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: StrPath, text: str) -> None:
-    """Write a text file (UTF-8) as `atomic_file` does. Raises OutputError when it cannot be written."""
+    """Write a text file (UTF-8) as `atomic_file` does."""
     with atomic_file(path) as stream:
         stream.write(text.encode())
 
 
 def link_or_copy(path: Path, link: Path) -> None:
-    """Give a file that is never changed a second name, or copy it, as to another file system.
-
-    Raises OSError where neither can be done.
-    """
+    """Link a file that is never changed, or copy it where links are impossible."""
     try:
         os.link(path, link)
     except OSError:
@@ -142,7 +121,7 @@ def link_or_copy(path: Path, link: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two paths in one step (Linux ``renameat2``); False where the system cannot."""
+    """Swap two paths in one step (Linux ``renameat2``); return False where the system cannot."""
     if not sys.platform.startswith("linux"):
         return False
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -153,11 +132,10 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def publish_directory(staged: StrPath, target: StrPath) -> None:
-    """Move a finished directory to its place; a directory already there is replaced in one step and removed.
+    """Move a finished directory to its place; replace one that is there in one step.
 
-    Both must lie on one file system. Where the system has no exchange of directories, the old directory is
-    renamed first: between the two renames ``target`` is absent, but nothing is lost. Raises OutputError
-    where ``target`` is a file or cannot be written.
+    Both must be on one file system. Where the system cannot exchange directories, ``target`` is absent for a
+    moment. Raises OutputError.
     """
     staged, target = Path(staged), Path(target)
     if target.exists() and not target.is_dir():
@@ -180,7 +158,7 @@ def publish_directory(staged: StrPath, target: StrPath) -> None:
 
 
 def sync(path: StrPath) -> None:
-    """Flush a file, or the names in a folder, to the disk. Raises OSError."""
+    """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -189,7 +167,7 @@ def sync(path: StrPath) -> None:
 
 
 def sync_tree(directory: StrPath) -> None:
-    """Flush every file and folder below a directory to the disk. Raises OSError."""
+    """Flush every file and folder below a directory to the disk."""
     for folder, _, names in os.walk(directory):
         for name in names:
             sync(Path(folder, name))
@@ -198,15 +176,10 @@ def sync_tree(directory: StrPath) -> None:
 
 @contextlib.contextmanager
 def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterator[None]:
-    """Run a block that works in a hidden folder, and keep the folder where the work can be resumed.
+    """Run a block that works in a hidden folder, and keep the folder if ``resumable()`` says so afterwards.
 
-    Args:
-        folder: the hidden folder; the block creates it.
-        resumable: called when the block has ended, well or not: whether the folder holds finished work
-            that another call can resume. Where it does not, the folder is removed.
-
-    Raises OutputError where the block could not write, and InputError where it could not read another
-    file; the message says whether finished work is kept.
+    Raises OutputError where the block could not write, InputError where it could not read; the message says
+    whether finished work is kept.
     """
     try:
         yield
@@ -221,11 +194,10 @@ def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterato
 
 @contextlib.contextmanager
 def lock(path: StrPath) -> Iterator[bool]:
-    """Hold an exclusive lock on a file while the block runs.
+    """Try to hold an exclusive lock on a file while the block runs; yield whether it was acquired.
 
-    Yields whether the lock was acquired: False where another process has it. The operating system releases
-    the lock when its process ends, however it ends. The file is removed at the end. Raises OutputError
-    where the file cannot be created, or is a symbolic link.
+    The operating system releases it when the process ends. The file is removed at the end. Raises OutputError
+    where the file cannot be created or is a symbolic link.
     """
     path = Path(path)
     try:
@@ -250,14 +222,7 @@ def lock(path: StrPath) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def change_lock(path: StrPath) -> Iterator[None]:
-    """Let no other process or thread that asks for the same lock change a file while the block runs.
-
-    Raises OutputError where another one does for a minute, and what `lock` does.
-
-    >>> with change_lock("a.txt"):
-    ...     sorted(file.name for file in Path().glob(".a*"))
-    ['.a.txt.lock']
-    """
+    """Wait up to a minute for the lock beside a file that the block changes."""
     path = Path(path)
     deadline = time.monotonic() + _CHANGE_SECONDS
     while True:
@@ -275,13 +240,8 @@ def change_lock(path: StrPath) -> Iterator[None]:
 def make_once(
     target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], None]
 ) -> None:
-    """Call ``make`` unless ``is_made``; while another process makes the same, wait for that.
-
-    Processes agree by a lock on a file beside ``target``, which ``make`` makes. ``on_wait`` is called once
-    where this process has to wait. What ``make`` raises is passed on.
-
-    >>> make_once("made", Path("made").exists, Path("made").mkdir, lambda: None)
-    >>> make_once("made", Path("made").exists, Path("made").mkdir, lambda: None)
+    """Call ``make`` unless ``is_made``; wait while another process makes the same (``on_wait`` is called
+    once).
     """
     target = Path(target)
     waits = False
@@ -298,10 +258,10 @@ def make_once(
 
 
 def shared_lock(path: StrPath) -> int:
-    """Take a shared lock on a file and return its descriptor; closing the descriptor releases the lock.
+    """Take a shared lock on a file and return its descriptor; closing it releases the lock.
 
-    On a file system without locks nothing is locked, and `try_exclusive_lock` never succeeds. Raises
-    OSError where the file is gone, or is being removed by a process that holds it exclusively.
+    Raises OSError where the file is gone, or is being removed by a process that holds it exclusively. On a
+    file system without locks nothing is locked, and `try_exclusive_lock` never succeeds.
     """
     path = Path(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -316,7 +276,7 @@ def shared_lock(path: StrPath) -> int:
 
 
 def _flock(descriptor: int, kind: int) -> None:
-    """Lock without waiting; raises BlockingIOError where another process's lock prevents it."""
+    """Lock without waiting; raise BlockingIOError where another process holds a lock."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -328,10 +288,7 @@ def _flock(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
-    """Hold an exclusive lock on an existing file while the block runs, if no process holds it.
-
-    Yields whether the lock was acquired (see `shared_lock`). Raises OSError where the file is gone.
-    """
+    """Try to lock an existing file exclusively while the block runs; yield whether that succeeded."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -345,10 +302,7 @@ def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what is kept between commands: ``$QBE_CACHE``, else ``~/.cache/qbe``.
-
-    ``$XDG_CACHE_HOME`` takes the place of ``~/.cache`` where it is set.
-    """
+    """Return ``$QBE_CACHE``, else ``$XDG_CACHE_HOME/qbe``, else ``~/.cache/qbe``."""
     explicit = os.environ.get("QBE_CACHE")
     if explicit:
         return Path(explicit)
@@ -358,19 +312,10 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A folder that may hold unfinished work, with what its error messages need.
+    """A folder that may hold unfinished work, and the words of its error messages.
 
-    ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``inputs`` what
-    its inputs are called ("the corpus and settings"), ``remedy`` how to be rid of it, ``error`` the class of
-    what is raised.
-
-    >>> work = Unfinished(Path("u"), "state.json", "build", "the corpus and settings", "remove it", QbeError)
-    >>> work.read_state() is None
-    True
-    >>> work.check_inputs({"corpus": "a.jsonl"}, {"corpus": "b.jsonl"})
-    Traceback (most recent call last):
-        ...
-    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in u, found other ...
+    ``state_file`` is the name of its state, ``name`` that of the work ("build"), ``inputs`` that of its
+    inputs ("the corpus and settings"), ``remedy`` how to discard it, ``error`` the class that is raised.
     """
 
     folder: Path
@@ -381,7 +326,7 @@ class Unfinished:
     error: type[QbeError]
 
     def read_state(self) -> dict[str, Any] | None:
-        """The state, or None where the work was interrupted before there was one."""
+        """Return the state, or None where the work was interrupted before there was one."""
         try:
             state: dict[str, Any] = json.loads((self.folder / self.state_file).read_text())
         except (OSError, ValueError):
@@ -389,9 +334,7 @@ class Unfinished:
         return state
 
     def check_inputs(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Raise the error unless the inputs of the unfinished work are those of now; it names the keys that
-        differ.
-        """
+        """Raise the error, which names the keys that differ, unless the inputs are equal."""
         if before != now:
             changed = ", ".join(key for key in now if before.get(key) != now[key])
             raise self.error(
@@ -400,7 +343,7 @@ class Unfinished:
             )
 
     def in_the_way(self) -> QbeError:
-        """The error for work that would have to be resumed or discarded first."""
+        """Return the error for work that would have to be resumed or discarded first."""
         return self.error(
             f"{self.folder} holds an unfinished {self.name}; continue it with `resume`, or {self.remedy}"
         )

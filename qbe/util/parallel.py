@@ -30,23 +30,14 @@ _inside = threading.local()
 
 
 def available_threads() -> int:
-    """Processors this process may run on: the affinity mask, which containers set, not the host's count.
-
-    >>> available_threads() >= 1
-    True
-    """
+    """Return the processors that this process may run on (the affinity mask, which containers set)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def thread_count(threads: int | None) -> int:
-    """A number of threads, by default all available ones; raises UsageError below 1, TypeError for another
-    type.
-
-    >>> thread_count(4)
-    4
-    """
+    """Return a number of threads, by default all available; raise UsageError below 1."""
     if threads is None:
         return available_threads()
     check_count("threads", threads)
@@ -54,20 +45,11 @@ def thread_count(threads: int | None) -> int:
 
 
 class Closing(ABC):
-    """What is closed at the end of a ``with`` block, whether it ends well or not.
-
-    >>> class Door(Closing):
-    ...     def close(self) -> None:
-    ...         print("closed")
-    >>> with Door():
-    ...     print("open")
-    open
-    closed
-    """
+    """Base class of objects that are closed at the end of a ``with`` block."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +61,10 @@ class Closing(ABC):
 
 
 class Workers(Closing):
-    """A pool of threads that lives as long as its owner; started when first needed.
+    """A thread pool that is started when first needed and lives as long as its owner.
 
-    Usable as a context manager. Several threads may use it at a time. What runs in a worker and itself asks
-    for workers does its work alone, so that no worker waits for another.
+    Several threads may use it at a time. A worker that asks for workers does the work alone, so that no
+    worker waits for another.
 
     >>> with Workers(2) as workers:
     ...     list(workers.map(str.upper, ["a", "b", "c"]))
@@ -90,14 +72,13 @@ class Workers(Closing):
     """
 
     def __init__(self, threads: int = 1) -> None:
-        """``threads`` is the number of items under way at a time."""
         self.threads = threads
         self._starting = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._at_exit: list[Callable[[], object]] = []
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int = AHEAD) -> Iterator[R]:
-        """``function`` of each item, in order; at most ``ahead`` items a thread of a stream are read ahead.
+        """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead of a stream.
 
         With one thread, with one item, or called by a worker, the calling thread does the work.
         """
@@ -117,13 +98,13 @@ class Workers(Closing):
             wait([future for future in begun if not future.cancel()])
 
     def at_exit(self, function: Callable[[], object]) -> None:
-        """Have each worker call a function once before it ends, such as to leave the Java virtual machine."""
+        """Have each worker call a function before it ends, such as to leave the Java virtual machine."""
         with self._starting:
             if function not in self._at_exit:
                 self._at_exit.append(function)
 
     def close(self) -> None:
-        """End the threads; they are started again if there is more to do."""
+        """End the threads; they are started again when there is more to do."""
         with self._starting:
             if self._pool is not None:
                 _end(self._pool, self.threads, self._at_exit)
@@ -144,14 +125,11 @@ _blas_limit: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While blocks of this kind run, numpy's products are computed in the thread that asks for them.
+    """Compute numpy's products in the calling thread while such blocks run.
 
-    Those of a few query vectors are over before a pool of threads has woken up, and the pool then spins
-    against qbe's own threads. The number of before is restored when the last block ends. It does nothing
-    where the environment has set OPENBLAS_NUM_THREADS to 1 before numpy was loaded, as the command does.
-
-    >>> with one_blas_thread():
-    ...     pass
+    Those of a few query vectors are over before a pool has woken up, and the pool then spins against qbe's
+    own threads. Does nothing where OPENBLAS_NUM_THREADS was set to 1 before numpy was loaded, as the command
+    does.
     """
     global _blas_users, _blas_limit
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or "numpy" not in sys.modules:
@@ -173,7 +151,6 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _length(items: Iterable[object]) -> int:
-    """How many items there are; many for a stream."""
     return len(items) if isinstance(items, Sized) else AHEAD
 
 
@@ -182,7 +159,6 @@ def _enter() -> None:
 
 
 def _end(pool: ThreadPoolExecutor, threads: int, at_exit: Sequence[Callable[[], object]]) -> None:
-    """Have each worker call the functions, and end them all."""
     if at_exit:
         meeting = threading.Barrier(threads)
 
@@ -199,31 +175,19 @@ def _end(pool: ThreadPoolExecutor, threads: int, at_exit: Sequence[Callable[[], 
 def ordered_map(
     function: Callable[[T], R], items: Iterable[T], threads: int, ahead: int = AHEAD
 ) -> Iterator[R]:
-    """`Workers.map` for one piece of work, with threads of its own that end with it.
-
-    >>> list(ordered_map(len, ["a", "bb", "ccc"], threads=2))
-    [1, 2, 3]
-    """
+    """Yield ``function`` of each item, in order, by threads that end with the work."""
     with Workers(threads) as workers:
         yield from workers.map(function, items, ahead)
 
 
 class Memo(Generic[T, R]):
-    """A function that remembers what it gave for each object, by identity; threads may share it.
-
-    For the duration of one piece of work, whose objects live that long.
-
-    >>> length, words = Memo(len), ["a", "b"]
-    >>> length(words), words.append("c"), length(words), length(["a"])
-    (2, None, 2, 1)
-    """
+    """A function that remembers its result for each object, by identity, for one piece of work."""
 
     def __init__(self, function: Callable[[T], R]) -> None:
         self._function = function
         self._known: dict[int, R] = {}
 
     def __call__(self, item: T) -> R:
-        """The function's result; two threads that ask at once may both compute it."""
         if id(item) not in self._known:
             self._known[id(item)] = self._function(item)
         return self._known[id(item)]

@@ -12,16 +12,10 @@ from collections.abc import Sequence
 
 
 def run(command: Sequence[object], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command without input until it ends; its output and errors are kept as text.
+    """Run a command without input until it ends; keep its output and errors as text.
 
     No Python process below it imports modules of the working directory. Raises OSError where there is no such
-    command, `subprocess.TimeoutExpired` after so many ``seconds``.
-
-    >>> import sys
-    >>> from pathlib import Path
-    >>> _ = Path("colorsys.py").write_text("print('code of the working directory')")
-    >>> run([sys.executable, "-c", "import colorsys"]).stdout
-    ''
+    command, `subprocess.TimeoutExpired` after ``seconds``.
     """
     return subprocess.run(  # noqa: S603  (no shell; commands are lists that qbe makes)
         [str(part) for part in command],
@@ -39,13 +33,7 @@ Process = subprocess.Popen[bytes]
 
 
 def start(command: Sequence[object]) -> Process:
-    """Start a command that is spoken with through its standard input and output; what it says on standard
-    error is dropped. It ends when its input does, at the latest with this process.
-
-    >>> with start(["cat"]) as process:
-    ...     process.communicate(b"fish")[0]
-    b'fish'
-    """
+    """Start a command with pipes for input and output; drop its errors. It ends when its input does."""
     return subprocess.Popen(  # noqa: S603
         [str(part) for part in command],
         stdin=subprocess.PIPE,
@@ -56,5 +44,5 @@ def start(command: Sequence[object]) -> Process:
 
 
 def import_nothing_from_working_directory() -> None:
-    """Have Python processes that a library starts from now on import no module of the working directory."""
+    """Keep Python processes that libraries start from importing modules of the working directory."""
     os.environ["PYTHONSAFEPATH"] = "1"

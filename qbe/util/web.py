@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 class TemporaryError(Exception):
     """An attempt that failed; the next may not.
 
-    ``wait`` are the seconds that the server asks for, None where it does not. An attempt that made
-    ``progress`` does not count. ``attempts`` counts those that failed, once all is given up.
+    ``wait`` are the seconds that the server asks for. An attempt that made ``progress`` does not count.
+    ``attempts`` counts those that failed.
     """
 
     def __init__(self, reason: str, wait: float | None = None, *, progress: bool = False) -> None:
@@ -55,13 +55,13 @@ class TemporaryError(Exception):
 
 
 class TooLargeError(Exception):
-    """An answer of more bytes than were allowed."""
+    """A response of more bytes than allowed."""
 
 
 class Retries(NamedTuple):
     """How often something is attempted, and the seconds between.
 
-    The server's wish counts; where it has none, ``pause`` seconds pass before the second attempt, twice as
+    The server's Retry-After counts; without it ``pause`` seconds pass before the second attempt, twice as
     many before each further one, ``longest_pause`` at most, each made longer by a random share of up to
     ``spread``. A server that asks for more than ``longest_wait`` seconds is not asked again.
     """
@@ -79,16 +79,10 @@ class Retries(NamedTuple):
         sleep: Callable[[float], object] | None = None,
         tell: Callable[[TemporaryError, float], object] = lambda *_: None,
     ) -> Outcome:
-        """What ``attempt`` returns; it is called again where it raises TemporaryError, of which the last is
-        raised where all is given up. Before each pause ``tell`` is called with the error and the seconds.
-        ``sleep`` takes the place of `time.sleep`; what it returns ends the attempts if it is true.
+        """Call ``attempt`` until it does not raise TemporaryError; raise the last one when all is given up.
 
-        >>> def refused() -> None:
-        ...     raise TemporaryError("busy")
-        >>> Retries(attempts=2, pause=0).run(refused)
-        Traceback (most recent call last):
-        ...
-        qbe.util.web.TemporaryError: busy
+        ``tell`` is called with the error and the seconds before each pause. ``sleep`` replaces `time.sleep`;
+        a true result ends the attempts.
         """
         failed = 0
         while True:
@@ -107,17 +101,13 @@ class Retries(NamedTuple):
 
 
 def is_temporary_status(status: int) -> bool:
-    """Whether the next answer may have another status.
-
-    >>> is_temporary_status(503), is_temporary_status(404)
-    (True, False)
-    """
+    """Return True if the next response may have another status."""
     return status >= 500 or status in _TOO_EARLY
 
 
 def is_temporary(error: Exception) -> bool:
-    """Whether a request that failed with an error may be answered when it is made again: not where a server
-    refuses it, a certificate is wrong, or there is no such file.
+    """Return True if a request that failed may succeed when repeated: not after a refusal or a bad
+    certificate.
     """
     if isinstance(error, urllib.error.HTTPError):
         return is_temporary_status(error.code)
@@ -127,12 +117,12 @@ def is_temporary(error: Exception) -> bool:
 
 
 def wait_of(error: Exception) -> float | None:
-    """The seconds that a server asks to wait by an error, None where it does not."""
+    """Return the seconds that a server asks to wait, or None."""
     return retry_after(error.headers) if isinstance(error, urllib.error.HTTPError) else None
 
 
 def retry_after(headers: Mapping[str, str] | Any) -> float | None:
-    """The seconds that ``Retry-After`` says, as a number or as a date; None for anything else.
+    """Parse ``Retry-After``, a number of seconds or a date; None for anything else.
 
     >>> [retry_after({"Retry-After": value}) for value in ("1.5", "soon", "Thu, 01 Jan 1970 00:01:00 GMT")]
     [1.5, None, 0.0]
@@ -150,11 +140,7 @@ def retry_after(headers: Mapping[str, str] | Any) -> float | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a request failed, in a few words.
-
-    >>> reason_of(urllib.error.URLError(ConnectionRefusedError(111, "Connection refused")))
-    'Connection refused'
-    """
+    """Say in a few words why a request failed."""
     match error:
         case urllib.error.HTTPError():
             wait = wait_of(error)
@@ -175,7 +161,7 @@ def reason_of(error: Exception) -> str:
 
 
 class _NotRedirected(urllib.request.HTTPRedirectHandler):
-    """Takes an answer that leads elsewhere as it is."""
+    """Return redirects as they are."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -186,7 +172,7 @@ _agent = functools.cache(lambda: f"qbe/{version('qbe')}")
 
 
 def _request(url: str, headers: Mapping[str, str], data: bytes | None = None) -> urllib.request.Request:
-    """A request whose headers are not sent to another server that an answer leads to."""
+    """Make a request whose headers are not sent to another server after a redirect."""
     # Addresses are qbe's own, or the user's choice.
     request = urllib.request.Request(url, data, {"User-Agent": _agent()})  # noqa: S310
     for name, value in headers.items():
@@ -195,9 +181,7 @@ def _request(url: str, headers: Mapping[str, str], data: bytes | None = None) ->
 
 
 def open_from(url: str, place: int | None, headers: Mapping[str, str] | None = None) -> Any:
-    """The answer of a server, to be read and closed, from a byte on if it gives parts (its status is 206
-    then); None asks for the whole. Raises what `urllib.request.urlopen` does.
-    """
+    """Open a URL, from an offset if the server supports ranges (status 206); None asks for the whole."""
     request = _request(url, headers or {})
     if place is not None:
         request.add_header("Range", f"bytes={place}-")
@@ -205,7 +189,7 @@ def open_from(url: str, place: int | None, headers: Mapping[str, str] | None = N
 
 
 class Answer(NamedTuple):
-    """A whole answer of any status, which has a ``reason`` in words."""
+    """A whole response of any status."""
 
     status: int
     reason: str
@@ -223,13 +207,10 @@ def ask(
     within: float | None = None,
     redirected: bool = True,
 ) -> Answer:
-    """The answer to a request, which posts the ``data`` if there are any, whatever its status.
+    """Send a request, a POST if there is ``data``, and return the response, whatever its status.
 
-    ``timeout`` are seconds without a byte, ``within`` seconds until the whole answer is there (None: any).
-    Unless ``redirected``, an answer that leads elsewhere is not followed.
-
-    Raises TooLargeError for more than ``most`` bytes, http.client.IncompleteRead for an answer that breaks
-    off, OSError (TimeoutError among them) and http.client.HTTPException where there is none.
+    ``timeout`` are seconds without a byte, ``within`` seconds for the whole response. Raises TooLargeError
+    beyond ``most`` bytes, OSError or http.client.HTTPException where there is no whole response.
     """
     until = None if within is None else time.monotonic() + within
     open_url = urllib.request.urlopen if redirected else _direct().open
@@ -251,14 +232,7 @@ def ask(
 
 
 def matches(path: Path, digest: str) -> bool:
-    """Return whether a file has a digest: ``sha256:`` and its SHA-256, or ``git:`` and its id as a blob.
-
-    Raises ValueError for another kind of digest, OSError where the file cannot be read.
-
-    >>> Path("empty").touch()
-    >>> matches(Path("empty"), "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
-    True
-    """
+    """Return True if a file has a digest: ``sha256:`` and its SHA-256, or ``git:`` and its id as a blob."""
     algorithm, _, expected = digest.partition(":")
     if algorithm not in ("sha256", "git"):
         raise ValueError(f"expected a digest of sha256 or git, found {digest!r}")
@@ -274,24 +248,9 @@ def matches(path: Path, digest: str) -> bool:
 def download(url: str, target: Path, digest: str, error: type[QbeError], remedy: str) -> bool:
     """Download a file, unless ``target`` has the digest already; return whether it was downloaded.
 
-    What has come is kept beside the target in a hidden file, ``.NAME.partial``, where the server can continue
-    (it accepts ranges of bytes): an interrupted download goes on there, in another process, too. Failures
-    that may be temporary are tried again, see `Retries`; an attempt that continues the one before does not
-    count.
-
-    Args:
-        url: the address (http, https or file).
-        target: the file, which appears whole and only when the digest is right.
-        digest: see `matches`.
-        error: the class of what is raised where the download fails or has another digest.
-        remedy: the end of its message where it fails: what to do instead.
-
-    Raises the error, OutputError when the file cannot be written.
-
-    >>> Path("empty").touch()
-    >>> digest = "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
-    >>> download("https://example.org/empty", Path("empty"), digest, QbeError, "")
-    False
+    An interrupted download continues from the hidden file ``.NAME.partial`` where the server supports ranges;
+    temporary failures are tried again. The file appears whole and with the right digest, or ``error`` is
+    raised, which ends with ``remedy``.
     """
     made = False
 
@@ -325,7 +284,7 @@ def download(url: str, target: Path, digest: str, error: type[QbeError], remedy:
 
 
 def _fetch(url: str, partial: Path) -> None:
-    """Complete the partial file; it is removed where the server cannot continue it, or sends too much."""
+    """Complete the partial file; remove it where the server cannot continue it, or sends too much."""
     before = _size(partial)
     try:
         _get(url, partial)
@@ -361,9 +320,6 @@ def _get(url: str, partial: Path) -> None:
 
 
 def _copy(response: IO[bytes], stream: IO[bytes], size: int | None) -> None:
-    """Append what a server sends to a file, of ``size`` bytes in the end where the server says it; a line of
-    progress every REPORT_S seconds. Raises TooLargeError for more than MAX_BYTES.
-    """
     reported = time.monotonic()
     while block := response.read(_BLOCK):
         stream.write(block)
