@@ -39,9 +39,8 @@ if TYPE_CHECKING:
         Index as Index,
         build as build,
         build_index as build_index,
-        open as open,
-        open_index as open_index,
     )
+    from qbe.index.several import open as open, open_index as open_index
     from qbe.search.pyterrier import from_transformer as from_transformer
     from qbe.query import (
         SHAPES as SHAPES,
@@ -85,7 +84,8 @@ _NAMES = {
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.index.index": "Index build build_index open open_index",
+    "qbe.index.index": "Index build build_index",
+    "qbe.index.several": "open open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
