@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.label.labelling import LabelConfig, Labelled
     from qbe.label.pairs import Merges, Pair
-    from qbe.models.llm.grading import Estimate
+    from qbe.models.language_model import Estimate
 
 __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
@@ -78,7 +78,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
 
     from qbe.errors import FileFormatError, input_error
     from qbe.label.labelling import LabelConfig
-    from qbe.models.llm.endpoint import Endpoint
+    from qbe.models.language_model import Endpoint
 
     guideline = None
     if options.guideline:
@@ -91,8 +91,8 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
                 f"{options.guideline}: expected UTF-8 text, found none; convert it"
             ) from None
     return LabelConfig(
-        Endpoint.of(options.endpoint, options.model, options.timeout),
-        Path(options.answers or f"{output}.answers.jsonl"),
+        Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
+        Path(options.answers or f"{output}.answers.sqlite"),
         guideline,
         options.budget_requests,
         options.budget_tokens,

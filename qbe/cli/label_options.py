@@ -78,7 +78,7 @@ def _model(parser: argparse.ArgumentParser) -> None:
         "--guideline", metavar="FILE", help="what the model is told of facets and grades (default: qbe's own)"
     )
     model.add_argument(
-        "--answers", metavar="FILE", help="where answers are kept (default: --output and .answers.jsonl)"
+        "--answers", metavar="FILE", help="where answers are kept (default: --output and .answers.sqlite)"
     )
     model.add_argument(
         "--budget-requests", type=int, metavar="N", help="requests at most, earlier ones included"
@@ -94,11 +94,16 @@ def _model(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="requests under way at a time (default: 4)",
     )
+    model.add_argument(
+        "--response-format",
+        choices=("json_schema", "json_object", "none"),
+        help="how the endpoint is asked for JSON (default: $QBE_LLM_RESPONSE_FORMAT, else json_schema)",
+    )
     model.add_argument("--timeout", type=float, metavar="SECONDS", help="for an answer (default: 120)")
 
 
 _BUDGET = ("budget_requests", "budget_tokens", "price")
-_OF_A_MODEL = ("endpoint", "guideline", "answers", *_BUDGET, "parallel", "timeout")
+_OF_A_MODEL = ("endpoint", "guideline", "answers", *_BUDGET, "parallel", "response_format", "timeout")
 _DEFAULTS = {"random_seed": 0, "parallel": 4, "timeout": 120.0}
 
 
