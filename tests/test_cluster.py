@@ -17,6 +17,7 @@ from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, 
 from qbe.index.build import build
 from qbe.index.several import SeveralIndexes
 from qbe.index.source import BuildSettings
+from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
@@ -81,8 +82,9 @@ def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
     from qbe.cluster.build import build_on_cluster
 
     folder = tmp_path_factory.mktemp("shards") / "indexes"
-    manifests = build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
-    assert [manifest.corpus["papers"] for manifest in manifests] == [43, 43, 42]
+    manifest = build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
+    sizes = [read_manifest(folder / str(number)).corpus["papers"] for number in (1, 2, 3)]
+    assert (sizes, manifest.corpus["papers"]) == ([43, 43, 42], 128)
     with pytest.raises(IndexBuildError, match="replace it with `overwrite`"):
         build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
     assert [path.name for path in folder.parent.iterdir()] == ["indexes"]

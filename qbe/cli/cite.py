@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
         check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.index.opening import open_index
+    from qbe.index.several import open_index
     from qbe.search.output import write_blocks
     from qbe.search.present import heading_to_cite
     from qbe.search.writers import open_writer

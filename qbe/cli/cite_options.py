@@ -43,7 +43,13 @@ def parser() -> argparse.ArgumentParser:
         "whom, by that as well.",
         ALIASES,
     )
-    parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
+    parser.add_argument(
+        "--index",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="built by qbe index; several are searched as one",
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--paper", metavar="ID", help="a paper of the index")
     source.add_argument(

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.cli.index import Built
     from qbe.cluster.index import ClusterIndex
-    from qbe.index.building.settings import Execution
-    from qbe.search.rerank.reranker import Reranker
+    from qbe.index.source import Execution
+    from qbe.index.store import Manifest
 
 PROGRAM = "qbe cluster"
 OPTIONS = {"cluster": "--address"}
@@ -51,22 +50,22 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     )
     if name == "index":
         group.add_argument(
-            "--parts",
+            "--shards",
             type=int,
-            metavar="P",
-            help="parts that are encoded apart (default: two for each processor of the cluster); with "
-            "--shards a multiple of them",
+            metavar="N",
+            help="ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one (default: one for each "
+            "processor of the cluster)",
         )
         return parser
     group.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="processes that hold each shard (default: 1)"
+        "--replicas", type=int, default=1, metavar="N", help="processes that hold each index (default: 1)"
     )
     group.add_argument(
         "--deadline",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="wait at most so long for shards (default: 60)",
+        help="wait at most so long for indexes (default: 60)",
     )
     return parser
 
@@ -91,25 +90,24 @@ def _index(arguments: list[str]) -> None:
     """Build an index."""
     options = command_parser("index").parse_args(arguments)
 
-    def build(output: Path, execution: Execution) -> Built:
+    def build(output: Path, execution: Execution) -> Manifest:
         from qbe.cli import index_options
-        from qbe.cluster.build import ClusterBuild, build_on_cluster
+        from qbe.cluster.build import build_on_cluster
         from qbe.cluster.ray_runtime import connected
 
         settings, reading = index_options.build_settings(options), index_options.reading(options)
         with connected(options.address, execution.threads) as ray:
-            manifest = build_on_cluster(
+            return build_on_cluster(
                 ray,
                 output,
                 options.corpus,
                 settings,
-                ClusterBuild(options.parts, options.shards),
+                options.shards,
                 reading=reading,
                 overwrite=options.overwrite,
                 resume=options.resume,
                 execution=execution,
             )
-        return manifest.corpus, manifest
 
     from qbe.cli.index import run
 
@@ -121,7 +119,7 @@ def _search(arguments: list[str]) -> None:
     from qbe.cli.search import run
 
     options = command_parser("search").parse_args(arguments)
-    run(options, *_openers(options))
+    run(options, _opener(options))
 
 
 def _serve(arguments: list[str]) -> None:
@@ -129,31 +127,23 @@ def _serve(arguments: list[str]) -> None:
     from qbe.cli.serve import run
 
     options = command_parser("serve").parse_args(arguments)
-    run(options, *_openers(options))
+    run(options, _opener(options))
 
 
-def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], Callable[..., Reranker]]:
-    """What opens an index on the cluster, and then rerankers there."""
+def _opener(options: argparse.Namespace) -> Callable[..., ClusterIndex]:
+    """Return what opens indexes on the cluster."""
+    from qbe.cluster.index import indexes_in, open_index
     from qbe.cluster.ray_runtime import require_ray
 
     require_ray()
-    opened: list[ClusterIndex] = []
 
-    def open_index(folder: str | Path, *, threads: int | None = None, **models: Any) -> ClusterIndex:
-        from qbe.cluster.index import Fleet, open_index
-
-        fleet = Fleet(options.replicas, threads or 1)
-        opened.append(
-            open_index(
-                folder, options.address, fleet=fleet, deadline=options.deadline, threads=threads, **models
-            )
+    def opened(folders: list[str], **named: Any) -> ClusterIndex:
+        inside = [each for folder in folders for each in indexes_in(folder)]
+        return open_index(
+            inside, options.address, replicas=options.replicas, deadline=options.deadline, **named
         )
-        return opened[-1]
 
-    def open_reranker(**parameters: Any) -> Reranker:
-        return opened[-1].open_reranker(**parameters)
-
-    return open_index, open_reranker
+    return opened
 
 
 if __name__ == "__main__":

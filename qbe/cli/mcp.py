@@ -29,7 +29,13 @@ def parser() -> argparse.ArgumentParser:
         PROGRAM, "Give agents tools to search an index with, by the Model Context Protocol (MCP)."
     )
     parser.epilog = EPILOG
-    parser.add_argument("--index", metavar="DIR", required=True, help="the index to serve")
+    parser.add_argument(
+        "--index",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="the index to serve; several are searched as one",
+    )
     parser.add_argument(
         "--transport", choices=(STDIO, HTTP), default=STDIO, help=f"how agents reach it (default: {STDIO})"
     )
@@ -67,7 +73,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = _cli.threads(options.threads)
 
-    from qbe.index.opening import open_index
+    from qbe.index.several import open_index
     from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen

@@ -68,7 +68,7 @@ def run(
     from pathlib import Path
 
     from qbe.index import jvm as _jvm
-    from qbe.index.index import Index
+    from qbe.index import several
     from qbe.runs import read_pools
     from qbe.search.session import SearchSession
 
@@ -76,7 +76,7 @@ def run(
         _jvm.expect_one_search()
     threads = _cli.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    opener = open_index or Index
+    opener = open_index or several.open_index
     with opener(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
         _check_source(options, source, pools)

@@ -85,7 +85,13 @@ def parser() -> argparse.ArgumentParser:
         ALIASES,
         COMMON,
     )
-    parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
+    parser.add_argument(
+        "--index",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="built by qbe index; several are searched as one",
+    )
     _queries(parser)
     _results(parser)
     filters = parser.add_argument_group("filters: papers that may be found")

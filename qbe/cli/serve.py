@@ -35,7 +35,13 @@ def parser() -> argparse.ArgumentParser:
         PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP."
     )
     parser.epilog = EPILOG
-    parser.add_argument("--index", metavar="DIR", required=True, help="the index to serve")
+    parser.add_argument(
+        "--index",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="the index to serve; several are searched as one",
+    )
     parser.add_argument(
         "--host", default=HOST, help=f"address to listen at (default: {HOST}, this machine only)"
     )
@@ -138,7 +144,10 @@ def run(
             return
         app, index = _app(options, settings, threads, stack, open_index, open_reranker)
 
-        print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
+        print(
+            f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}",
+            flush=True,
+        )
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
@@ -160,7 +169,7 @@ def _serve_with_workers(
 
     def started() -> None:
         address = address_of(listening)
-        print(f"serving {options.index} at {address} with {options.workers} workers", flush=True)
+        print(f"serving {', '.join(options.index)} at {address} with {options.workers} workers", flush=True)
 
     serve_with_workers(partial(command.worker_app, options), options.workers, listening, started)
 
@@ -206,12 +215,12 @@ def _app(
     import logging
 
     from qbe.feeds.reports import Watcher
-    from qbe.index.index import Index
+    from qbe.index import several
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
-    index = stack.enter_context((open_index or Index)(options.index, threads=threads))
+    index = stack.enter_context((open_index or several.open_index)(options.index, threads=threads))
     stages = stages_of(index, options.rerank)
     service = stack.enter_context(SearchService(index, stages, open_reranker=open_reranker))
     watcher = Watcher(options.watches, index) if options.watches else None

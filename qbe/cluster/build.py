@@ -15,6 +15,7 @@ from qbe.cluster.ray_runtime import raised_in_task
 from qbe.corpus.records import Reading
 from qbe.errors import IndexBuildError
 from qbe.index.build import build
+from qbe.index.several import combined_manifest
 from qbe.index.source import BuildSettings, Execution, open_corpus
 from qbe.index.store import Manifest, read_manifest
 from qbe.util.files import lock, publish_directory
@@ -66,13 +67,13 @@ def build_on_cluster(
     overwrite: bool = False,
     resume: bool = False,
     execution: Execution | None = None,
-) -> list[Manifest]:
+) -> Manifest:
     """Build ``shards`` ordinary indexes (by default one per processor of the cluster) as ``output/1``, ...
 
     Each is a task of Ray that reads the corpus and keeps every n-th paper; it is repeated on another node
     where its own one dies. The work is done in a hidden folder beside ``output``, which all nodes must see
     under the same path; an interrupted build leaves it there, and with ``resume`` builds nothing twice.
-    Returns the manifests. Raises IndexBuildError where the target exists or another process builds it.
+    Returns a manifest of all. Raises IndexBuildError where the target exists or another process builds it.
     """
     execution = execution or Execution()
     count = max(1, shards or int(ray.cluster_resources().get("CPU", 1)))
@@ -98,7 +99,7 @@ def build_on_cluster(
             for _ in run_tasks(ray, share, range(1, count + 1), advance):
                 pass
         publish_directory(staging, output)
-    return [read_manifest(output / str(number)) for number in range(1, count + 1)]
+    return combined_manifest([read_manifest(output / str(number)) for number in range(1, count + 1)])
 
 
 def run_tasks(

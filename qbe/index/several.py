@@ -355,18 +355,26 @@ def _manifest(readers: Sequence[IndexReader]) -> Manifest:
                 f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or settings of "
                 "it; build both with the same"
             )
+    return combined_manifest([reader.manifest for reader in readers])
+
+
+def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
+    """Return the manifest of the first of several indexes, with the counts of all and a digest of theirs."""
+    first = manifests[0]
     counts = ("papers", "labelled", "predicted", "sentences")
-    sums = {name: sum(reader.manifest.corpus.get(name, 0) for reader in readers) for name in counts}
+    sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
     lucene = first.lucene and {
         **first.lucene,
-        **{
-            name: sum((each.manifest.lucene or {})[name] for each in readers)
-            for name in ("documents", "tokens")
-        },
+        **{name: sum((each.lucene or {})[name] for each in manifests) for name in ("documents", "tokens")},
     }
-    digest = hashlib.sha256("".join(reader.manifest.digest for reader in readers).encode()).hexdigest()
+    digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
+    files = {
+        f"{number}/{name}": entry
+        for number, each in enumerate(manifests, 1)
+        for name, entry in each.files.items()
+    }
     corpus = {**first.corpus, **sums, "sha256": digest}
-    return dataclasses.replace(first, corpus=corpus, lucene=lucene, files={}, digest=digest)
+    return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)
 
 
 class SeveralIndexes(Index):
