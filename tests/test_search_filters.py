@@ -15,7 +15,7 @@ from support.messages import messages_of
 from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
-from qbe.cli.search import OPTIONS, PROGRAM, main
+from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index import candidates as faiss_candidates
@@ -30,8 +30,7 @@ from qbe.index.params import resolve
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
+from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
@@ -661,7 +660,7 @@ def refused(plain: Path, capsys, *arguments: object) -> str:
     """The line that the command ends with."""
     options = ["--index", plain, "--first-stage", "dense", "--rerank", "none", *arguments]
     with pytest.raises(SystemExit) as ended:
-        _cli.run(PROGRAM, main, OPTIONS, [*map(str, options)])
+        _cli.run(PROGRAM, main, [*map(str, options)])
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1

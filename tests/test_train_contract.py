@@ -17,7 +17,7 @@ from support.trainings import TRAININGS, Trained, Training, new_folders
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
-from qbe.search.rerank.projections import read_model
+from qbe.search.projections import read_model
 from qbe.train import encoder, work
 from qbe.train.work import Folders
 
@@ -132,7 +132,7 @@ def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, na
 
 def test_training_without_torch_names_the_packages():
     program = "import sys; sys.modules['torch'] = None; from qbe.cli import common; "
-    program += "from qbe.cli.train import OPTIONS, main; common.run('qbe train', main, OPTIONS)"
+    program += "from qbe.cli.train import main; common.run('qbe train', main)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -434,7 +434,3 @@ def open_index(folder: str | Path | Sequence[str | Path], **options: Any) -> Ind
     if isinstance(folder, str | Path):
         return Index(folder, **options)
     return Index(folder[0], **options) if len(folder) == 1 else SeveralIndexes(folder, **options)
-
-
-open = open_index
-"""The same as ``qbe.open``."""
