@@ -169,7 +169,7 @@ def test_choices_are_those_of_the_modules():
     assert EXACT in actions("index")["faiss"].help
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "store"))
-    assert choices("index")["device"] == (*choices("train", "reranker")["device"], AUTO) == DEVICES
+    assert choices("index")["device"] == (*choices("train", "encoder")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     offered = choices("export", "encoder")
     assert (offered["layout"], offered["pooling"], offered["similarity"]) == (LAYOUTS, POOLINGS, SIMILARITIES)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -300,7 +300,7 @@ def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concaten
             result: T = getattr(reader, method.__name__)(*arguments, **named)
             return result
 
-    return held
+    return cast("Callable[Concatenate[Index, P], T]", held)
 
 
 class _OfReader(Generic[T]):
