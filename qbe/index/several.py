@@ -21,7 +21,7 @@ import numpy as np
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index.index import Index, IndexReader
 from qbe.index.papers import Metadata, PaperLayout, Papers
-from qbe.index.rows import PerSelection, Rows, Selection, StackedRows, block_starts, sentence_rows, starts_of
+from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.parallel import Workers
 
@@ -39,6 +39,10 @@ Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
 """Calls a method of `Shard` on some indexes, by number, each with its own arguments."""
 KEPT_SELECTIONS = 32
 """Selections of papers that a shard keeps in the form that Lucene and FAISS take."""
+
+
+def _starts_of(counts: Sequence[int]) -> Rows:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
 class Shard:
@@ -95,7 +99,7 @@ class SeveralPapers(Papers):
 
     def __init__(self, parts: Sequence[Papers]) -> None:
         self._parts = parts
-        self.starts = starts_of([len(part) for part in parts])
+        self.starts = _starts_of([len(part) for part in parts])
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -127,7 +131,7 @@ class SeveralPapers(Papers):
     def layout(self) -> PaperLayout:
         """The layouts one after the other; papers without predicted labels have probabilities of zero."""
         layouts = [part.layout for part in self._parts]
-        firsts = starts_of([len(each.facets) for each in layouts])
+        firsts = _starts_of([len(each.facets) for each in layouts])
         starts = [each.starts[1:] + first for each, first in zip(layouts, firsts[:-1], strict=True)]
         probabilities = None
         if any(each.probabilities is not None for each in layouts):
@@ -228,6 +232,23 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     return vectors
 
 
+class _Stacked:
+    """Vectors of several indexes, one after the other."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self.shape = (sum(map(len, parts)), *parts[0].shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def astype(self, dtype: Any) -> Any:
+        return np.concatenate([part[:].astype(dtype) for part in self._parts])
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.astype(np.float32)[rows]
+
+
 class SeveralTexts:
     """A `qbe.index.lucene.TextSearch` over several indexes."""
 
@@ -306,7 +327,7 @@ class SeveralReader(IndexReader):
     def _vectors(self) -> tuple[Any, Any]:
         self.require_vectors()
         pairs = [reader._vectors() for reader in self.readers]
-        return StackedRows([pair[0] for pair in pairs]), StackedRows([pair[1] for pair in pairs])
+        return _Stacked([pair[0] for pair in pairs]), _Stacked([pair[1] for pair in pairs])
 
     @property
     def vector_store(self) -> VectorStore:
