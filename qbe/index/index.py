@@ -380,13 +380,16 @@ class Index(Closing):
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
-        reader = IndexReader(self.folder, self.threads)
+        reader = self._open_reader()
         try:
             self._models = self._models_for(reader)
         except BaseException:
             reader.release()
             raise
         self._reader = reader
+
+    def _open_reader(self) -> IndexReader:
+        return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
@@ -431,7 +434,7 @@ class Index(Closing):
             with self.reading() as old:
                 if old.is_current():
                     return False
-                reader = IndexReader(self.folder, self.threads)
+                reader = self._open_reader()
                 try:
                     models = self._models_for(reader) if _rebuilt(old, reader) else self._models
                 except BaseException:
