@@ -234,7 +234,7 @@ def _by_ray(work: Path, corpus: Path) -> None:
 
     from qbe.cluster.build import PartTask, run_tasks
     from qbe.corpus.records import Reading
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.source import BuildSettings
 
     shutil.rmtree(work / "parts", ignore_errors=True)
     (work / "parts").mkdir()

@@ -22,12 +22,11 @@ from qbe.index.building.compaction import compact
 from qbe.cli import common as _cli
 from qbe.corpus import read_jsonl, write_jsonl
 from qbe.index import jvm as _jvm
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.settings import BuildSettings
 from qbe.index.candidates import FaissCandidates
-from qbe.index.index import Index
+from qbe.index.index import Index, build_index, open_index
 from qbe.index.lucene import LuceneSearch
-from qbe.index.opening import build_index, open_index
+from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
 from qbe.search.session import Pipeline
 from qbe.search.stages import Fused

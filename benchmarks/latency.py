@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.index.index import Index
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import Index, IndexReader
     from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.search.first_stages import BM25Stage, DenseStage
@@ -72,7 +71,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.runs import read_pools
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.queries import queries_of, topics_of

@@ -86,7 +86,7 @@ HEADER = [
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from benchmarks.faulty_server import Faults, serving
 from qbe.errors import PackError
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
 from qbe.index.share import pack_index, pull
 from qbe.query import Query
 from qbe.search.session import Pipeline

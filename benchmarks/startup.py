@@ -99,7 +99,7 @@ def main(argv: list[str]) -> None:
 
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
     from qbe.index.store import current
     from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect

@@ -10,11 +10,11 @@ import pytest
 
 from qbe.corpus import read_jsonl
 from qbe.errors import IndexFormatError
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
+from qbe.index.source import BuildSettings
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_topics

@@ -29,8 +29,8 @@ from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.cite.scoring import NEAR, NEAREST, FeatureSet
 from qbe.corpus.sentences import paper_from_text
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
-from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
+from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of

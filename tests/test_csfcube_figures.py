@@ -14,9 +14,9 @@ from qbe.datasets.csfcube import convert
 from qbe.evaluate.csfcube import csfcube_protocol, load_folds
 from qbe.evaluate.evaluation import Evaluation
 from qbe.evaluate.run import Run
-from qbe.index.building.build import build
-from qbe.index.building.settings import Execution
+from qbe.index.build import build
 from qbe.index.index import Index
+from qbe.index.source import Execution
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Query, split_query_id
 from qbe.runs import read_pools, read_qrels, read_topics

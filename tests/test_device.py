@@ -6,8 +6,8 @@ import pytest
 import qbe
 from qbe.cli.index import build_settings, main, parser
 from qbe.errors import MissingDependencyError, UsageError
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
+from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.session import chosen_device, providers

@@ -20,10 +20,10 @@ from qbe import LanguageModel, Query, SearchRequest, SearchSession
 from qbe.cli.label import main
 from qbe.cli.search import main as search_main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
 from qbe.index.index import Index
 from qbe.index.share import pack_index, pull
+from qbe.index.source import BuildSettings
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates

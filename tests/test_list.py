@@ -7,9 +7,9 @@ import pytest
 from qbe.cli.papers import list_main as list_papers
 from qbe.cli.papers import show_main as show_papers
 from qbe.errors import PaperNotFoundError, UsageError
-from qbe.index.building.build import build
-from qbe.index.building.changes import delete_papers
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
+from qbe.index.source import BuildSettings
+from qbe.index.update import delete_papers
 from qbe.types import Facet, Paper, Sentence
 
 

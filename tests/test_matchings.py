@@ -9,8 +9,8 @@ from support.rerankers import over_index, score
 from support.searching import first_stage
 
 from qbe.errors import IndexFormatError
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
+from qbe.index.source import BuildSettings
 from qbe.models.pooling import PaperVectors
 from qbe.query import Query
 from qbe.search.matching import VectorMatching, attention, marginals, mean_max, single_match, transport

@@ -8,8 +8,7 @@ from support.citing import index_of, papers_that_cite
 
 from qbe import BuildSettings, build_index
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
-from qbe.index.opening import Index
-from qbe.index.reader import IndexReader
+from qbe.index.index import Index, IndexReader
 from qbe.search.queries import NamedPapers, papers_named, papers_of
 
 BIBTEX = """

@@ -13,9 +13,8 @@ from support.searching import first_stage
 
 from qbe.datasets.sample import copy_sample
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
-from qbe.index.building.settings import BuildSettings
-from qbe.index.index import Index
-from qbe.index.opening import build_index
+from qbe.index.index import Index, build_index
+from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query

@@ -19,15 +19,15 @@ from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index import candidates as faiss_candidates
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
 from qbe.index.candidates import FaissCandidates
 from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
-from qbe.index.opening import Index
+from qbe.index.index import Index
 from qbe.index.papers import Papers, read_metadata
 from qbe.index.params import resolve
 from qbe.index.rows import Selection
+from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of

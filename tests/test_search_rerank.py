@@ -12,8 +12,8 @@ from support.searching import PLAIN, ids, reranked
 
 from qbe.cli.search import main
 from qbe.errors import ModelError, UsageError
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
+from qbe.index.source import BuildSettings
 from qbe.query import Query
 from qbe.search.rank import RerankScore
 from qbe.search.session import Pipeline

@@ -33,7 +33,7 @@ def test_an_aim_is_the_best_guess_for_the_method_where_nothing_else_says_how():
 
 
 def test_a_request_corrects_labels(tiny_index):
-    from qbe.index.opening import Index
+    from qbe.index.index import Index
 
     form = SearchForm(paper_ids=["s036"], labels=["1:aim"])
     with Index(tiny_index) as index:

@@ -4,10 +4,10 @@ import pytest
 
 from qbe.cli.papers import list_main as main
 from qbe.errors import UsageError
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.search.filters import FilterCache, PaperFilter, Technique
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
 from qbe.index.candidates import CandidateSource
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import Candidates, Rows, Scores, in_order
@@ -33,8 +33,8 @@ TERMS = ("forward", "whole", "backward")
 class CitationSource:
     """Proposes and scores papers by late interaction of projected vectors (`qbe.cite.projected`).
 
-    It is a `qbe.search.first_stages.ScoreSource`; several threads may use it. The lengths of the projections of
-    stored vectors are computed when a paper is first scored, and kept: 8 bytes a vector.
+    It is a `qbe.search.first_stages.ScoreSource`; several threads may use it. The lengths of the projections
+    of stored vectors are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
 
     names = (NAME,)

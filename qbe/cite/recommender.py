@@ -13,8 +13,7 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
-from qbe.index.index import Index
-from qbe.index.reader import IndexReader
+from qbe.index.index import Index, IndexReader
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.explain import add_matches
@@ -69,8 +68,8 @@ class Recommender(Closing):
 
         Raises TypeError for values of another type, IndexFormatError where the index was built without
         vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
-        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerankers.open_reranker` does, and
-        UsageError where it scores facets alone.
+        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerankers.open_reranker` does,
+        and UsageError where it scores facets alone.
         """
         config = CiteConfig() if config is None else config
         check_index(index)

@@ -154,7 +154,8 @@ def is_read_once(source: str) -> bool:
 
 @contextlib.contextmanager
 def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
-    """Open the decompressed bytes of a file, standard input (``-``) or an address (``s3://bucket/a.jsonl.gz``).
+    """Open the decompressed bytes of a file, standard input (``-``) or an address
+    (``s3://bucket/a.jsonl.gz``).
 
     ``bytes_read`` counts the bytes of a file. Raises CorpusError for a source that cannot be read and for
     truncated or corrupt compressed data (also while the block reads), and MissingDependencyError where a

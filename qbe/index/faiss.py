@@ -238,7 +238,8 @@ class FaissIndex:
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best first.
+        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best
+        first.
 
         None unless the index is exact and compares by inner product.
         """

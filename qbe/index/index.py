@@ -427,8 +427,9 @@ class Index(Closing):
     def refresh(self) -> bool:
         """Move to the newest generation; returns whether there was a newer one.
 
-        Searches under way keep the old reader. Raises IndexFormatError where the folder is no sound index now,
-        EncoderMismatchError where it was rebuilt with another encoder than ``encoder``; then nothing changes.
+        Searches under way keep the old reader. Raises IndexFormatError where the folder is no sound index
+        now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``; then nothing
+        changes.
         """
         with self._refreshing:
             with self.reading() as old:
@@ -491,8 +492,8 @@ class Index(Closing):
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks, all of them or none; with ``update`` replace those that it has with
-        other content. Parameters and errors are those of `qbe.index.update.append_papers`.
+        """Add papers that the index lacks, all of them or none; with ``update`` replace those that it has
+        with other content. Parameters and errors are those of `qbe.index.update.append_papers`.
         """
         from qbe.index.update import append_papers
 

@@ -29,8 +29,8 @@ Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last field,
-and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
+"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last
+field, and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
 """
 _ABSTRACT_KEY = b'", "abstract": ['
 """What stands behind the title in such a line."""

@@ -71,11 +71,11 @@ class Manifest:
     """The description of a generation.
 
     ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` (None
-    without BM25) has the version, settings and term statistics; ``dense`` (None without vectors) the encoder's
-    identity, how vectors compare (one of ``STORED_AS``) and are ``stored``, the parameters of the FAISS index,
-    ``ann``, and, where that learns, the number of sentences when it was ``trained``; ``tagger`` (None where
-    nothing was predicted) its identity; ``files`` the size and the SHA-256 of every file. Two builds of one
-    corpus with the same settings have the same ``digest``.
+    without BM25) has the version, settings and term statistics; ``dense`` (None without vectors) the
+    encoder's identity, how vectors compare (one of ``STORED_AS``) and are ``stored``, the parameters of the
+    FAISS index, ``ann``, and, where that learns, the number of sentences when it was ``trained``; ``tagger``
+    (None where nothing was predicted) its identity; ``files`` the size and the SHA-256 of every file. Two
+    builds of one corpus with the same settings have the same ``digest``.
 
     >>> manifest = index.manifest
     >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]

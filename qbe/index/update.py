@@ -146,8 +146,8 @@ def sync_papers(
     device: str | None = None,
     execution: Execution | None = None,
 ) -> Written:
-    """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those of
-    other content replaced, those that the corpus lacks deleted; all others are left alone.
+    """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
+    of other content replaced, those that the corpus lacks deleted; all others are left alone.
 
     A paper whose record in the corpus was skipped stays as it is. Where no ``reading`` is given, files are
     read as they were when the index was built. ``confirm`` is called with a question before more than one

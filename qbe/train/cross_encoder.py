@@ -29,7 +29,7 @@ from transformers.utils import logging
 
 from qbe.cite.links import Evidence, Ints
 from qbe.errors import CorpusError, UsageError
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_cross_encoder, positions
 from qbe.models.export.pytorch import load_model, write_tokenizer

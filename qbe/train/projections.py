@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
+from qbe.index.papers import rows_of
 from qbe.index.scoring import kept_or_all
-from qbe.index.views import rows_of
 from qbe.runs import GradedLists, read_graded_pairs
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name

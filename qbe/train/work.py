@@ -19,8 +19,7 @@ from qbe.util.files import atomic_file, sha256, write_text
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from qbe.index.index import Index
-    from qbe.index.reader import IndexReader
+    from qbe.index.index import Index, IndexReader
     from qbe.train.card import Card
 
 R = TypeVar("R")
@@ -113,7 +112,7 @@ class Training(ABC, Generic[R]):
 
     def open_index(self) -> tuple[Index, IndexReader]:
         """Open the index of the sources, until the training ends."""
-        from qbe.index.opening import open_index
+        from qbe.index.index import open_index
 
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
         return index, self.opened.enter_context(index.reading())

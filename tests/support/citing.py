@@ -10,8 +10,8 @@ import numpy as np
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
+from qbe.index.build import build
+from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.models.heads import Head
 from qbe.types import Paper

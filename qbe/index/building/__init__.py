@@ -1,1 +1,0 @@
-"""Former place of `qbe.index.build` and others."""

@@ -1,3 +1,0 @@
-"""Former place of `qbe.index.index.IndexReader`."""
-
-from qbe.index.index import IndexReader as IndexReader
