@@ -31,7 +31,7 @@ from qbe.runs import read_qrels
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.train.card import Card, reader_name
-from qbe.train.fit import Schedule, Weights, copied, fit, fit_seeds, shuffled, with_weights
+from qbe.train.fit import Schedule, Task, Weights, copied, fit, fit_seeds, shuffled, with_weights
 from qbe.train.losses import citation_loss
 from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
 from qbe.train.pairs import encoder_of
@@ -192,11 +192,13 @@ class Step(NamedTuple):
     candidates: Ints
 
 
-class ProjectionTask:
+class ProjectionTask(Task[Step]):
     """A projection that learns to rank what is cited above what is not.
 
     Raises CorpusError where no query cites a paper.
     """
+
+    network: ProjectionNetwork
 
     def __init__(
         self,
@@ -214,12 +216,8 @@ class ProjectionTask:
         self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
         self._identity = torch.eye(network.matrices.shape[1])
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        groups = [
-            {"params": [self.network.matrices], "lr": self._schedule.learning_rate},
-            {"params": [self.network.weights], "lr": self._schedule.weight_rate},
-        ]
-        return torch.optim.AdamW(groups, weight_decay=0.0)
+    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
+        return self._schedule.weight_rate if name == "weights" else self._schedule.learning_rate, 0.0
 
     def batches(self, seed: int) -> Iterator[Step]:
         schedule, rng = self._schedule, np.random.default_rng(seed)
@@ -288,8 +286,10 @@ class _RankingHead(nn.Module):
         return Head(*standard, *map(as_array, (self.hidden, self.bias, self.direct, self.out)))
 
 
-class _RankingTask:
+class _RankingTask(Task[list[int]]):
     """The cross-entropy of the softmax of scores against equal shares for what is cited."""
+
+    network: _RankingHead
 
     def __init__(
         self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
@@ -302,9 +302,8 @@ class _RankingTask:
         self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
         self.steps_per_epoch = len(self._usable)
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        rate, decay = self._schedule.learning_rate, self._schedule.weight_decay
-        return torch.optim.AdamW(self.network.parameters(), rate, weight_decay=decay)
+    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
+        return self._schedule.learning_rate, self._schedule.weight_decay
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
@@ -371,15 +370,15 @@ class Recipe:
     shares: tuple[float, float] = (0.2, 0.7)
 
 
-class CitationTraining(Training[Recipe]):
+@dataclass
+class CitationTraining(Training):
     """The citation model: the mean of the seeds' projections, and of their heads.
 
     Sources are an index of the papers, and qrels of who cites whom, to train on and of dev. Figures on dev
     are by what is known beside texts.
     """
 
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        super().__init__(recipe or Recipe())
+    recipe: Recipe = field(default_factory=Recipe)
 
     def open(self) -> dict[str, Any]:
         index, self._reader = self.open_index()

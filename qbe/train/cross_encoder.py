@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -153,24 +154,20 @@ def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Ca
 
 
 class Sides:
-    """Token ids of papers as queries and as candidates, cut as search does, made when they are asked for."""
+    """Token ids of papers as queries and as candidates, cut as search does."""
 
     def __init__(self, reader: IndexReader, tokenizer: PaperTokenizer, recipe: CrossEncoderRecipe) -> None:
-        self._reader, self._tokenizer, self._recipe = reader, tokenizer, recipe
-        self._evidence = Evidence(reader)
-        self._known: dict[tuple[bool, int], list[int]] = {}
+        evidence = Evidence(reader)
 
-    def query(self, row: int) -> list[int]:
-        if (True, row) not in self._known:
-            encoded = query_at(self._reader, self._evidence, row).encoded
-            self._known[True, row] = query_side(self._tokenizer, encoded, self._recipe.query_tokens)
-        return self._known[True, row]
+        @cache
+        def query(row: int) -> list[int]:
+            return query_side(tokenizer, query_at(reader, evidence, row).encoded, recipe.query_tokens)
 
-    def candidate(self, row: int) -> list[int]:
-        if (False, row) not in self._known:
-            paper = self._reader.papers[row]
-            self._known[False, row] = candidate_side(self._tokenizer, paper, self._recipe.candidate_tokens)
-        return self._known[False, row]
+        @cache
+        def candidate(row: int) -> list[int]:
+            return candidate_side(tokenizer, reader.papers[row], recipe.candidate_tokens)
+
+        self.query, self.candidate = query, candidate
 
 
 class PairReader(CrossEncoder):
@@ -283,19 +280,19 @@ class CitationEvaluator(BaseEvaluator):
         return scores
 
 
-class CrossEncoderTraining(Training[CrossEncoderRecipe]):
+@dataclass
+class CrossEncoderTraining(Training):
     """A cross-encoder for citations, published in the format of Hugging Face, and as ONNX models.
 
     Sources are an index with postings, and qrels of who cites whom, to train on and of dev. ``encoder`` is
     the name or folder of the BERT-family model to start from. Of several seeds the mean is published.
     """
 
-    def __init__(self, recipe: CrossEncoderRecipe | None = None, encoder: str = BASE_ENCODER) -> None:
-        super().__init__(recipe or CrossEncoderRecipe())
-        self._encoder = encoder
+    recipe: CrossEncoderRecipe = field(default_factory=CrossEncoderRecipe)
+    encoder: str = BASE_ENCODER
 
     def open(self) -> dict[str, Any]:
-        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self._encoder)
+        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
         _, self._reader = self.open_index()
         weights = sha256(weights_file(ENCODER, self._folder))

@@ -150,7 +150,7 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
 
 
 def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
-    """The encoder and the tagger by which the facets of papers are predicted: the base encoder's."""
+    """The encoder and the tagger that predict the facets of papers: the base encoder's."""
     return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
 
 

@@ -144,10 +144,6 @@ class Head(nn.Module):
         self.score = nn.Linear(sentence_width, LABEL_COUNT)
         self.chain = Chain()
 
-    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, in groups with their learning rates."""
-        return [{"params": list(self.parameters()), "lr": learning_rate}]
-
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> Batch:
         """Pad papers to the longest."""
@@ -235,14 +231,6 @@ class Teacher(nn.Module):
     @property
     def chain(self) -> Chain:
         return self.head.chain
-
-    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, in groups with their learning rates."""
-        encoder = [parameter for parameter in self.trunk.parameters() if parameter.requires_grad]
-        return [
-            {"params": encoder, "lr": learning_rate * ENCODER_RATE},
-            *self.head.parameter_groups(learning_rate),
-        ]
 
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> TokenBatch:
