@@ -73,7 +73,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     """Make the papers, and draw the queries among those of the source."""
     from benchmarks.synthetic import papers_of
     from qbe.index.lucene import contents
-    from qbe.models.encode.aspect import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
     from qbe.search.first_stages import query_text
 
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))

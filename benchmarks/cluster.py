@@ -233,7 +233,7 @@ def _by_ray(work: Path, corpus: Path) -> None:
     import ray
 
     from qbe.cluster.build import PartTask, run_tasks
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.building.settings import BuildSettings
 
     shutil.rmtree(work / "parts", ignore_errors=True)

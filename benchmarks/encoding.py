@@ -20,8 +20,8 @@ from qbe.cli import common as _cli
 from qbe.types import Paper
 
 if TYPE_CHECKING:
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.encoder_files import EncoderFiles, EncoderMetadata
+    from qbe.models.cards import EncoderFiles, EncoderMetadata
+    from qbe.models.encoder import Encoder
 
 LARGE = "facet-encoder-large"
 BATCHES = (1, 8, 32)
@@ -44,8 +44,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.models.encoder_files import resolve_encoder
-    from qbe.models.registry import BASE_ENCODER
+    from qbe.models.folders import BASE_ENCODER, resolve_encoder
 
     encoder = LARGE if options.large else BASE_ENCODER
     files = {precision: resolve_encoder(encoder, precision) for precision in ("int8", "fp32")}
@@ -73,7 +72,7 @@ def _against_peer(
 
     from benchmarks import floors
     from benchmarks.sides import onnx_rounds
-    from qbe.models.encode.encoder import Encoder
+    from qbe.models.encoder import Encoder
 
     torch.set_num_threads(threads)
     encoders = {precision: Encoder(file, threads) for precision, file in files.items()}
@@ -157,10 +156,9 @@ def flops(tokens: int, layers: int, hidden: int) -> tuple[int, int]:
 
 def _weights(files: EncoderFiles) -> Path:
     """The folder of what qbe's export was made from."""
+    from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
     from qbe.models.large import LARGE as ENTRY
     from qbe.models.large import weights_folder
-    from qbe.models.registry import BASE_ENCODER, ENCODERS
-    from qbe.models.sources import packaged_weights
     from qbe.util.files import sha256
 
     is_large = files.metadata.name == LARGE

@@ -29,12 +29,12 @@ from benchmarks.common import machine, positive, spread, table
 from benchmarks.gpu_models import drawn_large, drawn_pairs
 from qbe.cli import common as _cli
 from qbe.errors import CorpusError, MissingDependencyError, QbeError
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import PaperVectors
-from qbe.models.encoder_files import EncoderFiles, resolve_encoder
+from qbe.models.cards import EncoderFiles
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.models.session import CPU, CUDA, try_device
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
 from qbe.search.rerank.cross_encoder import CrossEncoder
 from qbe.search.rerank.reranker import RerankRequest
@@ -141,9 +141,9 @@ def large(bench: Benchmark) -> None:
 @contextmanager
 def _large() -> Iterator[tuple[EncoderFiles, EncoderFiles, str]]:
     """The large encoder for the CPU and for the device, and where its weights come from."""
-    from qbe.models.kinds import ENCODER
+    from qbe.models.cards import ENCODER
+    from qbe.models.folders import cached_export
     from qbe.models.large import LARGE as ENTRY
-    from qbe.models.sources import cached_export
 
     if (cached_export(ENCODER, LARGE, ENTRY.sha256) / ENCODER.metadata_file).is_file():
         yield resolve_encoder(LARGE), resolve_encoder(LARGE, "fp16"), "its own"

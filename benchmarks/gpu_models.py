@@ -9,20 +9,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import EncoderMetadata, resolve_encoder, write_card
-from qbe.models.encoder_format import DEFAULT_FORMAT
-from qbe.models.graphs import FLOAT, IDS, LENGTHS, Graph, dequantize, mask_padding
-from qbe.models.kinds import ENCODER, GRAPH, TOKENIZER
-from qbe.models.large import LARGE
-from qbe.models.reranker_files import (
+from qbe.models.cards import (
+    ENCODER,
+    GRAPH,
     PAIR_INPUTS,
     SCORE,
+    TOKENIZER,
     CrossEncoderMetadata,
+    EncoderMetadata,
     RerankerFiles,
-    write_reranker_card,
+    model_file,
+    write_card,
 )
-from qbe.models.sources import model_file
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import DEFAULT_FORMAT
+from qbe.models.gpu import FLOAT, IDS, LENGTHS, Graph, dequantize, mask_padding
+from qbe.models.large import LARGE
 from qbe.types import Paper
 from qbe.util.files import sha256
 
@@ -95,7 +98,7 @@ def drawn_pairs(folder: Path, papers: Sequence[Paper]) -> tuple[RerankerFiles, R
         files=files,
         parity={},
     )
-    write_reranker_card(folder, card)
+    write_card(folder, card)
     int8, half, single = (RerankerFiles(folder, card, precision) for precision in ("int8", "fp16", "fp32"))
     return int8, half, single
 

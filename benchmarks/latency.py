@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.index.reader import IndexReader
-    from qbe.models.encode.aspect import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.search.first_stages import BM25Stage, DenseStage
     from qbe.search.pipeline import Pipeline
@@ -108,7 +108,7 @@ def main(argv: list[str]) -> None:
 
 
 def _with_vectors(index: Index, aspect: Aspect) -> EncodedAspect:
-    from qbe.models.encode.aspect import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
 
     return EncodedAspect.of(aspect, index.vectors(aspect.paper))
 

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.models.export.cross_encoder import export_cross_encoder
+    from qbe.models.export.encoder import export_cross_encoder
     from qbe.search.rerank.open import open_reranker
     from qbe.util.parallel import Workers
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.rerank.cross_encoder import SIDE_TOKENS, closed
 from qbe.search.rerank.reranker import RerankRequest
@@ -42,7 +42,7 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     """
     from qbe.corpus import read_jsonl
     from qbe.datasets.csfcube import convert
-    from qbe.datasets.embedded import copy_sample
+    from qbe.datasets.sample import copy_sample
     from qbe.runs import read_pools, read_topics
 
     if os.environ.get("QBE_DATA"):
@@ -84,8 +84,7 @@ def write_classifier(folder: Path) -> None:
     from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging
 
-    from qbe.models.registry import BASE_ENCODER, ENCODERS
-    from qbe.models.sources import packaged_weights
+    from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity(logging.ERROR)  # it would warn that the head is new, as meant here

@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
-    from qbe.models.encode.aspect import EncodedAspect
+    from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.runs import read_topics
     from qbe.search.first_stages import query_text

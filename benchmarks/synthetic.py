@@ -9,7 +9,6 @@ copies as well as unrelated papers. The same seed makes the same index. It has n
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import resource
 import shutil
 import time
@@ -141,12 +140,12 @@ def write_synthetic(
     threads: int,
     timings: Timings,
 ) -> None:
-    """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
+    """Make an index in a new folder, stage by stage as `qbe.index.build` does, in a stream."""
+    from qbe.index.build import describe, writing_vectors
     from qbe.index.dense.ann import resolve, resolve_stored
     from qbe.index.dense.faiss_build import write_faiss_segment
-    from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors, vector_file
-    from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
-    from qbe.index.papers import RECORDS, write_papers
+    from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors
+    from qbe.index.papers import write_papers
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -160,8 +159,8 @@ def write_synthetic(
         )
         shapes = (counts.sentences, real.shape[1]), (papers, real.shape[1])
         with (
-            vector_file(folder, SENTENCES, shapes[0], stored, source.similarity) as add_sentences,
-            vector_file(folder, WHOLE, shapes[1], stored, source.similarity) as add_whole,
+            writing_vectors(folder, SENTENCES, shapes[0], stored, source.similarity) as add_sentences,
+            writing_vectors(folder, WHOLE, shapes[1], stored, source.similarity) as add_whole,
         ):
             for drawn, random in blocks(source, papers, seed):
                 add_whole(moved(whole[drawn.papers], noise, random))
@@ -173,16 +172,7 @@ def write_synthetic(
         params = resolve("auto", *vectors.shape)
         write_faiss_segment(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
-        files = describe_files(folder)
         dense = {**(source.manifest.dense or {}), "stored": stored, "ann": params.record()}
-        manifest = dataclasses.replace(
-            source.manifest,
-            format_version=FORMAT_VERSION,
-            corpus={**counts._asdict(), "predicted": 0, "sha256": files[RECORDS]["sha256"]},
-            lucene=None,
-            tagger=None,
-            dense=dense,
-            files=files,
-            digest=digest(files, None),
-        )
-        write_manifest(folder, manifest)
+        counted = {**counts._asdict(), "predicted": 0}
+        inputs = {"settings": source.manifest.settings}
+        describe(folder, {"inputs": inputs, "counts": counted, "tagger": None, "dense": dense})

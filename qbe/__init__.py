@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig as CiteConfig
     from qbe.cite.recommender import CiteRequest as CiteRequest, Recommender as Recommender
-    from qbe.corpus.reading import Reading as Reading
+    from qbe.corpus.records import Reading as Reading
     from qbe.errors import (
         CorpusError as CorpusError,
         DatasetError as DatasetError,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "qbe.cite.config": "CiteConfig",
     "qbe.cite.recommender": "CiteRequest Recommender",
-    "qbe.corpus.reading": "Reading",
+    "qbe.corpus.records": "Reading",
     "qbe.errors": (
         "CorpusError DatasetError EncoderMismatchError FacetNotFoundError FileFormatError IndexBuildError "
         "IndexFormatError JavaError MissingDependencyError ModelError OutputError PackError "

@@ -88,7 +88,7 @@ def qbe_data() -> Path:
 @pytest.fixture(scope="session")
 def sample(shared) -> Path:
     """A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ..."""
-    from qbe.datasets.embedded import copy_sample
+    from qbe.datasets.sample import copy_sample
 
     return shared("sample", copy_sample)
 

@@ -7,15 +7,12 @@ import onnxruntime
 import pytest
 
 from qbe.errors import UsageError
-from qbe.models.batches import encoder_batches
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.batches import BatchModel, batches
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.tokenizer import Window
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.graphs import Graph, halve
-from qbe.models.reranker_files import resolve_reranker
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder, resolve_reranker
+from qbe.models.gpu import BatchModel, Graph, batches, encoder_batches, halve
+from qbe.models.pooling import EncodedAspect
+from qbe.models.tagger import Tagger, TaggingEncoder
+from qbe.models.tokenizer import Window
 from qbe.query import Aspect
 from qbe.search.rerank.cross_encoder import CrossEncoder
 from qbe.search.rerank.open import open_reranker
@@ -141,7 +138,7 @@ def test_tagging_keeps_order_and_given_labels(papers, half):
 
 
 def test_the_stream_is_not_read_to_its_end(tiny_encoder, papers, monkeypatch):
-    monkeypatch.setattr("qbe.models.encode.encoder.CHUNK", 2)
+    monkeypatch.setattr("qbe.models.encoder.CHUNK", 2)
     read = []
     stream = (read.append(paper) or paper for paper in papers[:40])
     encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp16"), threads=2)
@@ -196,7 +193,7 @@ def test_joint_grades_are_refused_a_gpu():
 def test_the_graph_is_made_once(tiny_encoder, monkeypatch):
     files = resolve_encoder(str(tiny_encoder), "fp16")
     made = encoder_batches(files)
-    monkeypatch.setattr("qbe.models.batches.Graph", None)
+    monkeypatch.setattr("qbe.models.gpu.Graph", None)
     assert encoder_batches(files) == made
     inputs = [each.name for each in onnxruntime.InferenceSession(str(made)).get_inputs()]
     assert inputs == ["input_ids", "lengths", "spans"]

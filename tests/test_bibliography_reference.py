@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.bibliographies import NAMES, TEXTS, paper_of
 
-from qbe.corpus.authors import split_name
-from qbe.corpus.bibliography.reference import author_names, reference_of
-from qbe.corpus.bibliography.writing import Keys
+from qbe.corpus.bibliography import Keys, author_names, reference_of
+from qbe.corpus.names import split_name
 from qbe.search.present import credits_of
 
 # Fields

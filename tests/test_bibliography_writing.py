@@ -13,11 +13,9 @@ from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
 
 from qbe.corpus import read_jsonl
-from qbe.corpus.bibliography.latex import to_latex, with_formulas
-from qbe.corpus.bibliography.reference import reference_of
-from qbe.corpus.bibliography.writing import comment, entries, to_bibtex, to_ris
+from qbe.corpus.bibliography import comment, entries, reference_of, to_bibtex, to_latex, to_ris, with_formulas
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import UsageError
 
 DATA = Path(__file__).parent / "data"

@@ -15,7 +15,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.jvm import java_class, silence_log4j
 from qbe.index.lucene import contents, document_rows, read_rows
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.runs import read_pools, read_topics
 from qbe.search.first_stages import BM25Stage, query_text

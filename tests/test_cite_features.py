@@ -15,7 +15,7 @@ from qbe.cite.scoring import (
     FeatureSet,
     text_features,
 )
-from qbe.models.grade.head import Head
+from qbe.models.heads import Head
 
 
 def test_what_is_known_decides_the_features():

@@ -6,7 +6,7 @@ from support.citing import model_of
 
 from qbe.cite.model import CARD, WEIGHTS, default_model, read_model, write_model
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.models.grade.head import MODELS
+from qbe.models.cards import PACKAGE as MODELS
 
 ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
 

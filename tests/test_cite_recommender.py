@@ -31,7 +31,7 @@ from qbe.corpus.sentences import paper_from_text
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage

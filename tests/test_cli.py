@@ -12,8 +12,8 @@ from qbe.__main__ import COMMANDS
 from qbe.cli import common as _cli
 from qbe.cli.completion import command_parser
 from qbe.errors import MissingDependencyError, ModelError, check_package, did_you_mean
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.sources import find_encoder, find_reranker, find_tagger
+from qbe.models.cards import CROSS_ENCODER, ENCODER, TAGGER
+from qbe.models.folders import find, resolve_encoder
 
 
 @pytest.fixture
@@ -212,13 +212,13 @@ def test_a_command_without_a_package_names_it(
 
 
 def test_names_of_models_are_suggested():
-    for find, wrong, right in (
-        (find_encoder, "facet-encodr", "facet-encoder"),
-        (find_reranker, "joint-grade", "joint-grades"),
-        (find_tagger, "facet-taggr", "facet-tagger"),
+    for kind, wrong, right in (
+        (ENCODER, "facet-encodr", "facet-encoder"),
+        (CROSS_ENCODER, "joint-grade", "joint-grades"),
+        (TAGGER, "facet-taggr", "facet-tagger"),
     ):
         with pytest.raises(ModelError, match=f"found '{wrong}'; did you mean {right}\\?"):
-            find(wrong)
+            find(kind, wrong)
     assert did_you_mean("nosuch", ["facet-encoder"], "check `encoder`") == "check `encoder`"
     with pytest.raises(ModelError, match=r"give `precision` fp16, or int8 on the CPU, or another `encoder`"):
         resolve_encoder("facet-encoder", "fp32")

@@ -25,8 +25,7 @@ from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
 from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building.sharding import IndexShards, build_shards
 from qbe.index.manifest import read_manifest

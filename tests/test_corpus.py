@@ -17,7 +17,7 @@ from qbe.corpus import (
     read_jsonl,
     write_jsonl,
 )
-from qbe.corpus.record import MAX_ABSTRACT_CHARS, dump_record, locate
+from qbe.corpus.records import MAX_ABSTRACT_CHARS, dump_record, locate
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -174,9 +174,7 @@ def test_memory_is_bounded_by_a_paper(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("chunk", [7, 1 << 20])
-def test_one_object_of_all_papers(tmp_path, monkeypatch, indent, chunk):
-    monkeypatch.setattr("qbe.corpus.decode._CHUNK_BYTES", chunk)
+def test_one_object_of_all_papers(tmp_path, indent):
     papers = {
         str(i): GOOD | {"paper_id": str(i), "title": "é€😀" * i, "metadata": {"n": "}, {"}} for i in range(9)
     }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.corpus.authors import credits, given_first, has_others, person_name, split_authors, split_name
+from qbe.corpus.names import credits, given_first, has_others, person_name, split_authors, split_name
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support.formats import FORMATS, buffered
 
-from qbe.corpus import bibtex, bibtex_syntax
-from qbe.corpus.head import Head
+from qbe.corpus import bibtex
 from qbe.corpus.markup import clean_bibtex
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Entry, Reading
 from qbe.corpus.sentences import split_sentences
+from qbe.corpus.streams import Head
 from qbe.errors import RecordError
 
 
@@ -75,8 +75,8 @@ def test_a_defect_concerns_one_entry(told) -> None:
 
 
 def test_a_long_entry_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bibtex_syntax, "MAX_ENTRY_BYTES", 1000)
-    monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(bibtex, "MAX_ENTRY_BYTES", 1000)
+    monkeypatch.setattr(bibtex, "_CHUNK_BYTES", 100)
     long, after = read("\n@book{a, title={A}, abstract={" + "x\n" * 2500 + "}}\n@book{c, title={C}}\n")
     assert isinstance(long.record, RecordError) and long.record.reason == "a broken entry"
     assert "line 2:" in str(long.record) and "line 2503" in after.where
@@ -134,5 +134,5 @@ def test_ends_of_lines(end: str) -> None:
 def test_entries_do_not_depend_on_how_much_is_read_at_a_time(size, monkeypatch):
     data = (FORMATS / "references.bib").read_bytes()
     whole = read(data)
-    monkeypatch.setattr(bibtex_syntax, "_CHUNK_BYTES", size)
+    monkeypatch.setattr(bibtex, "_CHUNK_BYTES", size)
     assert read(data) == whole

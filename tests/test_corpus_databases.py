@@ -7,10 +7,10 @@ import pytest
 from support.formats import FORMATS as FILES
 from support.formats import buffered
 
-from qbe.corpus.acl_anthology import anthology_id
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus.records import Entry, Reading
+from qbe.corpus.streams import HEAD_BYTES, Head
+from qbe.corpus.xml_formats import anthology_id
 from qbe.errors import RecordError
 
 

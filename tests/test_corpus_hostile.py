@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from support.formats import buffered
 
-from qbe.corpus.authors import split_authors
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import clean_abstract
-from qbe.corpus.reading import Reading
+from qbe.corpus.names import split_authors
+from qbe.corpus.records import Reading
 
 pytestmark = pytest.mark.slow
 

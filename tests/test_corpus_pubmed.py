@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import pubmed
-from qbe.corpus.pubmed import note_pubmed
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Entry, Reading, Revisions
+from qbe.corpus import xml_formats
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Entry, Reading
 from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.xml_formats import note_pubmed
 from qbe.errors import RecordError
 
 
 def read(data: bytes) -> list[Entry]:
-    return list(pubmed.read(buffered(data), "pubmed.xml", Reading().with_revisions(Revisions())))
+    return list(xml_formats.read_pubmed(buffered(data), "pubmed.xml", Reading()))
 
 
 def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:
@@ -40,7 +40,7 @@ def deletion(*pmids: str) -> str:
 @pytest.mark.parametrize(
     ("files", "titles", "left_out", "deleted"),
     [
-        ([version("7", "2", "New") + version("7", "1", "Old")], ["New"], 1, set()),
+        ([version("7", "2", "Old") + version("7", "1", "Last")], ["Last"], 1, set()),
         ([version("7", "", "Old") + version("7", "", "Revised")], ["Revised"], 1, set()),
         ([version("7", "9", "Old") + version("7", "10", "New")], ["New"], 1, set()),
         ([version("7", "1", "Old"), version("7", "1", "Revised")], ["Revised"], 1, set()),
@@ -65,7 +65,7 @@ def test_the_newest_version_counts_and_deletions_delete(tmp_path, files, titles,
 
 def test_a_deletion_in_a_stream_that_is_read_once_is_reported() -> None:
     data = f"<PubmedArticleSet>{version('7', '1', 'A')}{deletion('7')}</PubmedArticleSet>"
-    first, second = pubmed.read(buffered(data), "standard input", Reading())
+    first, second = xml_formats.read_pubmed(buffered(data), "standard input", Reading())
     assert first.record["title"] == "A"
     assert isinstance(second.record, RecordError) and second.record.reason == "a deletion in a stream"
 
@@ -73,11 +73,9 @@ def test_a_deletion_in_a_stream_that_is_read_once_is_reported() -> None:
 def test_revisions_are_found_across_the_ends_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(version(str(pmid), "1", "A") for pmid in range(30)) + deletion("3", "4") + deletion("5")
     for size in 1, 7, 1000:
-        monkeypatch.setattr(pubmed, "_CHUNK_BYTES", size)
-        noted = Revisions()
-        note_pubmed(buffered(text), noted)
-        assert noted.deleted == {"3", "4", "5"}
-        assert [noted.counts(str(pmid)) for pmid in range(2, 7)] == [True, False, False, False, True]
+        monkeypatch.setattr(xml_formats, "_READ_BYTES", size)
+        noted = list(note_pubmed(buffered(text)))
+        assert noted == [(str(pmid), False) for pmid in range(30)] + [(pmid, True) for pmid in "345"]
 
 
 def test_a_book_goes_by_its_own_title_and_one_without_is_an_error() -> None:

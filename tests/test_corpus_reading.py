@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from qbe.corpus import FORMAT_NAMES as NAMES
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.markup import is_placeholder
-from qbe.corpus.names import FORMATS as NAMES
-from qbe.corpus.read import files_of
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import files_of
+from qbe.corpus.records import Reading
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, RecordError, UsageError
-
-DATA = Path(__file__).parent / "data" / "formats"
-PAPERS_AND_ABSTRACTS = [str(DATA / f"semantic-scholar-{kind}.jsonl") for kind in ("papers", "abstracts")]
 
 
 def write(path: Path, *records: dict) -> str:
@@ -120,22 +117,16 @@ def test_large_files_are_read_without_stopping(tmp_path, monkeypatch):
     source = write(tmp_path / "a.jsonl", *(paper(str(number)) for number in range(200)), {"paper_id": 7})
     with pytest.raises(RecordError, match="line 201"):
         ids(source, Reading())
-    monkeypatch.setattr("qbe.corpus.read.SKIP_BYTES", 1000)
+    monkeypatch.setattr("qbe.corpus.reading.SKIP_BYTES", 1000)
     left_out = RejectedRecords()
     assert len(ids(source, Reading(), left_out)) == 200
     assert left_out.counts() == {"no title": 1}
 
 
-def test_abstracts_in_other_files_are_joined_with_their_papers():
-    together = list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip")))
-    assert together
-    assert all(each.title and each.abstract for each in together)
-    other_order = read_corpus(PAPERS_AND_ABSTRACTS[::-1], whole, Reading(on_error="skip"))
-    assert list(other_order) == together
-    named = read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("semantic-scholar", on_error="skip"))
-    assert list(named) == together
-    with pytest.raises(RecordError):  # in another format they are not joined
-        list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
+def test_semantic_scholars_abstracts_are_refused_with_what_to_do(tmp_path):
+    source = write(tmp_path / "a.jsonl", {"corpusid": 7, "openaccessinfo": {}, "abstract": "Eels are long."})
+    with pytest.raises(CorpusError, match=r"a.jsonl: expected Semantic Scholar's papers, .* join both"):
+        ids(source, Reading())
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")

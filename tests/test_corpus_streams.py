@@ -1,5 +1,6 @@
 """Plain and compressed sources, standard input, and what goes wrong with them."""
 
+import bz2
 import gzip
 import io
 import json
@@ -40,6 +41,7 @@ def zipped(data: bytes) -> bytes:
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
+    ".bz2": bz2.compress,
     ".xz": lzma.compress,
     ".zst": zstd,
     ".zip": zipped,

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from support.formats import buffered
 
-from qbe.corpus import table
-from qbe.corpus.head import Head
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus import tables
+from qbe.corpus.records import Entry, Reading
+from qbe.corpus.streams import Head
 from qbe.errors import CorpusError, RecordError
 
 
 def read(data: bytes | str, name: str = "papers.csv", **columns: str) -> list[Entry]:
-    return list(table.read(buffered(data), name, Reading(columns=columns)))
+    return list(tables.read_table(buffered(data), name, Reading(columns=columns)))
 
 
 def only(columns: str, cells: str) -> Any:
@@ -22,8 +22,8 @@ def only(columns: str, cells: str) -> Any:
 
 
 def test_a_table_with_unusual_columns_is_recognized_by_its_suffix() -> None:
-    assert table.recognizes(Head("papers.csv", b"a,b\n1,2\n"))
-    assert not table.recognizes(Head("papers", b"a,b\n1,2\n"))
+    assert tables.is_table(Head("papers.csv", b"a,b\n1,2\n"))
+    assert not tables.is_table(Head("papers", b"a,b\n1,2\n"))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -111,7 +111,7 @@ def test_rows_with_flaws(data: str, results: list[str | None]) -> None:
 
 def test_a_table_may_lack_abstracts_where_papers_may() -> None:
     reading = Reading(keep_without_abstract=True)
-    [entry] = table.read(buffered("PMID,Title\n7,On fish\n"), "papers.csv", reading)
+    [entry] = tables.read_table(buffered("PMID,Title\n7,On fish\n"), "papers.csv", reading)
     assert entry.record == {"paper_id": "7", "title": "On fish", "abstract": None, "metadata": {}}
 
 
@@ -154,6 +154,8 @@ def test_a_header_without_what_is_needed(told) -> None:
 
 def test_long_fields_are_read_and_the_limit_of_the_process_stays() -> None:
     before = csv.field_size_limit()
-    entries = table.read(buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode()), "a", Reading())
+    entries = tables.read_table(
+        buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode()), "a", Reading()
+    )
     assert next(entries).record["title"] == "A"
     assert csv.field_size_limit() == before == 131072

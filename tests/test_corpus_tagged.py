@@ -6,7 +6,7 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus.formats import FORMATS as READERS
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus.records import Entry, Reading
 from qbe.errors import RecordError
 
 

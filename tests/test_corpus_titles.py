@@ -3,7 +3,7 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qbe.corpus.titles import MAX_JACCARD, TitleIndex, title_words
+from qbe.corpus.identity import MAX_JACCARD, TitleIndex, title_words
 
 TITLES = st.lists(st.sampled_from(["a", "b", "C", "c", "d", "e-f", "(g)", "."]), max_size=9).map(" ".join)
 

@@ -6,8 +6,8 @@ import resource
 import pytest
 from support.formats import Endless, buffered
 
-from qbe.corpus.head import Head
-from qbe.corpus.xmlstream import MAX_DEPTH, MAX_RECORD_BYTES, elements, root_tag, text_of
+from qbe.corpus.streams import Head
+from qbe.corpus.xml_formats import MAX_DEPTH, MAX_RECORD_BYTES, elements, root_tag, text_of
 from qbe.errors import CorpusError
 
 RECORD = frozenset({"a"})

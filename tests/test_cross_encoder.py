@@ -115,7 +115,7 @@ def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers):
 def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    from qbe.models.export.cross_encoder import export_cross_encoder
+    from qbe.models.export.encoder import export_cross_encoder
 
     tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
     config = transformers.DistilBertConfig(

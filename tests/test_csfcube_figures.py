@@ -17,7 +17,7 @@ from qbe.evaluate.run import Run
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query, split_query_id
 from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.search.first_stages import DenseStage

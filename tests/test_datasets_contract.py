@@ -24,7 +24,7 @@ from support.whole import write_relish, write_small_scidocs, write_treccovid
 from qbe.cli.datasets_options import parser
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
-from qbe.datasets.registry import _WRITERS, DatasetOptions, write_dataset
+from qbe.datasets.registry import DatasetOptions, write_dataset
 from qbe.errors import OutputError, QbeError
 from qbe.evaluate.facets import read_facet_grades
 from qbe.runs import read_pools, read_qrels, read_topics
@@ -86,7 +86,7 @@ EXPECTED = {
 
 
 def test_every_name_has_a_writer_a_sample_and_is_a_choice():
-    assert NAMES.keys() == _WRITERS.keys() == RELEASES.keys() == EXPECTED.keys()
+    assert NAMES.keys() == RELEASES.keys() == EXPECTED.keys()
     assert set().union(*TAKEN_BY.values()) <= NAMES.keys()
     assert TAKEN_BY.keys() == set(DatasetOptions.__dataclass_fields__)
     for name in NAMES:

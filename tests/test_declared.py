@@ -28,15 +28,11 @@ EXTRA_OF = {
     "qbe/evaluate": "evaluate",
     "qbe/evaluate/plot.py": "plot",
     "qbe/models/export": "train",
-    "qbe/serve/mcp": "serve",
-    "qbe/models/graphs.py": "gpu",
+    "qbe/models/gpu.py": "gpu",
     "qbe/models/large.py": "large",
-    "qbe/serve/network": "serve",
     "qbe/run.py": "evaluate",
     "qbe/serve": "serve",
-    "qbe/serve/service": "serve",
     "qbe/train": "train",
-    "qbe/feeds/watch": "serve",
 }
 """Files and folders that only work with an extra; all others do with what is always installed."""
 

@@ -9,8 +9,8 @@ from qbe.cli.index_options import encoder, parser
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
 from qbe.models.session import chosen_device, providers
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -93,7 +93,7 @@ def test_an_index_in_half_precision_is_searched_without_a_gpu(
     def missing(*_, **__):
         raise MissingDependencyError("expected the package onnx, found none")
 
-    monkeypatch.setattr("qbe.models.encode.batches.BatchModel", missing)
+    monkeypatch.setattr("qbe.models.gpu.BatchModel", missing)
     with qbe.Index(tmp_path / "index") as index:  # by the weights that fp16 was made of
         assert index.encoder.files.precision == "fp32"
         alike = index.encoder.encode_paper(papers[0]).whole @ stored.whole

@@ -10,9 +10,9 @@ from support.tiny import HIDDEN, MAX_TOKENS, layer_states
 from tokenizers import Tokenizer
 
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.tokenizer import SpecialTokens, Window, windows
-from qbe.models.encoder_files import resolve_encoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.tokenizer import SpecialTokens, Window, windows
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

@@ -11,13 +11,11 @@ import pytest
 from support.damage import truncate
 
 from qbe.errors import ModelError, UsageError
-from qbe.models import sources
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
-from qbe.models.kinds import ENCODER
-from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, ENCODERS
+from qbe.models import folders
+from qbe.models.cards import DEFAULT_ENCODER, ENCODER, EncoderFiles, read_card
+from qbe.models.encoder import Encoder
+from qbe.models.folders import BASE_ENCODER, ENCODERS, cached_export, resolve_encoder
 from qbe.models.session import open_session
-from qbe.models.sources import cached_export
 from qbe.util import files
 from qbe.util.files import sha256
 
@@ -41,17 +39,19 @@ def test_damaged_card_and_what_is_no_onnx_model_are_refused(exported):
     truncate(exported / "model.fp32.onnx")
     with pytest.raises(ModelError, match="expected an ONNX model"):
         open_session(exported / "model.fp32.onnx")
-    truncate(exported / CARD)
-    with pytest.raises(ModelError, match="expected the metadata of an exported encoder"):
+    truncate(exported / ENCODER.metadata_file)
+    with pytest.raises(ModelError, match="expected encoder metadata, found"):
         resolve_encoder(str(exported))
 
 
 @pytest.mark.parametrize("older", [None, 3, 5])
 def test_an_export_of_another_format_is_refused(exported, older):
-    card = json.loads((exported / CARD).read_text())
+    card = json.loads((exported / ENCODER.metadata_file).read_text())
     del card["format"], card["layers"]  # format 1 had neither
-    (exported / CARD).write_text(json.dumps(card if older is None else card | {"format": older}))
-    message = f"expected an export of format 4, found format {older or 1}; export its encoder again with:"
+    (exported / ENCODER.metadata_file).write_text(
+        json.dumps(card if older is None else card | {"format": older})
+    )
+    message = f"expected encoder metadata of format 4, found format {older}; delete the folder .* export"
     with pytest.raises(ModelError, match=message):
         resolve_encoder(str(exported))
 
@@ -59,7 +59,7 @@ def test_an_export_of_another_format_is_refused(exported, older):
 def test_tokenizer_without_bert_tokens_is_refused(exported):
     path = exported / "tokenizer.json"
     path.write_text(path.read_text().replace("[CLS]", "<s>"))
-    card = read_card(exported)
+    card = read_card(exported, ENCODER)
     files = EncoderFiles(exported, replace(card, files={**card.files, path.name: sha256(path)}), "int8")
     with pytest.raises(ModelError, match=r"\[CLS\]"):
         Encoder(files)
@@ -79,7 +79,7 @@ def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
     (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
     monkeypatch.syspath_prepend(package.parent)
     entry = replace(ENCODERS[BASE_ENCODER], name="known", package=package.name, digests=digests)
-    monkeypatch.setattr(sources, "ENCODERS", {"known": entry})
+    monkeypatch.setattr(folders, "ENCODERS", {"known": entry})
 
 
 def test_registry_refuses_other_weights_than_its_digest(tmp_path, model, cache, monkeypatch):
@@ -110,10 +110,10 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(sources.processes, "run", run)
+    monkeypatch.setattr(folders.processes, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
-    assert calls[0][:4] == [sys.executable, "-m", "qbe", "export", "encoder"]
+    assert calls[0][:5] == [sys.executable, "-m", "qbe", "export", "encoder"]
     digest = first.metadata.weights_sha256[:12]
     assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{ENCODER.format}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
@@ -139,6 +139,6 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(sources.processes, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(folders.processes, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -18,12 +18,13 @@ from support.tiny import write_model
 from qbe.cli import export as command
 from qbe.cli.export_options import parser
 from qbe.errors import ModelError, UsageError
-from qbe.models import sources
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import stored
-from qbe.models.encode.tokenizer import SpecialTokens, passes
-from qbe.models.encoder_files import CARD, resolve_encoder
-from qbe.models.encoder_format import (
+from qbe.models import folders
+from qbe.models.cards import ENCODER
+from qbe.models.encoder import Encoder
+from qbe.models.export.encoder import export_encoder
+from qbe.models.export.pytorch import apply_adapter, load_model
+from qbe.models.folders import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED, find, resolve_encoder
+from qbe.models.formats import (
     CLS,
     COSINE,
     L2,
@@ -34,13 +35,9 @@ from qbe.models.encoder_format import (
     EncoderFormat,
     declared_format,
 )
-from qbe.models.export.adapter import apply_adapter
-from qbe.models.export.encoder import export_encoder
-from qbe.models.export.pytorch import load_model
-from qbe.models.kinds import ENCODER
-from qbe.models.registry import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED
-from qbe.models.sources import find_encoder
-from qbe.models.tag.tagger import Tagger
+from qbe.models.pooling import stored
+from qbe.models.tagger import Tagger
+from qbe.models.tokenizer import SpecialTokens, passes
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +169,7 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, cache, monkey
     """What its folder declares is used; its own layout is one text a pass."""
     from sentence_transformers import SentenceTransformer
 
-    monkeypatch.setattr(sources.processes, "run", exported_here)
+    monkeypatch.setattr(folders.processes, "run", exported_here)
     files = resolve_encoder(str(mpnet), "fp32")
     assert files.metadata.encoder_format == EncoderFormat(max_tokens=40)
     alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
@@ -261,9 +258,11 @@ def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
     with pytest.raises(UsageError, match=message):
         EncoderFormat(**fields)
     exported = shutil.copytree(tiny_encoder, tmp_path / "exported")
-    card = json.loads((exported / CARD).read_text())
-    (exported / CARD).write_text(json.dumps(card | {"convention": card["convention"] | fields}))
-    with pytest.raises(ModelError, match=f"expected the metadata of an exported encoder, found {message}"):
+    card = json.loads((exported / ENCODER.metadata_file).read_text())
+    (exported / ENCODER.metadata_file).write_text(
+        json.dumps(card | {"convention": card["convention"] | fields})
+    )
+    with pytest.raises(ModelError, match=f"expected encoder metadata, found {message}"):
         resolve_encoder(str(exported))
 
 
@@ -284,26 +283,26 @@ def test_options_override_what_a_folder_declares(tmp_path):
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
-    monkeypatch.setattr(sources.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(folders.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names
-    folders = [sources.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
-    folders += [sources.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
+    places = [folders.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
+    places += [folders.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
     write_adapter(tmp_path, adapter_tensors())
     plain = next(iter(ENCODERS.values()))
-    folders += [sources.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
-    assert folders[0].name == f"x-{digest[:12]}-{ENCODER.format}"
-    assert len(set(folders)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
+    places += [folders.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
+    assert places[0].name == f"x-{digest[:12]}-{ENCODER.format}"
+    assert len(set(places)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
     # Exports of earlier versions are found again: the suffix of a format never changes.
     for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
-        source = find_encoder(name)
+        source = find(ENCODER, name)
         assert not isinstance(source, Path)
-        assert sources._variant(source) == suffix
+        assert folders._variant(source) == suffix
 
 
-def weights(entry, digest: str, folder: Path) -> sources.Weights:
-    return sources.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
+def weights(entry, digest: str, folder: Path) -> folders.Weights:
+    return folders.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
 
 
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):

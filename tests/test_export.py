@@ -13,14 +13,13 @@ from support.tiny import layer_states
 
 from qbe.cli.export import main
 from qbe.errors import ModelError, OutputError
-from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
+from qbe.models.cards import CROSS_ENCODER, ENCODER, read_card, state_output
 from qbe.models.export import encoder as export
-from qbe.models.export.attention import fuse_attention
-from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.encoder import export_cross_encoder
+from qbe.models.export.graph import fuse_attention
 from qbe.models.export.pytorch import to_onnx
-from qbe.models.export.quantization import channel_ranges, smooth
-from qbe.models.kinds import ENCODER
-from qbe.models.reranker_files import read_reranker_card
+from qbe.models.export.quantize import channel_ranges, smooth
+from qbe.models.folders import resolve_encoder
 from qbe.models.session import open_session
 from qbe.util.files import sha256
 
@@ -28,10 +27,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
-    card = read_card(tiny_encoder)
+    card = read_card(tiny_encoder, ENCODER)
     assert (card.format, card.name, card.source) == (ENCODER.format, "tiny-bert", str(tiny_model))
     assert (card.dimension, card.layers, card.max_tokens) == (16, 2, 128)
-    assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}
+    assert {path.name for path in tiny_encoder.iterdir()} == {ENCODER.metadata_file, *card.files}
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert card.parity["fp32"]["min_cosine"] > 1 - 1e-6
     assert card.parity["int8"]["min_cosine"] > 0.99
@@ -124,7 +123,7 @@ def codes_of(folder):
 
 def refused(monkeypatch, too_far):
     """Let int8 models whose matrices are ``too_far`` fail the check, as they do on some processors."""
-    measure = export._parity
+    measure = export._encoder_parity
 
     def parity(model, folder, encoder_format):
         measured = measure(model, folder, encoder_format)
@@ -132,7 +131,7 @@ def refused(monkeypatch, too_far):
             return measured
         return {**measured, "int8": {**measured["int8"], "min_cosine": 0.0}}
 
-    monkeypatch.setattr(export, "_parity", parity)
+    monkeypatch.setattr(export, "_encoder_parity", parity)
 
 
 def smoothed_in(model):
@@ -230,7 +229,7 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
 
 
 def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
-    states, to_onnx = export._states, export._to_onnx
+    states, to_onnx = export._states, export._trace_encoder
 
     def astray(*inputs):
         last, embeddings, *others = states(*inputs)
@@ -240,7 +239,7 @@ def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
         to_onnx(model, path)
         monkeypatch.setattr(export, "_states", astray)
 
-    monkeypatch.setattr(export, "_to_onnx", export_then_go_astray)
+    monkeypatch.setattr(export, "_trace_encoder", export_then_go_astray)
     with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 
@@ -289,12 +288,12 @@ def test_no_code_of_the_model_is_run(kind, source, tmp_path):
 
 def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys, monkeypatch):
     def named() -> str:
-        return (read_card if kind == "encoder" else read_reranker_card)(output).name
+        return read_card(output, ENCODER if kind == "encoder" else CROSS_ENCODER).name
 
     output = source.parent / "out"
     arguments = [kind, "--model", str(source), "--output", str(output), "--name"]
     main([*arguments, "given", "--source", "there"])
-    card = (read_card if kind == "encoder" else read_reranker_card)(output)
+    card = read_card(output, ENCODER if kind == "encoder" else CROSS_ENCODER)
     assert (card.name, card.source) == ("given", "there")
     assert card.weights_sha256 == sha256(source / "model.safetensors")
     assert card.files == {name: sha256(output / name) for name in card.files}
@@ -309,7 +308,7 @@ def test_the_command_prints_the_differences_and_replaces_models_only(kind, sourc
     assert named() == "given"
     (output / "stray").unlink()
     main([*arguments, "second"])
-    monkeypatch.setattr(f"qbe.models.export.{kind.replace('-', '_')}.FP32_MAX_DIFFERENCE", -1.0)
+    monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", -1.0)
     with pytest.raises(ModelError, match="parity"):
         main([*arguments, "third"])
     assert named() == "second"

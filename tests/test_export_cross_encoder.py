@@ -8,8 +8,8 @@ from safetensors.numpy import load_file, save_file
 from support.tiny_classifier import write_classifier
 
 from qbe.errors import ModelError
-from qbe.models.export import cross_encoder as export
-from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card
+from qbe.models.cards import CROSS_ENCODER, read_card
+from qbe.models.export import encoder as export
 from qbe.models.session import open_session
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def test_card_states_origin_digests_and_parity(tiny_classifier, tiny_cross_encoder):
-    card = read_reranker_card(tiny_cross_encoder)
+    card = read_card(tiny_cross_encoder, CROSS_ENCODER)
     assert (card.format, card.kind, card.name, card.source) == (
         1,
         "pair",
@@ -27,7 +27,7 @@ def test_card_states_origin_digests_and_parity(tiny_classifier, tiny_cross_encod
         str(tiny_classifier),
     )
     assert (card.max_tokens, card.labels, card.token_types) == (128, 1, True)
-    assert {path.name for path in tiny_cross_encoder.iterdir()} == {RERANKER_CARD, *card.files}
+    assert {path.name for path in tiny_cross_encoder.iterdir()} == {CROSS_ENCODER.metadata_file, *card.files}
     assert tuple(card.parity) == PRECISIONS
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert card.parity["int8"]["max_abs_difference"] > 1e-4

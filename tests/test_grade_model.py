@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from qbe.errors import ModelError
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.grade.head import MODELS, Head, mean_head
-from qbe.models.grade.model import (
+from qbe.models.cards import PACKAGE as MODELS
+from qbe.models.folders import resolve_encoder
+from qbe.models.grades import (
     CARD,
     OUTPUTS,
     WEIGHTS,
@@ -21,11 +21,12 @@ from qbe.models.grade.model import (
     shipped_model,
     write_model,
 )
+from qbe.models.heads import Head, mean_head
 from qbe.search.rerank.graded import FEATURES
 from qbe.util.files import sha256
 
 SMALL = MODELS / "grades"
-SHIPPED = sorted(MODELS.glob("grades*"))
+SHIPPED = sorted(path.parent for path in MODELS.glob("grades*/grades.json"))
 ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
 NAMES = ("first", "second")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from qbe.index.index import Index
-from qbe.models.encode.pooling import PaperVectors
-from qbe.models.grade.words import NAMES as WORD_FEATURES
-from qbe.models.grade.words import TechniqueWords
+from qbe.models.pooling import PaperVectors
+from qbe.models.words import NAMES as WORD_FEATURES
+from qbe.models.words import TechniqueWords
 from qbe.query import Query
 from qbe.search.opening import open_grader
 from qbe.search.pipeline import Pipeline

@@ -11,16 +11,12 @@ import pytest
 
 from benchmarks.repository import FAULTS, paper, repository
 from qbe.cli.harvest import main
-from qbe.corpus import read_corpus
-from qbe.corpus.sentences import split_sentences
-from qbe.errors import CorpusError, QbeError
-from qbe.feeds.harvest import harvest as harvesting
-from qbe.feeds.harvest.harvest import PART, STATE, Asked, beside, harvest, harvest_lock, read_state
-from qbe.feeds.harvest.repository import RETRIES, Repository
-from qbe.feeds.harvest.update import update_index
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
+from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.feeds.harvest import HarvestSpec, Journal, harvest, harvest_lock, update_index
+from qbe.feeds.oai import RETRIES, Repository
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -32,18 +28,19 @@ def output(tmp_path) -> Path:
 
 
 def records(path: Path) -> dict[str, dict]:
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert len({line["paper_id"] for line in lines}) == len(lines)
-    return {line["paper_id"]: line for line in lines}
+    """The newest records of a journal."""
+    newest, _ = Journal.read(path).newest()
+    content = path.read_bytes()
+    return {paper_id: json.loads(content[begin:].partition(b"\n")[0]) for paper_id, begin in newest.items()}
 
 
-def fetched(served, output: Path, **asked: object):
+def fetched(served, output: Path, **spec: object):
     """A harvest without pauses."""
-    return harvest(output, Asked(served.address, **asked), Repository(served.address, 0, pause=0))
+    return harvest(output, HarvestSpec(served.address, **spec), Repository(served.address, 0, pause=0))
 
 
-def counts(done) -> tuple[int, int, int, int, int]:
-    return done.added, done.replaced, done.deleted, done.unchanged, done.papers
+def counts(done) -> tuple[int, int]:
+    return done.records, done.deleted
 
 
 def test_a_record_of_either_format_becomes_a_paper(output):
@@ -76,19 +73,14 @@ def test_every_record_comes_once_whatever_the_server_does(output):
     faults = [each for fault in FAULTS for each in (fault, fault, "")]
     with repository([paper(number) for number in range(95)], page=10, faults=faults) as served:
         done = fetched(served, output)
-        assert counts(done) == (95, 0, 0, 0, 95)
         assert done.date == served.today
         assert not served.faults
-        assert list(records(output)) == [each["id"] for each in sorted(served.papers.values(), key=_by_date)]
+        by_date = sorted(served.papers.values(), key=lambda each: (each["datestamp"], each["id"]))
+        assert sorted(records(output)) == sorted(each["id"] for each in by_date)
         assert {agent.partition("/")[0] for agent in served.agents} == {"qbe"}
         lists = [asked for _, asked in served.asked if "resumptionToken" not in asked]
         assert all(asked == {"metadataPrefix": "arXivRaw"} for asked in lists)
-    assert sorted(path.name for path in output.parent.iterdir()) == ["papers.jsonl", f"papers.jsonl{STATE}"]
-    assert len(list(read_corpus([str(output)], split_sentences))) == 95
-
-
-def _by_date(each: dict) -> tuple[str, str]:
-    return each["datestamp"], each["id"]
+    assert [path.name for path in output.parent.iterdir()] == ["papers.jsonl"]
 
 
 def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
@@ -103,7 +95,7 @@ def test_requests_are_as_far_apart_as_arxiv_asks_and_pauses_are_kept(output):
             else:
                 time.sleep(seconds)
 
-        harvest(output, Asked(served.address), Repository(served.address, 0.2, pause=2, sleep=sleep))
+        harvest(output, HarvestSpec(served.address), Repository(served.address, 0.2, pause=2, sleep=sleep))
     times = [each for each, _ in served.asked]
     assert min(later - before for before, later in pairwise(times)) >= 0.2
     assert waits == [7, 4, 8]  # what the server says; else twice as long each time
@@ -114,9 +106,9 @@ def test_a_server_that_never_answers_is_given_up_and_asked_again_another_time(ou
     with repository(papers, page=10, faults=["", *["503 0"] * RETRIES.attempts]) as served:
         with pytest.raises(CorpusError, match=r"HTTP status 503.*is kept"):
             fetched(served, output)
-        assert not output.exists()
+        assert not Journal.read(output).is_complete
         before = len(served.asked)
-        assert counts(fetched(served, output)) == (30, 0, 0, 0, 30)
+        assert counts(fetched(served, output)) == (30, 0)
         assert len(served.asked) - before == 2  # the first page is not asked for again
     with repository(papers, faults=["503 90000"]) as served, pytest.raises(CorpusError, match="1 attempts"):
         fetched(served, output.with_name("other.jsonl"))
@@ -132,10 +124,10 @@ def test_an_address_of_no_repository_is_refused_at_once(output, monkeypatch):
     with repository([paper(1)], faults=["page"]) as served:
         one = Repository(served.address, 0, sleep=no_pause)
         with pytest.raises(CorpusError, match=r"expected an answer by OAI-PMH, found another, '<!DOCTYPE"):
-            harvest(output, Asked(served.address), one)
+            harvest(output, HarvestSpec(served.address), one)
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
         with pytest.raises(CorpusError, match=r"found none .*Name or service not known.*; check `address`"):
-            harvest(output, Asked(served.address), Repository(served.address, 0, sleep=no_pause))
+            harvest(output, HarvestSpec(served.address), Repository(served.address, 0, sleep=no_pause))
     assert not list(output.parent.iterdir())
 
 
@@ -152,91 +144,73 @@ def test_a_token_that_is_refused_begins_the_list_anew_a_few_times(output):
             return answer(refused)
 
         served.answer = once  # by then the token is known no longer
-        assert counts(fetched(served, output)) == (30, 0, 0, 0, 30)
+        fetched(served, output)
+        assert len(records(output)) == 30
 
 
 def test_later_harvests_bring_what_changed_since_the_last(output):
     with repository([paper(number) for number in range(20)], page=10) as served:
-        fetched(served, output)
+        assert counts(fetched(served, output)) == (20, 0)
         before = output.read_bytes()
         served.put(
             paper(30, datestamp="2026-11-25"),
             paper(3, title="Another title", datestamp="2026-11-25"),
-            paper(4, datestamp="2026-11-26"),  # only touched
             paper(5, datestamp="2026-11-26", deleted=True),
             paper(77, datestamp="2026-11-26", deleted=True),  # never had
         )
         served.today = "2026-11-27"
         served.asked.clear()
-        assert counts(fetched(served, output)) == (1, 1, 1, 1, 20)
+        assert counts(fetched(served, output)) == (4, 2)
         assert [asked["from"] for _, asked in served.asked] == ["2026-11-25"]
-        now = records(output)
-        assert now["2611.00003"]["title"] == "Another title"
-        assert "2611.00005" not in now
-        assert read_state(output).deleted == {"2611.00005", "2611.00077"}
-        *kept, _, _ = output.read_bytes().splitlines()
-        assert [line for line in before.splitlines() if line in kept] == kept  # in their order
-
+        assert output.read_bytes().startswith(before)
+        newest = records(output)
+        assert newest["2611.00003"]["title"] == "Another title"
+        assert len(newest) == 20
+        assert Journal.read(output).newest()[1] == {"2611.00005", "2611.00077"}
         served.put(paper(5, datestamp="2026-11-27"))  # comes back
-        assert counts(fetched(served, output)) == (1, 0, 0, 0, 21)
-        assert read_state(output).deleted == {"2611.00077"}
-        content = output.read_bytes()
-        assert counts(fetched(served, output)) == (0, 0, 0, 1, 21)
-        assert output.read_bytes() == content
+        assert counts(fetched(served, output)) == (1, 0)
+        assert Journal.read(output).newest()[1] == {"2611.00077"}
 
 
 def test_an_earlier_date_is_harvested_afterwards(output):
     with repository([paper(number) for number in range(28)], page=10) as served:
-        assert counts(fetched(served, output, first_date="2026-11-20")) == (9, 0, 0, 0, 9)
-        assert counts(fetched(served, output, first_date="2026-11-20")) == (0, 0, 0, 4, 9)
-        assert counts(fetched(served, output, first_date="2026-11-10")) == (10, 0, 0, 9, 19)
-        # A later one is since the last time.
-        assert counts(fetched(served, output, first_date="2026-11-28")) == (0, 0, 0, 4, 19)
+        for first_date, came in (
+            ("2026-11-20", 9),
+            ("2026-11-20", 4),
+            ("2026-11-10", 19),
+            ("2026-11-10", 4),
+            ("2026-11-28", 4),  # a later one is since the last time
+        ):
+            assert counts(fetched(served, output, first_date=first_date)) == (came, 0)
+        assert len(records(output)) == 19
 
 
 def test_several_sets_are_harvested_into_one_file(output):
     both = paper(1, categories="cs.IR math.CO")
     with repository([both, paper(2), paper(3)], page=1) as served:
-        assert counts(fetched(served, output, sets=("cs", "math"))) == (3, 0, 0, 0, 3)
+        assert counts(fetched(served, output, sets=("cs", "math"))) == (4, 0)
         assert [asked.get("set") for _, asked in served.asked if "set" in asked] == ["cs", "math"]
+    assert len(records(output)) == 3
 
 
-@pytest.mark.parametrize("moment", ["a page", "the state", "the file", "the last state"])
-def test_an_interrupted_harvest_ends_in_the_same_file(output, monkeypatch, moment):
+def test_an_interrupted_harvest_ends_in_the_same_file(output):
     papers = [paper(number) for number in range(35)]
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
     with repository(papers, page=10) as served:
         fetched(served, output.with_name("whole.jsonl"))
         expected = output.with_name("whole.jsonl").read_bytes()
-        served.asked.clear()
-        left = {"a page": 1, "the state": 2, "the file": 0, "the last state": 5}[moment]
-
-        def interrupt(*_: object) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            progress = interrupt if moment == "a page" else lambda _: None
-            if moment == "the file":
-                patched.setattr(harvesting, "atomic_file", interrupt)
-            if moment in ("the state", "the last state"):
-                write = harvesting.State.write
-
-                def interrupted_write(self, path: Path) -> None:
-                    interrupt()
-                    write(self, path)
-
-                patched.setattr(harvesting.State, "write", interrupted_write)
+        for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
-                harvest(output, Asked(served.address), Repository(served.address, 0), progress)
-        if beside(output, PART).exists():
-            with beside(output, PART).open("ab") as stream:
-                stream.write(b'{"paper_id": "half a li')
-        done = fetched(served, output)
-        assert done.papers == 35
+                harvest(output, HarvestSpec(served.address), Repository(served.address, 0), interrupt)
+            with output.open("ab") as stream:
+                stream.write(b'{"paper_id": "a"}\n{"paper_id": "half a li')
+        served.asked.clear()
+        assert counts(fetched(served, output)) == (35, 0)
+        assert len(served.asked) == 1
     assert output.read_bytes() == expected
-    assert not beside(output, PART).exists()
 
 
 def test_records_that_cannot_be_used_are_left_out_and_counted(output):
@@ -256,7 +230,7 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
             action()
         messages.append(f"{type(raised.value).__name__} {raised.value}".replace(served.address, "ADDRESS"))
 
-    with repository([paper(1)]) as served:
+    with repository([paper(number) for number in range(30)], page=10) as served:
         refused(lambda: fetched(served, output, sets=("nosuch",)))
         refused(lambda: fetched(served, output, first_date="yesterday"))
         refused(lambda: fetched(served, output, first_date="2026-02-30"))
@@ -264,20 +238,16 @@ def test_what_cannot_be_harvested_is_told(output, told, monkeypatch):
         refused(lambda: Repository("oaipmh.arxiv.org"))
         refused(lambda: Repository(served.address, -1))
         refused(lambda: update_index(output, "index"))
-        fetched(served, output)
+        served.faults = ["", *["503 0"] * RETRIES.attempts]
+        refused(lambda: fetched(served, output))
+        refused(lambda: update_index(output, "index"))  # not complete
         refused(lambda: fetched(served, output, sets=("cs",)))
         refused(lambda: fetched(served, output, form="arXiv"))
-        refused(lambda: update_index(output, "index"))
         with harvest_lock(output):
             refused(lambda: fetched(served, output))
-        output.rename("moved.jsonl")
-        refused(lambda: fetched(served, output))
         output.write_text("notes\n")
         refused(lambda: fetched(served, output))
-        beside(output, STATE).write_text("{}")
-        refused(lambda: fetched(served, output))
-        beside(output, STATE).unlink()
-        refused(lambda: fetched(served, output))
+        refused(lambda: update_index(output, "index"))
         assert output.read_text() == "notes\n"
     told("harvest", messages)
 
@@ -302,8 +272,9 @@ def test_an_index_gets_what_changed_and_keeps_the_rest(output, tmp_path, tiny_en
         served.put(paper(9, deleted=True, datestamp="2026-11-25"))
         options = ["--output", str(output), "--address", served.address, "--interval", "0"]
         main([*options, "--index", str(folder)])
-        *_, line = capsys.readouterr().out.splitlines()
-        assert "4 papers added, 1 replaced, 1 deleted, now 6 in 2 segments" in line
+        came, line = capsys.readouterr().out.splitlines()
+        assert "6 records, 1 of deleted papers, as of 2026-11-25" in came
+        assert "4 papers added, 1 replaced, 1 deleted, now 6" in line
         assert titles(folder) == {"x1": "Own paper x1"} | {
             f"2611.0000{number}": f"Counting salmon in river {number}" for number in range(1, 6)
         }
@@ -315,8 +286,8 @@ def test_an_index_gets_what_changed_and_keeps_the_rest(output, tmp_path, tiny_en
             assert len(reader) == 6  # undisturbed
         assert "2611.00002" not in titles(folder)
         main([*options, "--index", str(folder)])
-        assert "0 papers added, 0 replaced, 0 deleted, now 5" in capsys.readouterr().out
-        assert read_state(output).pending == set()
+        assert "0 papers added, 0 replaced, 0 deleted" in capsys.readouterr().out
+        assert records(output) == {}
 
 
 def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder, monkeypatch):
@@ -325,21 +296,26 @@ def test_an_update_that_fails_is_made_by_the_next(output, tmp_path, tiny_encoder
     with repository([paper(1)]) as served:
         fetched(served, output)
         update_index(output, folder)
-        served.put(paper(2, datestamp="2026-11-26"))
-        fetched(served, output)
-        served.put(paper(3, datestamp="2026-11-26"))
-        fetched(served, output)
+        for number in (2, 3):
+            served.put(paper(number, datestamp="2026-11-26"))
+            fetched(served, output)
         with monkeypatch.context() as patched:
-            patched.setattr("qbe.feeds.harvest.update.append_papers", _interrupted)
+            patched.setattr("qbe.feeds.harvest.append_papers", _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 update_index(output, folder)
         assert len(titles(folder)) == 2
         written = update_index(output, os.path.relpath(folder))
         assert (written.added, written.unchanged, written.papers) == (2, 0, 4)
+        with pytest.raises(UsageError, match="harvest into another `output`"):
+            update_index(output, tmp_path / "other")
 
-        other = tmp_path / "other"  # another index gets all
-        build(other, [own("x2")], BuildSettings(bm25=False, encoder=str(tiny_encoder)))
-        assert update_index(output, other).added == 3
+
+def test_an_index_that_is_not_there_is_built(output, tmp_path):
+    with repository([paper(1), paper(2), paper(3, deleted=True)]) as served:
+        fetched(served, output)
+        written = update_index(output, tmp_path / "index")
+    assert (written.added, written.papers) == (2, 2)
+    assert list(titles(tmp_path / "index")) == ["2611.00001", "2611.00002"]
 
 
 def _interrupted(*_: object, **__: object) -> None:

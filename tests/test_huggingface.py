@@ -9,7 +9,7 @@ import pytest
 from support.messages import messages_of
 
 from qbe.corpus import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 from qbe.types import Facet, Paper, Sentence
 

@@ -15,7 +15,7 @@ from support.searching import first_stage
 from qbe.cli import common as _cli
 from qbe.cli.index import OPTIONS, PROGRAM, main
 from qbe.cli.index_options import build_settings, parser, reading
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
     IndexBuildError,
@@ -30,8 +30,9 @@ from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
 from qbe.index.source import BuildSettings
 from qbe.index.store import FORMAT_VERSION, current
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import CARD, resolve_encoder
+from qbe.models.cards import ENCODER
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
 from qbe.query import Query
 from qbe.util.files import sha256
 
@@ -96,7 +97,7 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
         "docvectors": False,
         "documents": 128,
     }
-    weights = json.loads((tiny_encoder / CARD).read_text())["weights_sha256"]
+    weights = json.loads((tiny_encoder / ENCODER.metadata_file).read_text())["weights_sha256"]
     assert record["dense"] == {
         "encoder": {"name": "tiny-bert", "precision": "int8", "weights_sha256": weights},
         "dimension": 16,

@@ -6,18 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from qbe.index.building.compaction import compact
 from support.builds import Job, build_job
 from support.searching import first_stage
 
 from qbe.cli.index import main
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError
-from qbe.index.building import shards
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.parts import BuildShard, build_part
-from qbe.index.building.sharding import PartShards, build_shards
 from qbe.index.index import Index
+from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
@@ -145,21 +141,14 @@ def test_what_was_left_out_before_stays_listed(tmp_path, copy):
     with pytest.raises(CorpusError, match=rf"150 of 151 records .*\({listed} lists them\)"):
         append_papers(copy, str(one_more(tmp_path, "third", broken=150)), reading=LENIENT)
     assert len(listed.read_bytes().removeprefix(before).splitlines()) == 151
-    assert sorted(path.name for path in (copy / "segments").iterdir()) == ["000001", "000002"]
-
-
-def test_a_list_that_a_killed_writer_left_is_removed(copy):
-    (copy / "segments").mkdir()
-    (copy / "segments" / "000001.rejected.jsonl").write_text("{}\n")
-    delete_papers(copy, ["p1"])
-    assert not (copy / "segments").exists()
+    assert sorted(path.name for path in copy.iterdir()) == ["000003", "CURRENT"]
 
 
 def test_the_command_says_what_an_append_left_out(tmp_path, copy, capsys):
     main(["--append", "--corpus", str(one_more(tmp_path)), "--on-error", "skip:0.5", "--output", str(copy)])
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"1 record left out (malformed JSON: 1), listed in {copy}.rejected.jsonl"
-    assert second.startswith(f"{copy}: 1 papers added, 0 replaced, 0 deleted, now 1,189 in 2 segments")
+    assert second.startswith(f"{copy}: 1 papers added, 0 replaced, 0 deleted, now 1,189, generation 2, ")
 
 
 @pytest.mark.parametrize(
@@ -194,28 +183,6 @@ def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, s
             "sentences": 596 - removed,
             "predicted": 0,
         }
-    assert compact(folder).papers == 128
-    with Index(folder) as index:
-        assert "s001" not in index
-        assert len(list(index)) == 128
-
-
-def test_parts_read_in_another_way_become_shards(tmp_path, job, sample, tiny_encoder, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_PAPERS", 8)
-    parts = (tmp_path / "1", tmp_path / "2")
-    settings = replace(job.settings, dense=True, encoder=str(tiny_encoder))
-    for number, folder in enumerate(parts, start=1):
-        build_part(
-            folder,
-            str(sample / "corpus.jsonl"),
-            settings,
-            BuildShard(number, 2),
-            reading=Reading(format="jsonl", limit=100),
-        )
-    manifest = build_shards(tmp_path / "index", PartShards(parts, settings), 2)
-    assert manifest.corpus["papers"] == 100
-    with Index(tmp_path / "index") as index:
-        assert sorted(paper.paper_id for paper in index) == [f"s{n:03d}" for n in range(1, 101)]
 
 
 def test_another_way_of_reading_is_another_build(copy, job):

@@ -5,15 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from qbe.index.building.staging import STATE
 from support.builds import Job, build_job
-from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
+from support.killed_build import BLOCK, LUCENE, MOMENTS
 from support.searching import first_stage
 
 from qbe.errors import IndexBuildError
-from qbe.index.building import shards
+from qbe.index import build
 from qbe.index.index import Index
-from qbe.models.encode.encoder import Encoder
+from qbe.models.encoder import Encoder
 from qbe.query import Query
 from qbe.util.files import lock, sha256
 
@@ -21,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(build, "BLOCK", BLOCK)
 
 
 PAPERS = 60
@@ -76,8 +75,8 @@ def works(folder: Path, papers: int) -> None:
 # Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.
 MOMENTS_OF = {
     "bm25": ["papers noted", LUCENE, "lucene ended"],
-    "dense": ["papers begun", "second shard begun", "manifest written", "put in place"],
-    "tagged": ["papers written, not noted", "facets begun", "shards read", "vectors written"],
+    "dense": ["papers begun", "first block noted", "third block noted", "manifest written", "put in place"],
+    "tagged": ["papers written, not noted", "facets begun", "second block noted", "FAISS begun"],
 }
 
 
@@ -87,19 +86,14 @@ MOMENTS_OF = {
 def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, kill, jobs, digests, kind, moment):
     output = tmp_path / "index"
     kill(moment, output, jobs[kind])
-    assert not output.exists()
+    assert not output.exists() or not any(output.iterdir())
     manifest = build_job(output, jobs[kind], resume=True)
     assert manifest.digest == digests[kind]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
-    assert files == {"manifest.json", *manifest.files}
+    expected = {f"000001/{name}" for name in ("manifest.json", *manifest.files)}
+    assert files == {"CURRENT", *expected}
     works(output, PAPERS)
-
-
-def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, kill, jobs, digests):
-    kill("vectors written", tmp_path / "index", jobs["tagged"])
-    (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
-    assert build_job(tmp_path / "index", jobs["tagged"], resume=True).digest == digests["tagged"]
 
 
 @pytest.mark.parametrize("moment", ["papers begun", "manifest written"])
@@ -112,34 +106,32 @@ def test_a_killed_replacement_leaves_the_old_index(tmp_path, kill, settings, old
     with pytest.raises(IndexBuildError, match=f"is an index already; .*{again}"):
         build_job(output, settings, resume=True)
     works(output, 20)
-    assert all(sha256(output / name) == entry["sha256"] for name, entry in old.files.items())
+    assert all(sha256(output / "000001" / name) == entry["sha256"] for name, entry in old.files.items())
     assert build_job(output, settings, overwrite=True, resume=True).digest == digests["dense"]
     works(output, PAPERS)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end(
-    tmp_path, kill, settings, old_settings, digests
-):
-    """At its very end the old index stands, after the exchange the new one."""
+def test_killed_between_the_last_two_steps(tmp_path, kill, settings, old_settings, digests):
+    """Without an index the new one stands, else the old one."""
     settings, output = replace(settings, bm25=False), tmp_path / "index"
-    kill("state left", output, old_settings)
+    kill("published, not current", output, old_settings)
     works(output, 20)
-    kill("old index exchanged", output, settings, "--overwrite")
-    works(output, PAPERS)
-    assert build_job(output, settings, resume=True).digest == digests["dense"]
-    assert not (output / STATE).exists()
+    kill("published, not current", output, settings, "--overwrite")
+    works(output, 20)
+    assert build_job(output, settings, overwrite=True).digest == digests["dense"]
+    assert sorted(path.name for path in output.iterdir()) == ["000003", "CURRENT"]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, kill, settings, digests, lines, monkeypatch):
-    """It goes on where settings and corpus are as they were, and encodes no finished shard again."""
+    """It goes on where settings and corpus are as they were, and encodes no finished block again."""
     corpus, output = tmp_path / "corpus.jsonl", tmp_path / "index"
     content = "".join(lines).encode()
     corpus.write_bytes(content)
     times = corpus.stat()
     settings = replace(settings, corpus=(str(corpus),), bm25=False)
-    kill("vectors begun", output, settings)
+    kill("all encoded", output, settings)
     with pytest.raises(IndexBuildError, match=r"unfinished build.* `resume`, or discard it"):
         build_job(output, settings)
     other = replace(settings, precision="fp32")
@@ -162,7 +154,7 @@ def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, kill, settings
     for name, some in (("a.jsonl", lines[:40]), ("b.jsonl", lines[40:])):
         (folder / name).write_text("".join(some))
     settings, output = replace(settings, corpus=(str(folder),), bm25=False), tmp_path / "index"
-    kill("vectors begun", output, settings)
+    kill("all encoded", output, settings)
 
     def refused():
         with pytest.raises(IndexBuildError, match="found other sources"):
@@ -195,4 +187,4 @@ def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
 
 def test_moments_are_all_tried():
     tried = {moment for moments in MOMENTS_OF.values() for moment in moments}
-    assert tried | {"vectors begun", "old index exchanged", "state left"} == {*MOMENTS, LUCENE}
+    assert tried | {"all encoded", "published, not current"} == {*MOMENTS, LUCENE}

@@ -17,13 +17,14 @@ from qbe.index.index import Index
 from qbe.index.papers import (
     FACET_CODES,
     PaperLayout,
-    SegmentPapers,
+    Papers,
     facet_mask,
     without_labels,
 )
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
-from qbe.models.tagger_files import HEAD
+from qbe.index.store import current
+from qbe.models.cards import HEAD
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import LABEL_SOURCES, Tagger, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 
@@ -76,9 +77,9 @@ def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder
 
 
 def test_the_store_of_records_holds_what_the_corpus_brought(folders, mixed):
-    assert list(SegmentPapers(folders["given"], predictions=False).read_from(0)) == mixed
+    assert list(Papers(current(folders["given"]), predictions=False).read_from(0)) == mixed
     unlabelled = [without_labels(paper) for paper in mixed]
-    assert list(SegmentPapers(folders["predicted"], predictions=False).read_from(0)) == unlabelled
+    assert list(Papers(current(folders["predicted"]), predictions=False).read_from(0)) == unlabelled
 
 
 def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
@@ -161,7 +162,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
     job = replace(settings, tagger=str(tagger))
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.building.shards.join_shards", interrupt)
+        patch.setattr("qbe.index.build.build_faiss", interrupt)
         build_job(output, job)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)

@@ -9,10 +9,10 @@ import pytest
 from support.messages import messages_of
 
 from qbe.index.index import Index
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.grade.model import Estimates
-from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES, JOINT_MODEL, read_joint_card
+from qbe.models.cards import JOINT_GRADER, JOINT_GRADES, JOINT_MODEL, read_card
+from qbe.models.folders import resolve_encoder
+from qbe.models.grades import Estimates
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import HIGHEST, Query, TopicAspect, Variety
 from qbe.search.request import SearchRequest
 from qbe.search.rerank import joint
@@ -37,7 +37,7 @@ def index(graded) -> Index:
 class Fixed:
     """Grades by the number in a paper's id, and remembers what it graded."""
 
-    card = read_joint_card()
+    card = read_card(JOINT_GRADES, JOINT_GRADER)
 
     def __init__(self):
         self.graded = []
@@ -186,9 +186,11 @@ def test_the_first_ranking_of_an_exploration_waits_for_no_cross_encoder(index, m
 def test_damage_is_told(tmp_path, told):
     folders = {}
     for name, damage in {
-        "no card": lambda folder: (folder / JOINT_CARD).unlink(),
-        "another format": lambda folder: _replace(folder / JOINT_CARD, '"format": 1', '"format": 9'),
-        "a damaged card": lambda folder: (folder / JOINT_CARD).write_text("{"),
+        "no card": lambda folder: (folder / JOINT_GRADER.metadata_file).unlink(),
+        "another format": lambda folder: _replace(
+            folder / JOINT_GRADER.metadata_file, '"format": 1', '"format": 9'
+        ),
+        "a damaged card": lambda folder: (folder / JOINT_GRADER.metadata_file).write_text("{"),
         "no model": lambda folder: (folder / JOINT_MODEL).unlink(),
         "another model": lambda folder: (folder / JOINT_MODEL).write_bytes(b"x"),
     }.items():

@@ -13,10 +13,11 @@ from support.searching import first_stage, paper_of
 
 from qbe.errors import EncoderMismatchError
 from qbe.index.index import Index
-from qbe.index.manifest import FORMAT_VERSION, unseal
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import CARD, resolve_encoder
-from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.index.store import FORMAT_VERSION, current, unseal
+from qbe.models.cards import ENCODER
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
 from qbe.search.rerank.matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
@@ -30,9 +31,9 @@ def l2_encoder(tmp_path_factory, tiny_encoder) -> Path:
     """The tiny encoder, read as SPECTER and ASPIRE are, in passes that some papers do not fit into."""
     folder = tmp_path_factory.mktemp("exported") / "l2"
     shutil.copytree(tiny_encoder, folder)
-    card = json.loads((folder / CARD).read_text())
+    card = json.loads((folder / ENCODER.metadata_file).read_text())
     card |= {"convention": dataclasses.asdict(CONVENTION), "max_tokens": 64}
-    (folder / CARD).write_text(json.dumps(card))
+    (folder / ENCODER.metadata_file).write_text(json.dumps(card))
     return folder
 
 
@@ -146,12 +147,13 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
 @pytest.mark.parametrize("version", [4, 5])
 def test_an_index_of_an_earlier_format_can_be_read(copy, tiny_index, version):
     """It names a kind of FAISS index, and has no checksum and no digests of Lucene's files."""
-    record = unseal((copy / "manifest.json").read_bytes()) | {"format_version": version}
+    path = current(copy) / "manifest.json"
+    record = unseal(path.read_bytes()) | {"format_version": version}
     record["dense"]["ann"] = {"kind": "flat", "depth": 2000}
     for name in record["files"]:
         if name.startswith("lucene/"):
             del record["files"][name]["sha256"]
-    (copy / "manifest.json").write_text(json.dumps(record))
+    path.write_text(json.dumps(record))
     with Index(copy) as old, Index(tiny_index) as new:
         for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
             hits = first_stage(old, "dense").search(query, 50)

@@ -11,7 +11,7 @@ from support.searching import first_stage
 from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
-from qbe.models.encode.pooling import PaperVectors
+from qbe.models.pooling import PaperVectors
 from qbe.query import Query
 from qbe.search.present import to_record, to_table
 from qbe.search.rerank.matching import VectorMatching, attention, marginals, mean_max, single_match, transport

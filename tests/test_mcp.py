@@ -28,19 +28,19 @@ from support.serving import serving
 from qbe import types
 from qbe.cli.mcp import main
 from qbe.errors import UsageError
-from qbe.index.opening import open_index
-from qbe.serve.mcp.answers import (
+from qbe.index.index import open_index
+from qbe.serve.mcp import (
     LIMIT,
-    MOST_AUTHORS,
+    MAX_AUTHORS,
+    ExportPart,
     Hit,
     Hits,
+    create_server,
+    export_citations,
     fitting_hits,
     size_of,
 )
-from qbe.serve.mcp.server import create_server
-from qbe.serve.mcp.tools import ExportPart, export_citations
-from qbe.serve.service.requests import Export
-from qbe.serve.service.service import SearchService
+from qbe.serve.service import SearchService
 from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
@@ -207,13 +207,13 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index):
             parts = pages(stdio, "export_citations", paper_ids=ids, format=form)
             assert sum(part["papers"] for part in parts) == 128
             assert [bool(part["cut"]) for part in parts] == [True] * (len(parts) - 1) + [False]
-            whole = service.export(Export(paper_ids=ids, format=form))
+            whole = "".join(service.export_parts(ids, form))
             assert "".join(part["text"] for part in parts) == whole
             assert (len(parts) > 1) is (len(whole) > LIMIT)
 
 
 def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
-    monkeypatch.setattr("qbe.serve.mcp.answers.LIMIT", 500)
+    monkeypatch.setattr("qbe.serve.mcp.LIMIT", 500)
     expected = "found s036 longer; leave it out, or choose markdown"
     with (
         open_index(graded_index) as index,
@@ -409,7 +409,7 @@ def test_a_hit_of_many_authors_names_the_first():
             "links": {"doi": "https://doi.org/10.1/7", "url": "https://example.org/" + "a" * 300},
         }
     )
-    assert shown.authors == [*(f"Ann Lee {n}" for n in range(MOST_AUTHORS)), "et al."]
+    assert shown.authors == [*(f"Ann Lee {n}" for n in range(MAX_AUTHORS)), "et al."]
     assert (shown.year, shown.grades, shown.score) == (None, None, 0.123457)
     assert shown.links == {"doi": "https://doi.org/10.1/7"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qbe.cli.train_options import parser
+from qbe.models.folders import ENCODERS
 from qbe.models.large import LARGE
-from qbe.models.registry import ENCODERS
 from qbe.util.files import sha256
 
 ROOT = Path(__file__).parent.parent

@@ -10,8 +10,8 @@ import pytest
 
 from qbe.cite import model as citation
 from qbe.errors import ModelError
-from qbe.models.grade import model as grade
-from qbe.models.grade.head import Storage
+from qbe.models import grades as grade
+from qbe.models.heads import Storage
 from qbe.search.rerank import projections as projection
 from qbe.search.rerank.graded import FEATURES
 

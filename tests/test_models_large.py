@@ -17,12 +17,11 @@ from support.published import write_mpnet
 from transformers import MPNetConfig, MPNetModel
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.encoder_files import read_card
+from qbe.models.cards import ENCODER, RANGES, read_card
 from qbe.models.export import encoder
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import fill_graph, store_graph
-from qbe.models.export.quantization import channel_ranges, smooth
-from qbe.models.kinds import RANGES
+from qbe.models.export.quantize import channel_ranges, smooth
 from qbe.models.large import (
     LargeEncoder,
     WheelParts,
@@ -183,7 +182,7 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].endswith("against fp32")
-    filled = read_card(tmp_path / "filled")
+    filled = read_card(tmp_path / "filled", ENCODER)
     assert replace(filled, parity={}) == replace(traced, parity={})  # digests of the files, too
     assert filled.parity["fp32"] == {"max_abs_difference": 0.0, "min_cosine": pytest.approx(1)}
     assert filled.parity["int8"]["min_cosine"] == pytest.approx(traced.parity["int8"]["min_cosine"], abs=1e-4)
@@ -202,7 +201,9 @@ def test_ranges_beside_a_stored_graph_are_used(tmp_path, papers, monkeypatch):
     cosines = iter((0.0, 1.0))
     figures = {"max_abs_difference": 0.0, "min_cosine": 1.0}
     monkeypatch.setattr(
-        encoder, "_parity", lambda *_: {"fp32": figures, "int8": figures | {"min_cosine": next(cosines)}}
+        encoder,
+        "_encoder_parity",
+        lambda *_: {"fp32": figures, "int8": figures | {"min_cosine": next(cosines)}},
     )
     export_encoder(weights, "fish", "sea", tmp_path / "out", graph=graph)
     smooth(fp32, ranges, tmp_path / "smoothed.onnx")

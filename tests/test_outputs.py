@@ -11,7 +11,7 @@ from qbe import models
 from qbe.cli.search import main as search_main
 from qbe.cli.tag import main as tag_main
 from qbe.errors import OutputError, UsageError
-from qbe.models.export.staging import check_model_folder
+from qbe.models.cards import check_model_folder
 from qbe.util.outputs import CITED, REPORT, SEARCH, Result, check_output, with_tag
 
 RUN = "q1 Q0 p7 1 2.5 qbe-dense\nq1 Q0 p8 2 2.25 qbe-dense\n"

@@ -11,9 +11,9 @@ pytest.importorskip("reportlab")
 from reportlab.lib.pdfencrypt import StandardEncryption
 from support.pdfs import SERIF, Column, Paper, Sheet, article, cover, springer, without_abstract
 
-from qbe.corpus.pdf import reader
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus import pdf
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Reading
 from qbe.corpus.rejected import STANDS_IN, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import QbeError
@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
     messages = []
     for name, data in files.items():
         written(tmp_path, data, name)
-        monkeypatch.setattr(reader, "SECONDS", 0.5 if name == "slow.pdf" else 20)
+        monkeypatch.setattr(pdf, "SECONDS", 0.5 if name == "slow.pdf" else 20)
         with pytest.raises(QbeError) as raised:
             paper_from_file(name)
         messages.append(str(raised.value))
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
 def test_the_process_that_reads_ends_with_its_input():
     from qbe.util import processes
 
-    with processes.start([reader.sys.executable, "-m", "qbe.corpus.pdf.worker"]) as process:
+    with processes.start([pdf.sys.executable, "-m", "qbe.corpus.pdf"]) as process:
         data = springer(PAPER)
         answers = process.communicate(2 * (len(data).to_bytes(8, "big") + data), timeout=60)[0].splitlines()
     assert [json.loads(line)["title"] for line in answers] == [PAPER.title, PAPER.title]

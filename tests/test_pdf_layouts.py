@@ -17,9 +17,9 @@ pytest.importorskip("reportlab")
 from support.pdfs import HELD_OUT, WRITTEN_WITH, Paper, Template, without_abstract
 
 from qbe.corpus import read_jsonl
-from qbe.corpus.pdf.worker import answer
+from qbe.corpus.pdf import answer
 from qbe.corpus.sentences import split_sentences
-from qbe.datasets.embedded import copy_sample
+from qbe.datasets.sample import copy_sample
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from support.searching import ids
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.models.grade.head import MODELS
+from qbe.models.cards import PACKAGE as MODELS
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.rerank.projections import (

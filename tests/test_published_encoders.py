@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 from support.published import SCIBERT, TINY, adapter_tensors, exported_here, write_adapter, write_specter
 
-from qbe.models import sources
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.encoder_format import SENTENCES
-from qbe.models.export.adapter import apply_adapter
-from qbe.models.kinds import ENCODER
-from qbe.models.registry import PUBLISHED
+from qbe.models import folders
+from qbe.models.cards import ENCODER
+from qbe.models.encoder import Encoder
+from qbe.models.export.pytorch import apply_adapter
+from qbe.models.folders import PUBLISHED, resolve_encoder
+from qbe.models.formats import SENTENCES
 from qbe.types import Paper
 
 pytestmark = pytest.mark.slow
@@ -121,7 +120,7 @@ def requests(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
         asked.append((name, *(file for file in weights if file in allow_patterns)))
         return str(tmp_path / name)
 
-    monkeypatch.setattr(sources.processes, "run", exported_here)
+    monkeypatch.setattr(folders.processes, "run", exported_here)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     return asked

@@ -13,8 +13,8 @@ from qbe.query import SHAPES
 from qbe.search.queries import pasted_paper, query_by
 from qbe.search.questions import ASKED, Question, question_of
 from qbe.serve.app import create_app
-from qbe.serve.mcp.tools import Search, search_papers
-from qbe.serve.service.service import SearchService
+from qbe.serve.mcp import Search, search_papers
+from qbe.serve.service import SearchService
 
 NAMED = {
     "graph neural networks for traffic forecasting": ("graph neural networks", "traffic forecasting"),

@@ -18,11 +18,12 @@ from support.formats import check_reading, misplaced, mistyped
 from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe.corpus import read_corpus
-from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
-from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading, Revisions
+from qbe.corpus.identity import CHOSEN, UNIQUE
+from qbe.corpus.records import Reading
 from qbe.corpus.rejected import RECODED, RejectedRecords
+from qbe.corpus.streams import Head
+from qbe.corpus.xml_formats import DELETION
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
@@ -210,11 +211,11 @@ def test_a_file_of_a_program_has_these_records(name):
     data = (FILES.with_name("exports") if is_export else FILES).joinpath(name).read_bytes()
     called = "export" if is_export else name
     form = recognized(io.BufferedReader(io.BytesIO(data)), called)
-    reading = Reading().with_revisions(Revisions())
-    entries = list(form.read(io.BufferedReader(io.BytesIO(data)), called, reading))
-    records = [[entry.where, entry.record] for entry in entries]
+    entries = form.read(io.BufferedReader(io.BytesIO(data)), called, Reading())
     actual = [
-        [where, str(record) if isinstance(record, RecordError) else record] for where, record in records
+        [where, str(record) if isinstance(record, RecordError) else record]
+        for where, record in entries
+        if getattr(record, "reason", "") != DELETION  # which the second of two passes leaves out
     ]
     assert {"format": form.name, "records": actual} == RECORDS[name]
     others = {each.name for each in FORMATS.values() if each.recognizes(Head(called, data))} - {form.name}

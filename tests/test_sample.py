@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import qbe.datasets.embedded
-from qbe.datasets.embedded import grade, pool, read_layout
+import qbe.datasets.sample
+from qbe.datasets.sample import grade, pool, read_layout
 from qbe.runs import Judgment, read_topics, write_pools, write_qrels
 from qbe.types import Facet
 from qbe.util.files import sha256
 
-SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.sample.__file__).with_name("sample")
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
 POOLS = {topic.query_id: pool(LAYOUT, topic.paper_id, topic.facet) for topic in TOPICS}

@@ -11,13 +11,13 @@ from support.messages import refusals
 from support.papers import Papers
 from support.searching import first_stage
 
-from qbe.datasets.embedded import copy_sample
+from qbe.datasets.sample import copy_sample
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query
 from qbe.search.present import to_table
 from qbe.search.request import SearchRequest

@@ -16,7 +16,7 @@ from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
 from qbe.cli.search import OPTIONS, PROGRAM, main
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
@@ -27,9 +27,9 @@ from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
 from qbe.index.opening import Index
-from qbe.index.papers import SegmentPapers, read_metadata
+from qbe.index.papers import Papers, read_metadata
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
@@ -360,8 +360,8 @@ def _dated(papers: list[Paper]) -> set[str]:
 
 def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatch):
     reads = []
-    read = SegmentPapers.read_metadata
-    monkeypatch.setattr(SegmentPapers, "read_metadata", lambda store: reads.append(store) or read(store))
+    read = Papers.read_metadata
+    monkeypatch.setattr(Papers, "read_metadata", lambda store: reads.append(store) or read(store))
     with Index(plain) as opened, opened.reading() as reader:
         papers = FilterCache(reader)
         for year in (2003, 2004, 2003, 2005):
@@ -620,7 +620,7 @@ def test_the_latest_of_the_papers_asked_for_sets_the_year_and_none_is_refused(in
 
 
 def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
-    """What was added passes, what was deleted does not, and compaction changes nothing."""
+    """What was added passes, what was deleted does not."""
     folder, recent, query = tmp_path / "index", PaperFilter(years=(2015, None)), Query(catalogue[100])
     build(folder, [corpus(tmp_path, "a", catalogue[:40])], BuildSettings(encoder=str(tiny_encoder)))
     changes = [
@@ -630,7 +630,6 @@ def test_pipelines_follow_the_index(tmp_path, catalogue, tiny_encoder):
             lambda opened: opened.delete(paper.paper_id for paper in catalogue[1:17]),
             [catalogue[0], *catalogue[17:80]],
         ),
-        (lambda opened: opened.compact(), [catalogue[0], *catalogue[17:80]]),
     ]
     with Index(folder) as opened:
         pipelines = {stage: first_stage(opened, stage) for stage in STAGES}

@@ -1,11 +1,11 @@
 """What people read of a sentence, and what they correct it to: an aim says what is done, and how."""
 
 import pytest
-from pydantic import ValidationError
 
+from qbe.errors import UsageError
 from qbe.search.explain import describe, label_of
-from qbe.serve.service.records import sentence_records
-from qbe.serve.service.requests import SearchBody
+from qbe.search.form import SearchForm
+from qbe.search.records import sentence_records
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 AIM = Sentence("We propose X for Y.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.5, 0.3, 0.0, 0.0))
@@ -35,10 +35,10 @@ def test_an_aim_is_the_best_guess_for_the_method_where_nothing_else_says_how():
 def test_a_request_corrects_labels(tiny_index):
     from qbe.index.opening import Index
 
-    body = SearchBody(paper_ids=["s036"], labels=["1:aim"])
+    form = SearchForm(paper_ids=["s036"], labels=["1:aim"])
     with Index(tiny_index) as index:
-        paper = body.compile(index).query.aspects[0].paper
+        paper = form.request(index).query.aspects[0].paper
     assert paper.sentences[1].label == "aim"
     for wrong in ("1:aims", "-1:aim", "aim"):
-        with pytest.raises(ValidationError):
-            SearchBody(paper_ids=["s036"], labels=[wrong])
+        with pytest.raises(UsageError):
+            SearchForm(paper_ids=["s036"], labels=[wrong])

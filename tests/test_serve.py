@@ -18,13 +18,12 @@ from support.serving import serving
 
 from qbe.cli.serve import main, parser, run
 from qbe.errors import InputError, UsageError
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
+from qbe.search.form import SearchForm
 from qbe.serve.app import page_files
-from qbe.serve.guard import settings_for
-from qbe.serve.network.guard import LOCAL, read_key
-from qbe.serve.network.server import listen
-from qbe.serve.service.requests import SearchBody
-from qbe.serve.service.service import SearchService
+from qbe.serve.guard import LOCAL, read_key, settings_for
+from qbe.serve.service import SearchService
+from qbe.serve.workers import listen
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +52,7 @@ def untimed(record):
 
 def test_post_and_get_answer_what_the_service_answers(server, service):
     request = {"paper_ids": ["s036"], "facet": "method", "k": 5, "rerank": False, "year_from": 2016}
-    expected = untimed(service.search(SearchBody(**request)))
+    expected = untimed(service.search(SearchForm(**request)))
     posted = server.ask("POST", "/api/search", request)
     got = server.ask("GET", "/api/search?" + urllib.parse.urlencode({**request, "paper_ids": "s036"}))
     assert posted.status == got.status == 200
@@ -68,7 +67,7 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order_if_any(server, ser
     assert [name for name, _ in events] == ["ranking", "ranking", "end"]
     first, second = (json.loads(data) for _, data in events[:2])
     assert (first["stage"], second["stage"]) == ("first-stage", "reranked")
-    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchBody(**request)))))
+    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchForm(**request)))))
     answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1})  # a whole abstract
     assert re.findall(r"event: (\w+)", answer.body.decode()) == ["ranking", "end"]
 

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.serving import serving, wait_until
 
-from qbe.index.opening import open_index
+from qbe.index.index import open_index
+from qbe.serve import guard, workers
 from qbe.serve.app import create_app
-from qbe.serve.network import guard, server
-from qbe.serve.network.server import listen
-from qbe.serve.service.queue import OverloadedError
-from qbe.serve.service.service import SearchService
+from qbe.serve.queue import OverloadedError
+from qbe.serve.service import SearchService
+from qbe.serve.workers import listen
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +141,7 @@ def test_chunks_without_end_are_refused_and_a_compressed_body_is_not_unpacked(ru
     answer = exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413")
     bomb = gzip.compress(b'{"text": "' + b"a" * 100_000_000 + b'"}')
-    assert len(bomb) < guard.MOST_BYTES
+    assert len(bomb) < guard.MAX_BODY
     begin = time.monotonic()
     answer = exchanged(running.port, posted("/api/search", bomb, "Content-Encoding: gzip"))
     assert answer.startswith((b"HTTP/1.1 422", b"HTTP/1.1 400"))
@@ -151,14 +151,13 @@ def test_chunks_without_end_are_refused_and_a_compressed_body_is_not_unpacked(ru
 @contextlib.contextmanager
 def local(folder):
     """A server in this process, which logs nothing: its port and its service."""
-    started, logger = threading.Event(), logging.getLogger("qbe.serve")
+    logger = logging.getLogger("qbe.serve")
     logger.setLevel(logging.CRITICAL)
     with open_index(folder, threads=1) as index, SearchService(index) as service:
         listening = listen("127.0.0.1", 0)
-        instance = server.server_of(create_app(service), started.set)
+        instance = workers.server_of(create_app(service))
         thread = threading.Thread(target=instance.run, kwargs={"sockets": [listening]})
         thread.start()
-        assert started.wait(60)
         yield listening.getsockname()[1], service
         instance.should_exit = True
         thread.join(60)
@@ -168,8 +167,8 @@ def local(folder):
 @pytest.fixture
 def impatient(graded_index, monkeypatch):
     """A server that waits for nobody."""
-    monkeypatch.setattr(server, "HEADER_SECONDS", 0.5)
-    monkeypatch.setattr(server, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "READ_SECONDS", 0.5)
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
     with local(graded_index) as running:
         yield running

@@ -15,8 +15,8 @@ import pytest
 from support.browser import SECONDS, expect, opened
 from support.serving import Server, serving, wait_until
 
-from qbe.feeds.watch.watches import Watch, changing, write_watches
-from qbe.index.building.changes import append_papers
+from qbe.feeds.watches import Watch, changing, write_watches
+from qbe.index.update import append_papers
 from qbe.query import SHAPES
 from qbe.types import Paper, Sentence
 

@@ -4,7 +4,6 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -13,24 +12,17 @@ from qbe import CrossEncoder, Facet, Fused, PaperFilter, Projections, Query, Sta
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import build_index, open_index
-from qbe.models.encode.encoder import Encoder
+from qbe.index.index import build_index, open_index
+from qbe.index.source import BuildSettings
+from qbe.models.encoder import Encoder
 from qbe.search.first_stages import FusedStage
+from qbe.search.form import CitationForm, SearchForm
 from qbe.search.pipeline import Pipeline
+from qbe.search.queries import pasted_paper
 from qbe.search.rerank.joint import JointGrader
-from qbe.serve.service import queue
-from qbe.serve.service.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
-from qbe.serve.service.requests import (
-    Comparison,
-    Export,
-    PastedText,
-    RecommendationBody,
-    SearchBody,
-    problem_in_words,
-)
-from qbe.serve.service.service import FIRST, RERANKED, Limits, SearchService, stages_of
-from qbe.serve.service.titles import TitleSearch
+from qbe.serve.models import SearchBody, problem_in_words
+from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
+from qbe.serve.service import FIRST, RERANKED, SearchService, TitleSearch, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +55,7 @@ RERANKERS = {"projections": Projections(), "cross-encoder:depth=20": CrossEncode
 def test_hits_are_those_of_the_pipeline_with_the_same_stages(index, rerank):
     stages = None if rerank is None else Stages(Fused(), RERANKERS[rerank])
     with SearchService(index, stages_of(index, rerank)) as service:
-        record = service.search(SearchBody(paper_ids=["s036"], facet="method", k=7))
+        record = service.search(SearchForm(paper_ids=["s036"], facet="method", k=7))
     with Pipeline(index, stages) as pipeline:
         expected = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 7)
     assert [(hit["paper_id"], hit["score"]) for hit in record["hits"]] == [hit[:2] for hit in expected]
@@ -87,14 +79,14 @@ def test_all_first_stages_share_what_reranks(index, monkeypatch):
     )
     with SearchService(index, stages_of(index, "grades:joint=3")) as service:
         for stage in (None, "dense", "bm25", "fused"):
-            body = SearchBody(paper_ids=["s036"], facet="method", k=2, first_stage=stage)
+            body = SearchForm(paper_ids=["s036"], facet="method", k=2, first_stage=stage)
             assert service.search(body)["stage"] == RERANKED
     assert len(opened) == 1
 
 
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
     explore = {"explore": "same-problem-other-method", "year_from": 2024}  # few to rerank
-    record = service.search(SearchBody(paper_ids=["s036"], k=5, **explore))
+    record = service.search(SearchForm(paper_ids=["s036"], k=5, **explore))
     weights, only = {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0}, PaperFilter(years=(2024, None))
     with Pipeline(index) as pipeline:
         expected = pipeline.search(Query.by_facets(index.paper("s036"), weights), 5, filter=only)
@@ -103,23 +95,23 @@ def test_a_shape_gives_what_the_pipeline_gives(index, service):
 
 
 def test_pages_joined_are_the_whole_ranking_and_excluded_papers_leave_no_gap(service):
-    whole = ids(service.search(SearchBody(paper_ids=["s036"], facet="method", k=100, rerank=False)))
+    whole = ids(service.search(SearchForm(paper_ids=["s036"], facet="method", k=100, rerank=False)))
     start, pages = 0, []
     while start is not None:
-        page = service.search(SearchBody(paper_ids=["s036"], facet="method", k=30, start=start, rerank=False))
+        page = service.search(SearchForm(paper_ids=["s036"], facet="method", k=30, start=start, rerank=False))
         pages += ids(page)
         start = page["next_start"]
     assert pages[:100] == whole
     assert len(pages) == len(set(pages)) == 127
-    first = ids(service.search(SearchBody(paper_ids=["s036"], facet="method", k=4, rerank=False)))
+    first = ids(service.search(SearchForm(paper_ids=["s036"], facet="method", k=4, rerank=False)))
     rest = service.search(
-        SearchBody(paper_ids=["s036"], facet="method", k=3, rerank=False, exclude=[first[0]])
+        SearchForm(paper_ids=["s036"], facet="method", k=3, rerank=False, exclude=[first[0]])
     )
     assert ids(rest) == first[1:]
 
 
 def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
-    record = service.search(SearchBody(text=ABSTRACT, title="Letters", facet="method", k=2))
+    record = service.search(SearchForm(text=ABSTRACT, title="Letters", facet="method", k=2))
     (paper,) = record["query"]["papers"]
     assert paper["paper_id"] is None
     assert [sentence["facet"] for sentence in paper["sentences"]] == ["background", "method", "result"]
@@ -127,38 +119,38 @@ def test_a_pasted_abstract_is_labelled_and_has_no_id(service):
 
 
 def test_picked_sentences_of_what_is_liked_are_the_query(index, service):
-    record = service.search(SearchBody(paper_ids=["s036"], sentences=[2], k=3, rerank=False))
+    record = service.search(SearchForm(paper_ids=["s036"], sentences=[2], k=3, rerank=False))
     with Pipeline(index, Stages(Fused())) as pipeline:
         expected = pipeline.search(Query(index.paper("s036"), positions=[2]), 3)
     assert ids(record) == [hit.paper_id for hit in expected]
-    request = SearchBody(paper_ids=["s036"], not_paper_ids=["s051"], sentences=[4], k=3, rerank=False)
+    request = SearchForm(paper_ids=["s036"], not_paper_ids=["s051"], sentences=[4], k=3, rerank=False)
     liked, disliked = service.search(request)["query"]["aspects"]
     assert (liked["positions"], liked["weight"]) == ([4], 1.0)
     assert disliked["positions"] == list(range(len(service.index.paper("s051").sentences)))
 
 
 def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
-    record = service.compare(Comparison(paper_id="s036", other_id="s051"))
+    record = service.compare("s036", "s051")
     pair = record["facets"]["method"]["pair"]
     assert pair["sentence"] == index.paper("s036").sentences[pair["position"]].text
     assert index.paper("s036").sentences[pair["position"]].facet is Facet.METHOD
     assert pair["other_sentence"] == index.paper("s051").sentences[pair["other_position"]].text
     assert 0 <= record["facets"]["background"]["grade"] <= 3
-    pasted = service.compare(Comparison(text=ABSTRACT, other_id="s051"))
+    pasted = service.compare(pasted_paper(ABSTRACT, ""), "s051")
     assert (pasted["paper"]["paper_id"], pasted["other"]["paper_id"]) == (None, "s051")
 
 
 def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service):
-    request = RecommendationBody(text=ABSTRACT, k=3)
+    request = CitationForm(text=ABSTRACT, k=3)
     first = ids(service.recommend(request))
-    again = service.recommend(RecommendationBody(text=ABSTRACT, k=5, cited=[first[0]], exclude=["nope"]))
+    again = service.recommend(CitationForm(text=ABSTRACT, k=5, cited=[first[0]], exclude=["nope"]))
     assert first[0] not in ids(again)
     assert again["notes"] == ["1 paper is not in the index and left out"]
 
 
 def test_recommendations_with_a_filter_are_those_of_the_library_by_one_recommender(index, service):
     requests = [
-        RecommendationBody(paper_ids=["s036"], k=5, **years)
+        CitationForm(paper_ids=["s036"], k=5, **years)
         for years in ({}, {"year_to": 2012}, {"year_from": 2013})
     ]
     found = [ids(service.recommend(request)) for request in requests]
@@ -179,21 +171,21 @@ def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, ti
             assert service.about()["citations"] is False
             message = f"expected an index with {lacking} to recommend citations, found one without"
             with pytest.raises(UsageError, match=f"^{message}$"):
-                service.recommend(RecommendationBody(paper_ids=["s036"]))
+                service.recommend(CitationForm(paper_ids=["s036"]))
 
 
 def test_papers_go_by_any_name(service):
     title = "Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations"
     asked = {"facet": "method", "k": 3, "rerank": False}
-    by_id = service.search(SearchBody(paper_ids=["s036"], not_paper_ids=["s051"], **asked))
+    by_id = service.search(SearchForm(paper_ids=["s036"], not_paper_ids=["s051"], **asked))
     by_name = service.search(
-        SearchBody(paper_ids=["two crops of a", "S036", title], not_paper_ids=["S051"], **asked)
+        SearchForm(paper_ids=["two crops of a", "S036", title], not_paper_ids=["S051"], **asked)
     )
     assert by_name["hits"] == by_id["hits"]
     assert service.paper(title.upper())["paper_id"] == "s036"
-    compared = service.compare(Comparison(paper_id="two crops", other_id="S051"))
+    compared = service.compare("two crops", "S051")
     assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
-    assert service.export(Export(paper_ids=["two crops", "s036"])).count("@misc") == 1
+    assert len(service.export_parts(["two crops", "s036"], "bibtex")) == 1
     with pytest.raises(PaperNotFoundError, match=r"found [0-9]+ with 'citation' in their titles: s"):
         service.paper("citation")
 
@@ -202,7 +194,7 @@ def test_exports(service):
     beginnings = {"bibtex": "@misc{", "ris": "TY  - ", "csv": "paper_id,title,authors"}
     beginnings |= {"markdown": "- **Two Crops", "json": '{"paper_id": "s036"'}
     for form, begin in beginnings.items():
-        text = service.export(Export(paper_ids=["s036", "s051", "s036"], format=form))
+        text = "".join(service.export_parts(["s036", "s051", "s036"], form))
         assert text.startswith(begin)
         assert "Two Crops of a Paragraph" in text
 
@@ -210,8 +202,8 @@ def test_exports(service):
 def test_titles_are_completed(index):
     titles = TitleSearch(index)
     titles.wait()
-    assert [title.paper_id for title in titles.complete("Crops two par", 3)] == ["s036"]
-    assert titles.complete("s051", 3)[0].paper_id == "s051"
+    assert [title["paper_id"] for title in titles.complete("Crops two par", 3)] == ["s036"]
+    assert titles.complete("s051", 3)[0]["paper_id"] == "s051"
     assert titles.complete("no such words", 3) == []
     assert titles.complete("  ", 3) == []
     assert len(titles.complete("a", 4)) == 4
@@ -236,35 +228,33 @@ WRONG: list[dict[str, object]] = [
 def test_bad_requests_are_told_in_one_line(told):
     messages = []
     for values in WRONG:
-        with pytest.raises(ValidationError) as caught:
-            SearchBody(**values)
-        messages.append(problem_in_words(caught.value.errors()))
+        with pytest.raises((ValidationError, UsageError)) as caught:
+            SearchBody(**values).form()
+        error = caught.value
+        messages.append(str(error) if isinstance(error, UsageError) else problem_in_words(error.errors()))
     told("requests", messages)
 
 
 def test_unknown_papers_and_positions(service):
     with pytest.raises(PaperNotFoundError, match="found 'nope'"):
-        service.search(SearchBody(paper_ids=["nope"]))
+        service.search(SearchForm(paper_ids=["nope"]))
     with pytest.raises(UsageError, match="sentence positions from 0 to 4"):
-        service.search(SearchBody(paper_ids=["s036"], sentences=[9]))
+        service.search(SearchForm(paper_ids=["s036"], sentences=[9]))
     with pytest.raises(PaperNotFoundError):
-        service.compare(Comparison(paper_id="s036", other_id="nope"))
+        service.compare("s036", "nope")
     with pytest.raises(CorpusError):
-        service.label(PastedText(text=" . "[:1]))
+        service.label(" ")
 
 
 def test_many_callers_get_what_each_would_get_alone(service):
     requests = [
-        SearchBody(paper_ids=[f"s{number:03}"], facet=facet, k=k, rerank=False)
+        SearchForm(paper_ids=[f"s{number:03}"], facet=facet, k=k, rerank=False)
         for number in range(1, 5)
         for facet, k in (("background", 5), (None, 3))
     ]
     alone = [ids(service.search(request)) for request in requests]
-    with (
-        SearchService(service.index, limits=Limits(first_stage=60)) as patient,
-        ThreadPoolExecutor(8) as pool,
-    ):
-        assert list(pool.map(lambda request: ids(patient.search(request)), requests)) == alone
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda request: ids(service.search(request)), requests)) == alone
 
 
 class Held:
@@ -289,7 +279,7 @@ def held():
 
 
 def test_searches_that_wait_are_made_together(held):
-    with MicroBatchQueue(timeout=60) as queue:
+    with MicroBatchQueue() as queue:
         answers = [queue.submit(held, lambda: 0)]
         held.until_started()
         answers += [queue.submit(held, lambda number=number: number) for number in range(1, 20)]
@@ -300,7 +290,7 @@ def test_searches_that_wait_are_made_together(held):
 
 
 def test_an_error_of_one_search_fails_no_other(held):
-    with MicroBatchQueue(timeout=60) as queue:
+    with MicroBatchQueue() as queue:
         first = queue.submit(held, lambda: 1)
         held.until_started()
         good, bad = queue.submit(held, lambda: 2), queue.submit(held, lambda: 1 / 0)
@@ -310,34 +300,27 @@ def test_an_error_of_one_search_fails_no_other(held):
             bad.result(30)
 
 
-def test_searches_that_would_wait_too_long_are_refused(monkeypatch, held):
-    now = [0.0]
-    monkeypatch.setattr(queue, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-
-    def slow():
-        now[0] += 2.5
-
-    with MicroBatchQueue(timeout=0.01) as waiting:
-        held.may_go_on.set()
-        waiting.submit(held, slow).result(30)  # from now on it is known how long a search takes
-        held.may_go_on.clear()
-        held.batches.clear()
-        in_progress = waiting.submit(held, slow)
+def test_searches_beyond_the_limit_are_refused_and_cancelled_ones_do_not_count(held):
+    made = []
+    with MicroBatchQueue(limit=3) as queue:
+        in_progress = queue.submit(held, lambda: made.append("a"))
         held.until_started()
-        with pytest.raises(OverloadedError, match="try again in 3 s") as caught:
-            waiting.submit(held, slow)
-        assert caught.value.retry_after == 3
-        token = queue.TIMEOUT.set(60)
-        patient = waiting.submit(held, slow)
-        queue.TIMEOUT.reset(token)
+        given_up, waits = (queue.submit(held, lambda name=name: made.append(name)) for name in "bc")
+        with pytest.raises(OverloadedError, match="try again in 1 s") as caught:
+            queue.submit(held, lambda: made.append("d"))
+        assert caught.value.retry_after == 1
+        assert given_up.cancel()
+        last = queue.submit(held, lambda: made.append("e"))
         held.may_go_on.set()
-        in_progress.result(30), patient.result(30)
+        for each in (in_progress, waits, last):
+            each.result(30)
+    assert made == ["a", "c", "e"]
     with pytest.raises(OverloadedError):
-        waiting.submit(held, slow)
+        queue.submit(held, lambda: 1)
 
 
 def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
-    queue = MicroBatchQueue(timeout=60)
+    queue = MicroBatchQueue()
     in_progress = queue.submit(held, lambda: 1)
     held.until_started()
     given_up, refused = (queue.submit(held, lambda: 1) for _ in range(2))
@@ -351,34 +334,8 @@ def test_a_queue_closes_though_a_search_that_waits_was_cancelled(held):
     assert in_progress.result() == 1
 
 
-def test_searches_that_were_cancelled_neither_count_nor_take_time(monkeypatch):
-    now, may_go_on, made = [0.0], threading.Semaphore(0), []
-
-    def search(tasks):
-        assert may_go_on.acquire(timeout=30)
-        made.append(tasks)
-        now[0] += 1.0 * len(tasks)
-        return tasks
-
-    monkeypatch.setattr(queue, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    with MicroBatchQueue(timeout=2.5) as waiting:
-        may_go_on.release()
-        waiting.submit(search, "a").result(30)
-        in_progress = waiting.submit(search, "b")
-        while waiting._waiting:
-            pass
-        assert all(waiting.submit(search, "x").cancel() for _ in range(4))  # four times, since none waits on
-        assert waiting.waiting == 1
-        last = waiting.submit(search, "c")
-        with pytest.raises(OverloadedError, match="try again in 2 s"):
-            waiting.submit(search, "d")
-        may_go_on.release(2)
-        in_progress.result(30), last.result(30)
-    assert made == [["a"], ["b"], ["c"]]
-
-
 def test_a_step_that_takes_too_long_is_given_up(held):
-    with BatchExecutor({FIRST: 60}, limit=0.05) as execute:
+    with BatchExecutor([FIRST], seconds=0.05) as execute:
         with pytest.raises(TooSlowError, match=r"longer than 0\.05 s"):
             execute(FIRST, held, lambda: 1)
         held.may_go_on.set()
@@ -403,20 +360,19 @@ def test_a_click_encodes_its_text_once_and_runs_the_first_stage_once(index, monk
         monkeypatch.setattr(FusedStage, "_candidates", counted_search)
         for body in ({"facet": "method"}, {}, {"like": ["background"], "unlike": ["method"]}):
             encoded.clear(), searched.clear()
-            first, *rest = service.stream(SearchBody(text=ABSTRACT, title="Letters", **body))
+            first, *rest = service.stream(SearchForm(text=ABSTRACT, title="Letters", **body))
             assert (len(encoded), len(searched)) == (1, 1), body
             assert all(hit["grades"] and hit["matches"] for hit in first["hits"])
             assert [record["stage"] for record in rest] == ([RERANKED] if "facet" in body else [])
 
 
 def test_a_new_commit_is_followed(tiny_index, tmp_path):
-    request, folder = SearchBody(paper_ids=["s036"], k=1, rerank=False), tmp_path / "index"
+    request, folder = SearchForm(paper_ids=["s036"], k=1, rerank=False), tmp_path / "index"
     shutil.copytree(tiny_index, folder)
     with open_index(folder) as index, SearchService(index) as service:
         first = ids(service.search(request))
         with open_index(folder) as writer:
             writer.delete(first)
-            writer.compact()
         assert index.refresh()
         assert not index.refresh()
         assert first != ids(service.search(request))

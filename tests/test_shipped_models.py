@@ -8,13 +8,11 @@ import pytest
 from support.processors import exact_int8
 from support.rerankers import score
 
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.encoder_format import DEFAULT_FORMAT
-from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, DEFAULT_RERANKER
-from qbe.models.reranker_files import JOINT_GRADES
-from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
-from qbe.models.tagger_files import resolve_tagger
+from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_RERANKER, JOINT_GRADES
+from qbe.models.encoder import Encoder
+from qbe.models.folders import BASE_ENCODER, resolve_encoder, resolve_tagger
+from qbe.models.formats import DEFAULT_FORMAT
+from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.query import Query
 from qbe.search.rerank.open import open_reranker
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence

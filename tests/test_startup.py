@@ -151,9 +151,9 @@ def test_choices_are_those_of_the_modules():
     from qbe.cli.index_options import OF_POSTINGS
     from qbe.evaluate.report import PROTOCOLS
     from qbe.index.dense.ann import AUTO_SENTENCES, EXACT, STORED
-    from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
+    from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
-    from qbe.models.tag.tagger import LABEL_SOURCES as OF_TAGGING
+    from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.search import stages
     from qbe.search.request import LABEL_SOURCES
     from qbe.search.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE

@@ -15,16 +15,16 @@ from support.live import corpus, files, rankings
 
 from qbe.cli.index import main
 from qbe.corpus import read_corpus
-from qbe.corpus.dedupe import made_id
-from qbe.corpus.reading import Reading
+from qbe.corpus.identity import made_id
+from qbe.corpus.records import Reading
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, UsageError
-from qbe.index.building import build as stages
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers, delete_papers, sync_papers
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
-from qbe.index.snapshot import open_snapshot, read_commit
+from qbe.index import update
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
+from qbe.index.store import current
+from qbe.index.update import append_papers, delete_papers, sync_papers
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -48,13 +48,6 @@ def counts(written) -> tuple[int, int, int, int]:
     return written.added, written.replaced, written.deleted, written.unchanged
 
 
-def last_segment(folder: Path) -> int:
-    """How many papers the last segment was built of."""
-    snapshot = open_snapshot(folder)
-    snapshot.close()
-    return snapshot.segments[-1].papers
-
-
 @pytest.fixture
 def index(tmp_path) -> Path:
     build(tmp_path / "index", [paper(number, year=2019) for number in range(20)], WORDS_ONLY)
@@ -67,18 +60,17 @@ def test_what_changed_is_written_and_nothing_else(index):
     export = [paper(30), *reversed(others), retagged, retitled]
     written = sync_papers(index, export)
     assert counts(written) == (1, 2, 1, 17)
-    assert (written.papers, written.generation, written.deleted_titles) == (20, 1, {"k0": "On fish number 0"})
-    assert last_segment(index) == 3
+    assert (written.papers, written.generation, written.deleted_titles) == (20, 2, {"k0": "On fish number 0"})
     assert content(index) == {each.paper_id: (each.title, each.abstract, each.metadata) for each in export}
     before = files(index)
     written = sync_papers(
         index, [*others, retitled, replace(retagged, metadata={"tags": ["fish"], "year": 2019}), paper(30)]
     )
-    assert (counts(written), written.generation) == ((0, 0, 0, 20), 1)
+    assert (counts(written), written.generation) == ((0, 0, 0, 20), 2)
     assert files(index) == before
     assert counts(sync_papers(index, [paper(30), *others, retagged])) == (0, 0, 1, 19)  # a deletion alone
     with Index(index) as opened:
-        assert (opened.generation, "k1" in opened) == (2, False)
+        assert (opened.generation, "k1" in opened) == (3, False)
         assert opened.sync([paper(30), *others]).papers == len(opened) == 18
 
 
@@ -153,12 +145,12 @@ def test_files_are_read_as_when_the_index_was_built(tmp_path):
 def test_an_interrupted_sync_is_run_again(index, monkeypatch):
     export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "build_lucene", interrupt)
+        patched.setattr(update, "build_lucene", interrupt)
         with pytest.raises(KeyboardInterrupt):
             sync_papers(index, export)
     assert files(index) == before
     assert counts(sync_papers(index, export)) == (0, 19, 1, 0)
-    assert read_commit(index).generation == 1
+    assert current(index).name == "000002"
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])
@@ -170,7 +162,6 @@ def test_papers_with_vectors_are_those_of_a_build(tmp_path, papers, tiny_encoder
     export = [*papers[15:40], changed, *papers[40:42]]
     written = sync_papers(tmp_path / "index", [corpus(tmp_path, "second", export)], confirm=lambda _: True)
     assert counts(written) == (2, 1, 4, 25)
-    assert last_segment(tmp_path / "index") == 3
     build_job(tmp_path / "whole", replace(job, corpus=(corpus(tmp_path, "second", export),)))
     assert rankings(tmp_path / "index", export, ["dense"]) == rankings(tmp_path / "whole", export, ["dense"])
     assert counts(sync_papers(tmp_path / "index", export)) == (0, 0, 0, 28)
@@ -203,12 +194,12 @@ def test_the_command_says_what_it_did(index, tmp_path, capsys):
 
     *told, done = run(*range(1, 21))
     assert told == ["deleted: On fish number 0 [k0]"]
-    assert done.startswith("1 papers added, 0 replaced, 1 deleted, 19 unchanged, now 20 in 2 segments, gen")
+    assert done.startswith("1 papers added, 0 replaced, 1 deleted, 19 unchanged, now 20, gen")
     with pytest.raises(UsageError, match="`overwrite`"):
         run(1)
     *told, done = run(30, options=("--overwrite",))
     assert len(told) == 20
-    assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1 in 1 segment, gen")
+    assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1, gen")
 
 
 @pytest.mark.parametrize(("answer", "left"), [("", 20), ("y", 1)])

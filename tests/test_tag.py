@@ -15,10 +15,11 @@ from support.tiny import HIDDEN, layer_states, write_model
 from support.tiny_tagger import LAYERS
 
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
+from qbe.models.cards import HEAD, TAGGER
+from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
-from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
+from qbe.models.folders import resolve_tagger
+from qbe.models.tagger import Tagger, TaggingEncoder, labelled, marginals, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
 
@@ -58,7 +59,7 @@ def mixed(papers) -> list[Paper]:
 
 
 def change(folder: Path, **fields: object) -> None:
-    path = folder / TAGGER_CARD
+    path = folder / TAGGER.metadata_file
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
@@ -75,10 +76,10 @@ DAMAGES: list[Callable[[Path], object]] = [
     forge,
     lambda folder: change(folder, labels=["aim", "method"]),
     lambda folder: change(folder, labels=["other", "background", "objective", "method", "result"]),
-    lambda folder: (folder / TAGGER_CARD).write_text("{"),
-    lambda folder: (folder / TAGGER_CARD).write_text("[]"),
+    lambda folder: (folder / TAGGER.metadata_file).write_text("{"),
+    lambda folder: (folder / TAGGER.metadata_file).write_text("[]"),
     lambda folder: change(folder, colour="blue"),
-    lambda folder: (folder / TAGGER_CARD).unlink(),
+    lambda folder: (folder / TAGGER.metadata_file).unlink(),
     shutil.rmtree,
 ]
 
@@ -89,9 +90,9 @@ def test_damage_is_told(tiny_tagger, tmp_path, monkeypatch, told):
         folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger", dirs_exist_ok=True))
         harm(folder)
         messages += messages_of([partial(Tagger.open, str(folder))], ModelError, tmp_path)
-    monkeypatch.setattr("qbe.models.sources._PACKAGE", tmp_path)  # a registered tagger whose card is gone
+    monkeypatch.setattr("qbe.models.folders.PACKAGE", tmp_path)  # a registered tagger whose card is gone
     messages += messages_of([partial(resolve_tagger, "facet-tagger")], ModelError, tmp_path)
-    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=a tagger, found ).+(?=; i)"
+    said_by_others = r"\b[0-9a-f]{64}\b|(?<=an ONNX model, found: ).*|(?<=tagger metadata, found ).+(?=; t)"
     told("taggers", [re.sub(said_by_others, "X", each) for each in messages])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from qbe.models.tag.tagger import marginals
+from qbe.models.tagger import marginals
 
 LABELS = 3
 

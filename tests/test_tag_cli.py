@@ -13,8 +13,8 @@ from qbe.cli.tag import main
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, OutputError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 from support.trainings import write
 
 from qbe.errors import ModelError
-from qbe.models.encode.encoder import Encoder
+from qbe.models.cards import TAGGER
+from qbe.models.encoder import Encoder
 from qbe.models.export.encoder import export_encoder
-from qbe.models.tag.tagger import Tagger
-from qbe.models.tagger_files import TAGGER_CARD
+from qbe.models.tagger import Tagger
 from qbe.train import tagger as training
 from qbe.train.tagger import LABELS, SPLITS, admit, measure, read_csabstruct
 
@@ -65,10 +65,10 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
 
 def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
-    before = (folder / TAGGER_CARD).read_text()
+    before = (folder / TAGGER.metadata_file).read_text()
     with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another `enc"):
         admit(folder, "facet-encoder", csabstruct, 1)
     monkeypatch.setattr(training, "MAX_LOSS", -100)
     with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
         admit(folder, Tagger.open(str(folder)).metadata.trunk["name"], csabstruct, 1)
-    assert (folder / TAGGER_CARD).read_text() == before
+    assert (folder / TAGGER.metadata_file).read_text() == before

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe.errors import ModelError
-from qbe.models.grade.words import FILE, NAMES, TechniqueWords, shipped_words, terms_of
+from qbe.models.words import FILE, NAMES, TechniqueWords, shipped_words, terms_of
 from qbe.types import TEXT_NOT_INCLUDED, Facet, FacetProbabilities, Paper, Sentence
 
 BACKGROUND, METHOD = Facet.BACKGROUND, Facet.METHOD

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER
-from qbe.models.reranker_files import JOINT_CARD, JOINT_MODEL
+from qbe.models.cards import CROSS_ENCODER, ENCODER, JOINT_GRADER, JOINT_MODEL, TAGGER
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.slow
         ("tiny_classifier", {"model.safetensors"}),
         ("tiny_cross_encoder", {CROSS_ENCODER.metadata_file}),
         ("tiny_reranker_weights", {"model.safetensors"}),
-        ("tiny_joint_grades", {JOINT_CARD, JOINT_MODEL}),
+        ("tiny_joint_grades", {JOINT_GRADER.metadata_file, JOINT_MODEL}),
     ],
 )
 def test_tiny_models_have_the_files_of_their_kind(request, name, files):

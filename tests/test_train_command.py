@@ -10,8 +10,8 @@ from support.messages import messages_of
 from qbe.cli import train as command
 from qbe.cli import train_options as options
 from qbe.errors import UsageError
-from qbe.models import encoder_format
-from qbe.models.registry import BASE_ENCODER
+from qbe.models import formats
+from qbe.models.folders import BASE_ENCODER
 from qbe.train.cross_encoder import CrossEncoderRecipe
 from qbe.train.encoder import CocitationRecipe
 from qbe.train.losses import OBJECTIVES
@@ -139,5 +139,5 @@ def test_choices_and_defaults_are_those_of_the_modules():
         == CocitationRecipe()
     )
     assert tuple(OBJECTIVES) == options.OBJECTIVES
-    assert encoder_format.SIMILARITIES == options.SIMILARITIES
+    assert formats.SIMILARITIES == options.SIMILARITIES
     assert {name for name, each in OBJECTIVES.items() if each.rate == 3e-5} == {"ot"}

@@ -13,8 +13,8 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, UsageError
 from qbe.index.index import Index
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.export.cross_encoder import export_cross_encoder
+from qbe.models.export.encoder import export_cross_encoder
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Query
 from qbe.search.rerank.open import open_reranker
 from qbe.search.stages import CrossEncoder

@@ -20,12 +20,12 @@ from support.cocitations import (
 from support.messages import messages_of
 from support.trainings import new_folders, write
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError, UsageError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.encoder_format import EncoderFormat
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import EncoderFormat
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.rerank.transport import entropic_transport
 from qbe.train.cocitations import Pair, hold_out, read_cocitations
 from qbe.train.encoder import (

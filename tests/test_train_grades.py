@@ -10,9 +10,9 @@ import torch
 
 from qbe.errors import CorpusError
 from qbe.index.index import Index
-from qbe.models.grade.head import Head, mean_head
-from qbe.models.grade.model import OUTPUTS, on_scale, read_model
-from qbe.models.grade.words import shipped_words
+from qbe.models.grades import OUTPUTS, on_scale, read_model
+from qbe.models.heads import Head, mean_head
+from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.opening import stored_vectors
 from qbe.search.rerank.graded import FEATURES, Features, GradedQuery

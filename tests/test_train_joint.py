@@ -8,8 +8,8 @@ import pytest
 import torch
 from support.tiny_reranker import write_bert
 
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import TOKENIZER
+from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerank.joint import JointGrader

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from support.messages import messages_of
 from support.trainings import small_heads, unlabelled_papers, write
 
-from qbe.corpus.titles import TitleIndex
+from qbe.corpus.identity import TitleIndex
 from qbe.errors import CorpusError, ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.export.tagger import HeadInputs, export_head
-from qbe.models.tag.tagger import Tagger
-from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
+from qbe.models.cards import HEAD, TAGGER
+from qbe.models.encoder import Encoder
+from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.folders import resolve_tagger
+from qbe.models.tagger import Tagger
 from qbe.train.tagger import (
     Example,
     LabelledAbstract,
@@ -241,7 +242,7 @@ TRAINED = "tagger"
 
 def test_what_was_trained_is_a_tagger(trained, tiny_encoder):
     metadata = resolve_tagger(str(trained.output)).metadata
-    assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
+    assert {path.name for path in trained.output.iterdir()} == {HEAD, TAGGER.metadata_file, "README.md"}
     own, encoder = Tagger.open(str(trained.output)), Encoder.open(str(tiny_encoder))
     assert own.supports(encoder)
     actual = measure(encoder, own, read_csabstruct(trained.sources.train[0])["test"])

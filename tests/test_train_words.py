@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from qbe.models.grade.words import FILE, TechniqueWords
+from qbe.models.words import FILE, TechniqueWords
 from qbe.train.words import WordsRecipe, WordsTraining, slots_of
 from qbe.train.work import Folders, RunOptions, Sources, run_training
 

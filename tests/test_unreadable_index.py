@@ -26,12 +26,12 @@ from qbe.cli import common as _cli
 from qbe.cli.search import OPTIONS, PROGRAM, main
 
 for name in sys.argv[1:]:
-    os.chmod(f"index/{name}", 0)
+    os.chmod(f"index/000001/{name}", 0)
     try:
         _cli.run(PROGRAM, main, OPTIONS, ["--index", "index", "--paper", "s001", "--rerank", "none"])
     except SystemExit as end:
         assert end.code == 1
-    os.chmod(f"index/{name}", 0o644)
+    os.chmod(f"index/000001/{name}", 0o644)
 """
 
 
@@ -44,4 +44,4 @@ def test_what_may_not_be_read_is_named(copy):
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name, line in zip(names, done.stderr.splitlines(), strict=True):
         assert line.startswith("qbe search: cannot read ")
-        assert line.endswith(f"index/{name}: Permission denied; choose a file that you may read")
+        assert line.endswith(f"index/000001/{name}: Permission denied; choose a file that you may read")

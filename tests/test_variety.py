@@ -16,10 +16,10 @@ from qbe.evaluate.corners import alpha_ndcg, diversity_protocol
 from qbe.evaluate.facets import read_facet_grades
 from qbe.index.index import Index
 from qbe.query import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES, parse_wish
+from qbe.search.form import SearchForm
 from qbe.search.grading import varied
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import Dense, Grades, Stages
-from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, Hit
 
 BACKGROUND, METHOD, RESULT = Facet
@@ -54,12 +54,12 @@ def test_wrong_wishes(told):
 
 
 def test_requests_of_programs_have_the_same_grammar():
-    body = SearchBody(paper_ids=["s036"], like=[f"{name}:{share}" for name, share in MIX.items()])
-    assert body.variety == Variety(MIX)
-    assert body.aspects == {BACKGROUND: 1.0, METHOD: 1.0}
-    body = SearchBody(paper_ids=["s036"], like=["method>=2"], diversity=0.25)
-    assert body.variety == Variety(bounds={METHOD: (2.0, 3.0)}, diversity=0.25)
-    assert body.aspects is METHOD
+    form = SearchForm(paper_ids=["s036"], like=[f"{name}:{share}" for name, share in MIX.items()])
+    assert form.variety == Variety(MIX)
+    assert form.aspects == {BACKGROUND: 1.0, METHOD: 1.0}
+    form = SearchForm(paper_ids=["s036"], like=["method>=2"], diversity=0.25)
+    assert form.variety == Variety(bounds={METHOD: (2.0, 3.0)}, diversity=0.25)
+    assert form.aspects is METHOD
 
 
 # Places

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
@@ -11,26 +12,26 @@ from support.serving import serving, wait_until
 
 from qbe.cli.watch import main
 from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
-from qbe.feeds.watch.finding import find, note_papers, watch_session
-from qbe.feeds.watch.reports import ATOM, items_of, report
-from qbe.feeds.watch.watcher import WatchBody, Watcher
-from qbe.feeds.watch.watches import (
+from qbe.feeds.reports import ATOM, Watcher, items_of, report
+from qbe.feeds.watches import (
     KEPT,
     Found,
     Watch,
     Watches,
     changing,
+    find,
     read_watches,
     watch_of,
+    watch_session,
     write_watches,
 )
-from qbe.index.building.build import build
-from qbe.index.building.changes import append_papers, delete_papers
-from qbe.index.building.settings import BuildSettings
-from qbe.index.opening import Index
+from qbe.index.build import build
+from qbe.index.index import Index
+from qbe.index.source import BuildSettings
+from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
+from qbe.search.form import SearchForm
 from qbe.search.rerank.graded import Features
-from qbe.serve.service.requests import SearchBody
 from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow
@@ -88,7 +89,7 @@ def searched(folder: Path, watches: Watches) -> dict[str, QbeError]:
 def kept(folder: Path, *watches: Watch) -> Watches:
     content = Watches()
     with Index(folder) as index:
-        note_papers(content, index)
+        content.note(index)
     for each in watches:
         content.add(each)
     return content
@@ -97,7 +98,7 @@ def kept(folder: Path, *watches: Watch) -> Watches:
 def test_what_is_found_is_what_grades_say_of_the_new_papers(index, some):
     bodies = {facet.value: {"paper_ids": ["s036"], "facet": facet.value} for facet in Facet}
     bodies["whole"] = {"paper_ids": ["s036"]}
-    content = kept(index, *(watch_of(name, SearchBody(**body), 0.1) for name, body in bodies.items()))
+    content = kept(index, *(watch_of(name, SearchForm(**body), 0.1) for name, body in bodies.items()))
     append_papers(index, some[OLD:])
     assert searched(index, content) == {}
     expected = {}
@@ -117,7 +118,7 @@ def test_what_is_found_is_what_grades_say_of_the_new_papers(index, some):
 
 def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, some, tmp_path):
     late = Paper("late", some[OLD + 7].title, some[OLD + 7].sentences, True, {"year": 1950})
-    content = kept(index, watch_of("all", SearchBody(paper_ids=["s036"]), 0))
+    content = kept(index, watch_of("all", SearchForm(paper_ids=["s036"]), 0))
     assert searched(index, content) == {}
     assert found_in(content) == set()
     append_papers(index, [some[OLD], some[OLD + 1]])
@@ -138,14 +139,14 @@ def test_a_paper_is_new_once_whatever_becomes_of_it_and_of_the_index(index, some
     searched(anew, content)
     assert found_in(content) == first | {("all", "late"), ("all", some[OLD + 2].paper_id)}
     assert len(content.watches["all"].found) == 4
-    content.add(watch_of("later", SearchBody(paper_ids=["s036"]), 0))
+    content.add(watch_of("later", SearchForm(paper_ids=["s036"]), 0))
     searched(anew, content)
     assert not content.watches["later"].found  # what was there when it was added is old
 
 
 def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_path):
     cited = tmp_path / "cited.txt"
-    content = kept(index, Watch("bib", {}, 0, str(cited)), watch_of("all", SearchBody(paper_ids=["s036"]), 0))
+    content = kept(index, Watch("bib", {}, 0, str(cited)), watch_of("all", SearchForm(paper_ids=["s036"]), 0))
     append_papers(index, some[OLD:])
     problems = searched(index, content)
     assert list(problems) == ["bib"]
@@ -157,8 +158,8 @@ def test_a_search_that_fails_sees_its_new_papers_another_time(index, some, tmp_p
 
 
 def test_new_papers_are_read_once_for_many_watches(index, some, monkeypatch):
-    bodies = [SearchBody(paper_ids=[some[place].paper_id], facet="method") for place in range(8)]
-    exploring = SearchBody(paper_ids=["s036"], like=["background"], unlike=["method"])
+    bodies = [SearchForm(paper_ids=[some[place].paper_id], facet="method") for place in range(8)]
+    exploring = SearchForm(paper_ids=["s036"], like=["background"], unlike=["method"])
     searches = [watch_of(str(place), body, 0) for place, body in enumerate([*bodies, exploring])]
     content = kept(index, *searches)
     append_papers(index, some[OLD:])
@@ -174,11 +175,11 @@ def test_new_papers_are_read_once_for_many_watches(index, some, monkeypatch):
 
 
 def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.feeds.watch.finding.MOST_PAPERS", OLD - 2)
+    monkeypatch.setattr("qbe.feeds.watches.MAX_PAPERS", OLD - 2)
     cited = tmp_path / "cited.txt"
     cited.write_text("".join(f"{each.paper_id}\n" for each in some[: OLD - 1]))  # more than a search takes
     each_alone = [
-        watch_of(paper.paper_id, SearchBody(paper_ids=[paper.paper_id], facet="method"), 0)
+        watch_of(paper.paper_id, SearchForm(paper_ids=[paper.paper_id], facet="method"), 0)
         for paper in some[: OLD - 1]
     ]
     content = kept(index, Watch("bib", {"facet": "method"}, 0, str(cited)), *each_alone)
@@ -193,8 +194,8 @@ def test_of_a_bibliography_the_best_grade_counts(index, some, tmp_path, monkeypa
 
 
 def test_filters_and_explorations_count(index, some):
-    exploration = SearchBody(paper_ids=["s036"], explore="same-problem-other-method")
-    filtered = SearchBody(paper_ids=["s036"], year_from=2021)
+    exploration = SearchForm(paper_ids=["s036"], explore="same-problem-other-method")
+    filtered = SearchForm(paper_ids=["s036"], year_from=2021)
     content = kept(index, watch_of("other", exploration, 0), watch_of("recent", filtered, 0))
     append_papers(index, some[OLD:])
     assert searched(index, content) == {}
@@ -202,7 +203,7 @@ def test_filters_and_explorations_count(index, some):
     recent = {paper_id for name, paper_id in found_in(content) if name == "recent"}
     assert recent == {each.paper_id for each in some[OLD:] if years[each.paper_id] >= 2021}
     with Index(index) as opened, watch_session(opened) as session:
-        request = exploration.model_copy(update={"k": 100}).compile(opened)
+        request = replace(exploration, k=100).request(opened)
         scores = {hit.paper_id: hit.score for hit in session.search(request, rerank=False).hits}
     for each in content.watches["other"].found:
         if each.paper_id in scores:
@@ -252,7 +253,7 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
     append_papers(index, some[OLD:])
     with monkeypatch.context() as patched:
         patched.setattr("qbe.util.files.os.fsync", _fails)
-        patched.setattr("qbe.feeds.watch.watches.write_text", lambda path, text: Path(path).write_text(text))
+        patched.setattr("qbe.feeds.watches.write_text", lambda path, text: Path(path).write_text(text))
         assert "cannot write new.md" in watch("run", "--output", "new.md", code=1)
     assert not Path("new.md").exists()
     assert [each.reported for each in read_watches("watches.json").watches["all"].found] == [False] * NEW
@@ -264,7 +265,7 @@ def test_a_report_that_fails_is_made_by_the_next_run(watch, index, some, monkeyp
 
     append = Path("watches.json").read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr("qbe.feeds.watch.finding.grade_of", _interrupted)
+        patched.setattr("qbe.feeds.watches.grade_of", _interrupted)
         append_papers(index, [Paper("x", some[3].title, some[3].sentences, True)])
         watch("run", code=130)
     assert Path("watches.json").read_bytes() == append
@@ -333,7 +334,7 @@ def test_the_newest_reported_papers_stay_in_the_file(index):
 
 
 def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
-    monkeypatch.setattr("qbe.feeds.watch.finding.MOST_OF_ONE", 3)
+    monkeypatch.setattr("qbe.feeds.watches.MAX_OF_ONE", 3)
     content = kept(index, Watch("all", {"paper_ids": ["s036"]}, 0))
     new = [each.paper_id for each in some[OLD : OLD + 5]]
     append_papers(index, some[OLD : OLD + 5])
@@ -345,7 +346,7 @@ def test_papers_wait_for_room_and_each_is_found_once(index, some, monkeypatch):
         each.reported = True
     assert searched(index, content) == {}
     assert sorted(each.paper_id for each in watch.found) == new
-    monkeypatch.setattr("qbe.feeds.watch.watches.MOST_WAITING", 2)
+    monkeypatch.setattr("qbe.feeds.watches.MAX_WAITING", 2)
     with pytest.raises(UsageError, match="that are not reported yet, found more; report them"):
         content.add(Watch("other", {"paper_ids": ["s036"]}, 0))
 
@@ -397,7 +398,7 @@ def test_a_watch_keeps_the_papers_that_names_stand_for(watch, index, some, tmp_p
     assert watch("run").startswith("part: 1 paper\n")
     with Index(index) as opened:
         search = {"paper_ids": [title], "not_paper_ids": ["S001"]}
-        (added,) = Watcher(tmp_path / "other.json", opened).add(WatchBody(name="x", search=search))["watches"]
+        (added,) = Watcher(tmp_path / "other.json", opened).add("x", SearchForm(**search))["watches"]
     assert added["search"] == kept
 
 
@@ -416,7 +417,7 @@ def test_a_server_shows_what_went_wrong_with_a_watch(index, some, tmp_path):
     write_watches(file, kept(index, Watch("bib", {}, 0, str(tmp_path / "none.txt"))))
     with Index(index) as opened:
         watcher = Watcher(file, opened)
-        watcher.add(WatchBody(name="all", search={"paper_ids": ["s036"]}, grade=0))
+        watcher.add("all", SearchForm(paper_ids=["s036"]), 0)
         append_papers(index, some[OLD:])
         watcher.find()
         problems = {each["name"]: each["problem"] for each in watcher.records()["watches"]}

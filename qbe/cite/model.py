@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS, FeatureSet
-from qbe.models.grade.head import Arrays, Head, Storage, head_arrays, head_of
+from qbe.models.heads import Arrays, Head, Storage, head_arrays, head_of
 
 _STORAGE = Storage("citation", "citation")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card

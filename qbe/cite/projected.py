@@ -19,7 +19,7 @@ from qbe.cite.links import Doubles, Ints
 from qbe.index.dense.vectors import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, in_order
 from qbe.util.parallel import Workers
 

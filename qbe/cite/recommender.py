@@ -15,7 +15,7 @@ from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError, check_count
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of

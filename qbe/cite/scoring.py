@@ -12,7 +12,7 @@ from qbe.cite.links import Doubles, Evidence, Ints, Neighbours
 from qbe.cite.projected import CitationSource, Projection
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import ScoreSource
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.search.fusion import z_normalize

@@ -73,8 +73,8 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
-    from qbe.corpus.read import read_corpus
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.reading import read_corpus
+    from qbe.corpus.records import Reading
     from qbe.corpus.sentences import split_sentences
     from qbe.search.queries import find_papers, from_topics, note_on_papers, pasted_paper
     from qbe.search.query_file import paper_from_file

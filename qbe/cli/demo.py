@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     import sys
 
     from qbe.cli.demo_sample import SAMPLE, about_the_sample, next_steps, open_sample_index, searches
-    from qbe.datasets.embedded import read_layout
+    from qbe.datasets.sample import read_layout
     from qbe.search.pipeline import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)

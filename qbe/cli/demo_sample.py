@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from qbe.corpus import read_jsonl
-from qbe.datasets.embedded import FACTORS, PAPERS, Layout, grade
+from qbe.datasets.sample import FACTORS, PAPERS, Layout, grade
 from qbe.errors import (
     EncoderMismatchError,
     IndexFormatError,
@@ -23,7 +23,7 @@ from qbe.index.anserini import anserini_jar, find_jar
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.cards import DEFAULT_ENCODER
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_table
@@ -154,7 +154,7 @@ FACETS = (Facet.METHOD, Facet.BACKGROUND)
 HITS = 3
 
 _SAME_FAMILY = 2
-"""The least grade of papers of one family (see `qbe.datasets.embedded.grade`)."""
+"""The least grade of papers of one family (see `qbe.datasets.sample.grade`)."""
 
 
 def searches(pipeline: Pipeline, layout: Layout, width: int) -> Iterator[str]:
@@ -185,7 +185,7 @@ def command(folder: Path, facet: Facet) -> str:
 def in_layout(layout: Layout, paper_ids: list[str]) -> str:
     """How many papers share the kind of method and the kind of problem of the query paper.
 
-    >>> from qbe.datasets.embedded import read_layout
+    >>> from qbe.datasets.sample import read_layout
     >>> from qbe.cli.demo_sample import SAMPLE
     >>> in_layout(read_layout(SAMPLE / "layout.json"), ["s051", "s007", "s059"])
     "Of these 3 papers 2 share the query's kind of method (contrastive-learning), 1 its kind of problem

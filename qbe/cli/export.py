@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from qbe.models.encoder_format import EncoderFormat
+    from qbe.models.formats import EncoderFormat
 
 OPTIONS: dict[str, str] = {"folder": "--model"}
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
                 f"smallest cosine {figures['min_cosine']:.5f} against {original}"
             )
     else:
-        from qbe.models.export.cross_encoder import export_cross_encoder
+        from qbe.models.export.encoder import export_cross_encoder
 
         for precision, figures in export_cross_encoder(model, name, source, output).parity.items():
             print(
@@ -45,13 +45,13 @@ def main(arguments: list[str]) -> None:
 
 def format_of(options: argparse.Namespace) -> EncoderFormat:
     """The format that the options give; the rest is as the folder declares it, else the default."""
-    from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
+    from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
 
     base = None
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
         from pathlib import Path
 
-        from qbe.models.encoder_format import declared_format
+        from qbe.models.formats import declared_format
 
         base = declared_format(Path(options.model))
     base = base or DEFAULT_FORMAT

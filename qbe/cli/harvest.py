@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from qbe.cli import common as _cli
-from qbe.feeds.harvest import ARXIV, FORMATS, INTERVAL_S
+from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from qbe.feeds.harvest.harvest import Harvested
+    from qbe.feeds.harvest import Place
 
 PROGRAM = "qbe harvest"
 OPTIONS = {
@@ -29,12 +29,14 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = _cli.parser(
         PROGRAM,
-        "Fetch the records of arXiv by OAI-PMH into a corpus file that has the newest version of each paper "
-        "once, and with --index add, replace and delete in an index what changed. One request in three "
-        "seconds is made, and the server's pauses are kept.",
+        "Fetch the records of arXiv that are new or changed by OAI-PMH, and with --index add, replace and "
+        "delete papers of an index accordingly. One request in three seconds is made, and the server's "
+        "pauses are kept.",
     )
     parser.epilog = EPILOG
-    parser.add_argument("--output", required=True, metavar="FILE", help="the corpus, JSON lines")
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="records that no index has yet, and where to go on"
+    )
     parser.add_argument(
         "--set",
         nargs="+",
@@ -50,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         help="records that were added or changed since then, such as 2026-11-01 (default: all; later runs "
         "begin where the last one ended)",
     )
-    parser.add_argument("--index", metavar="DIR", help="an index to update with what changed")
+    parser.add_argument("--index", metavar="DIR", help="an index to update, or to build, with what came")
     parser.add_argument(
         "--address", default=ARXIV, help="of a repository with arXiv's formats (default: %(default)s)"
     )
@@ -81,15 +83,16 @@ def main(arguments: list[str]) -> None:
 
     import sys
     import time
+    from pathlib import Path
 
-    from qbe.feeds.harvest.harvest import Asked, harvest
-    from qbe.feeds.harvest.repository import Repository
+    from qbe.feeds.harvest import HarvestSpec, harvest
+    from qbe.feeds.oai import Repository
 
-    if options.index is not None:
+    if options.index is not None and Path(options.index).exists():
         from qbe.index.opening import open_index
 
         open_index(options.index).close()  # before hours of harvesting
-    asked = Asked(options.address, tuple(options.set), options.format, options.first_date)
+    asked = HarvestSpec(options.address, tuple(options.set), options.format, options.first_date)
     repository, started = Repository(options.address, options.interval), time.monotonic()
     try:
         with _cli.counter("harvesting", "records", None) as advance:
@@ -101,7 +104,7 @@ def main(arguments: list[str]) -> None:
     if options.index is None:
         return
     from qbe.cli.index import Bars
-    from qbe.feeds.harvest.update import update_index
+    from qbe.feeds.harvest import update_index
     from qbe.index.building.settings import Execution
 
     started = time.monotonic()
@@ -109,16 +112,14 @@ def main(arguments: list[str]) -> None:
     print(f"{options.index}: {written.summary()}, {time.monotonic() - started:.1f} s")
 
 
-def _describe(harvested: Harvested) -> str:
+def _describe(harvested: Place) -> str:
     from qbe.util.text import plain
 
     left_out = "".join(
         f"; left out: {plain(reason)}: {count:,}" for reason, count in harvested.left_out.items()
     )
-    return (
-        f"{harvested.added:,} papers added, {harvested.replaced:,} replaced, {harvested.deleted:,} deleted, "
-        f"{harvested.unchanged:,} unchanged, now {harvested.papers:,}, as of {harvested.date}{left_out}"
-    )
+    records = f"{harvested.records:,} records, {harvested.deleted:,} of deleted papers"
+    return f"{records}, as of {harvested.date}{left_out}"
 
 
 if __name__ == "__main__":

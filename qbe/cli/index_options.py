@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.source import BuildSettings
 
 _READING = ("corpus", "format", "category", "on_error", "keep_without_abstract", "dedupe", "limit")
@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _reading(group: argparse._ArgumentGroup) -> None:
     """Options of how the corpus is read; None where one was not given."""
-    from qbe.corpus.names import FORMATS
+    from qbe.corpus import FORMAT_NAMES as FORMATS
 
     group.add_argument(
         "--format",
@@ -228,7 +228,7 @@ def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
 
 def reading(options: argparse.Namespace) -> Reading:
     """How the corpus is read; raises UsageError for values that are not possible."""
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.errors import UsageError
 
     file_format = options.format or ""
@@ -263,7 +263,7 @@ def reading(options: argparse.Namespace) -> Reading:
 def build_settings(options: argparse.Namespace) -> BuildSettings:
     """The settings of a build."""
     from qbe.index.source import BuildSettings
-    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
+    from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     name, precision = encoder(options)
     store = options.store or ()

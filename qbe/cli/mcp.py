@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
-    from qbe.serve.network.guard import check_access, read_key
+    from qbe.serve.guard import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     host = options.host or HOST
@@ -68,9 +68,9 @@ def main(arguments: list[str]) -> None:
     threads = _cli.threads(options.threads)
 
     from qbe.index.opening import open_index
-    from qbe.serve.mcp.server import PATH, create_server, serve_http, serve_stdio
-    from qbe.serve.network.server import address_of, listen
-    from qbe.serve.service.service import SearchService, stages_of
+    from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
+    from qbe.serve.service import SearchService, stages_of
+    from qbe.serve.workers import address_of, listen
 
     _log_plainly()
     _end_at_signals()
@@ -89,12 +89,8 @@ def main(arguments: list[str]) -> None:
             serve_stdio(server)
         else:
             address = address_of(listening, PATH)
-            serve_http(
-                server,
-                listening,
-                key,
-                lambda: print(f"{len(index):,} papers for agents at {address}", file=sys.stderr),
-            )
+            print(f"{len(index):,} papers for agents at {address}", file=sys.stderr)
+            serve_http(server, listening, key)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -125,7 +125,7 @@ def run(
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         check_package(package)
 
-    from qbe.serve.network.server import address_of, listen, server_of
+    from qbe.serve.workers import address_of, listen, server_of
 
     settings, threads = _settings(options), _threads(options)  # before anything is opened
 
@@ -138,13 +138,11 @@ def run(
             return
         app, index = _app(options, settings, threads, stack, open_index, open_reranker)
 
-        def started() -> None:
-            print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
-
+        print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
-            server_of(app, started).run(sockets=[listening])
+            server_of(app).run(sockets=[listening])
 
 
 def _serve_with_workers(
@@ -156,8 +154,7 @@ def _serve_with_workers(
 
     from qbe.cli import serve as command  # by the name under which workers import it
     from qbe.serve.guard import SHARED_METRICS
-    from qbe.serve.network.server import address_of
-    from qbe.serve.network.workers import serve_with_workers
+    from qbe.serve.workers import address_of, serve_with_workers
 
     os.environ[SHARED_METRICS] = stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-"))
 
@@ -208,10 +205,10 @@ def _app(
     """The application over an index, and the index; the stack closes both."""
     import logging
 
-    from qbe.feeds.watch.watcher import Watcher
+    from qbe.feeds.reports import Watcher
     from qbe.index.index import Index
     from qbe.serve.app import create_app
-    from qbe.serve.service.service import SearchService, stages_of
+    from qbe.serve.service import SearchService, stages_of
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
     index = stack.enter_context((open_index or Index)(options.index, threads=threads))
@@ -225,8 +222,7 @@ def _app(
 
 
 def _settings(options: argparse.Namespace) -> ServeSettings:
-    from qbe.serve.guard import settings_for
-    from qbe.serve.network.guard import read_key
+    from qbe.serve.guard import read_key, settings_for
 
     return settings_for(
         options.host,

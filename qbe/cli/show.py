@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     from qbe.errors import PaperNotFoundError
     from qbe.index.opening import open_index
     from qbe.search.listing import line, tags_of, texts
-    from qbe.serve.service.records import paper_record
+    from qbe.search.records import paper_record
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
         papers, exact = _named(reader, options.ids)
@@ -78,7 +78,7 @@ def _text(paper: Paper) -> str:
     """A paper for a person."""
     import shutil
 
-    from qbe.corpus.bibliography.reference import reference_of
+    from qbe.corpus.bibliography import reference_of
     from qbe.search.explain import label_of
     from qbe.search.listing import tags_of
     from qbe.search.present import columns

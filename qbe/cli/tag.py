@@ -62,9 +62,8 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
         check_output(output, EMPTY)  # a result is a corpus, as others have
 
-    from qbe.models.registry import DEFAULT_TAGGER
-    from qbe.models.tag.records import tag_stream
-    from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
+    from qbe.models.cards import DEFAULT_TAGGER
+    from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
     from qbe.util.files import atomic_file
 
     tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)

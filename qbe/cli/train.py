@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
-    from qbe.models.export.staging import check_model_folder
+    from qbe.models.cards import check_model_folder
 
     check_model_folder(Path(options.output))
     seeds = _seeds(getattr(options, "seeds", "0"))

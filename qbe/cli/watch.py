@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from qbe.cli import common as _cli
-from qbe.feeds.watch import FORMATS
+from qbe.feeds import REPORTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from qbe.errors import QbeError
-    from qbe.feeds.watch.watches import Watch, Watches
+    from qbe.feeds.watches import Watch, Watches
     from qbe.index.index import Index
     from qbe.types import Paper
 
@@ -68,7 +68,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
         parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
         parser.add_argument(
             "--format",
-            choices=FORMATS,
+            choices=REPORTS,
             help="default: by the name of --output (.json, .md, .xml: atom, a feed), else a table",
         )
     if name in ("add", "run"):
@@ -130,8 +130,7 @@ def _add(arguments: list[str]) -> None:
     watch = _watch(options)
     threads = _cli.threads(options.threads)
 
-    from qbe.feeds.watch.finding import keep, watch_session
-    from qbe.feeds.watch.watches import changing, write_watches
+    from qbe.feeds.watches import changing, keep, watch_session, write_watches
     from qbe.index.opening import open_index
 
     with (
@@ -148,13 +147,11 @@ def _watch(options: argparse.Namespace) -> Watch:
     """The watch that the options state; raises UsageError."""
     from pathlib import Path
 
-    from pydantic import ValidationError
-
     from qbe.cli.search_options import filter_of
     from qbe.errors import UsageError
-    from qbe.feeds.watch.watches import watch_of
+    from qbe.feeds.watches import watch_of
     from qbe.query import SHAPES
-    from qbe.serve.service.requests import SearchBody, problem_in_words
+    from qbe.search.form import SearchForm
 
     paper_filter = filter_of(options)
     if paper_filter is not None and paper_filter.before is not None:
@@ -189,11 +186,8 @@ def _watch(options: argparse.Namespace) -> Watch:
         "authors": options.author,
         "where": options.where,
     }
-    try:
-        body = SearchBody.model_validate(search)
-    except ValidationError as error:
-        raise UsageError(problem_in_words(error.errors())) from None
-    watch = watch_of(options.name, body, options.grade)
+    form = SearchForm(**{name: value for name, value in search.items() if value is not None})
+    watch = watch_of(options.name, form, options.grade)
     if options.cited:
         watch.cited = str(Path(options.cited).resolve())
         watch.search = {name: value for name, value in watch.search.items() if name != "paper_ids"}
@@ -204,7 +198,7 @@ def _list(arguments: list[str]) -> None:
     """List the searches."""
     options = command_parser("list").parse_args(arguments)
 
-    from qbe.feeds.watch.watches import read_watches
+    from qbe.feeds.watches import read_watches
     from qbe.util.text import plain
 
     watches = read_watches(options.watches).watches.values()
@@ -227,7 +221,7 @@ def _remove(arguments: list[str]) -> None:
     """Remove a search."""
     options = command_parser("remove").parse_args(arguments)
 
-    from qbe.feeds.watch.watches import changing, write_watches
+    from qbe.feeds.watches import changing, write_watches
 
     with changing(options.watches) as watches:
         watches.remove(options.name)
@@ -240,9 +234,8 @@ def _run(arguments: list[str]) -> None:
     form = options.format or _form_of(options.output)
     threads = _cli.threads(options.threads)
 
-    from qbe.feeds.watch.finding import find, watch_session
-    from qbe.feeds.watch.reports import items_of, report
-    from qbe.feeds.watch.watches import changing, check_since, write_watches
+    from qbe.feeds.reports import items_of, report
+    from qbe.feeds.watches import changing, check_since, find, watch_session, write_watches
     from qbe.index.opening import open_index
     from qbe.util.outputs import WATCHED, check_output
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.cluster.ray_runtime import raised_in_task
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import Reading
 from qbe.errors import IndexBuildError, UsageError
 from qbe.index.building.parts import BuildShard, Parts, build_part, merge_parts, read_part
 from qbe.index.building.settings import BuildSettings, Execution

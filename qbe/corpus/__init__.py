@@ -5,13 +5,15 @@ The names are loaded when they are first used, so that help, which names the for
 
 from __future__ import annotations
 
+from qbe.corpus.format_names import FORMAT_NAMES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.corpus.jsonl import read_jsonl, read_records, write_jsonl
-    from qbe.corpus.read import read_corpus
-    from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
+    from qbe.corpus.json_formats import read_jsonl, read_records, write_jsonl
+    from qbe.corpus.reading import read_corpus
+    from qbe.corpus.records import Splitter, paper_from_record, paper_to_record, parse_paper
 
-__all__ = ["Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
+__all__ = ["FORMAT_NAMES", "Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
 __all__ += ["read_jsonl", "read_records", "write_jsonl"]
 
 
@@ -20,8 +22,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    homes = {"read_corpus": "read", "read_jsonl": "jsonl", "read_records": "jsonl", "write_jsonl": "jsonl"}
-    return getattr(import_module(f"qbe.corpus.{homes.get(name, 'record')}"), name)
+    homes = dict.fromkeys(("read_jsonl", "read_records", "write_jsonl"), "json_formats")
+    homes["read_corpus"] = "reading"
+    return getattr(import_module(f"qbe.corpus.{homes.get(name, 'records')}"), name)
 
 
 def __dir__() -> list[str]:

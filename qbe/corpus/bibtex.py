@@ -1,22 +1,25 @@
 """BibTeX and BibLaTeX, as reference managers, databases and the ACL Anthology export them.
 
-The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex.
+The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex. The
+syntax is read with what people's files have besides: entries without a key, fields that occur twice,
+comments, spaces in names of fields. What is wrong with an entry concerns this one alone, which ends where a
+line begins the next.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableSet
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSet
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from qbe.corpus.authors import has_others, person_name, read_name, split_authors
-from qbe.corpus.bibtex_syntax import BibtexEntry, Original, read_entries
 from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, present, record
-from qbe.corpus.head import Head
+from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
-from qbe.corpus.reading import Entry, Reading, converted
+from qbe.corpus.names import has_others, person_name, read_name, split_authors
+from qbe.corpus.records import MAX_ABSTRACT_CHARS, Entry, Reading, converted
+from qbe.corpus.streams import Head
 from qbe.errors import RecordError
 
 _NAMES = """
@@ -44,32 +47,27 @@ Quarterly Journal of the Royal Astronomical Society; rmxaa Revista Mexicana de A
 skytel Sky and Telescope; solphys Solar Physics; sovast Soviet Astronomy; ssr Space Science Reviews; zap
 Zeitschrift fuer Astrophysik; aplett Astrophysics Letters; apspr Astrophysics and Space Physics Research
 """
-
 JOURNALS: dict[str, str] = {
     macro: name for macro, _, name in (" ".join(each.split()).partition(" ") for each in _NAMES.split(";"))
 }
-"""The journals by macro, without its backslash."""
-
+"""The journals by their macros in ADS, without the backslash."""
 
 _AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
 _EITHER = re.compile(r"[\s,]+")
 _DBLP_NUMBER = re.compile(r"\s0\d{3}$")
 _MARKED = re.compile(r"[{}\\~&=;]")
-_PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
-
-
+_NAME_PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
 _FIRST_ENTRY = re.compile(
     r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
 )
-_CONTAINER = re.compile(
+_CONTAINER = re.compile(  # types of entries from which others may inherit that stand after them
     r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
 )
-"""Types of entries from which others may inherit that stand after them."""
-
 _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
+_DATES_OF = ("date", "year", "month", "day")
 _MOST_ANCESTORS = 8
 _MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
@@ -77,72 +75,54 @@ _ARXIV = re.compile(_ARXIV_ID)
 _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
+MAX_ENTRY_BYTES = 4 << 20  # real ones are far shorter
+_CHUNK_BYTES = 1 << 20
+_BEGIN_BYTES = 1 << 8  # as long may be what begins an entry, at the end of what is read of a file
+_LINE_END = re.compile(r"\r\n?|\n")
+_BLANK = rb"(?:[ \t\v\f\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
+_BLOCK = re.compile(rb"(?:\r\n?|\n)%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}[{(]" % (_BLANK, _BLANK))
+_BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
+_KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
+# A field with a single value, in braces within at most two others, and its comma.
+_USUAL = re.compile(
+    r"\s*([A-Za-z][\w:.+/-]*+)\s*=\s*"
+    r'(?:\{((?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+)\}|"([^"{}]*+)"|(\w++))\s*(?:,\s*|(?=[})]))'
+)
+_WORD = 4  # the group of _USUAL for a number or the name of a string
+_FIELD = re.compile(r'(?:[\s,]|%[^\n]*)*(?:([^=,{}"#%()\s][^=,{}"#\n]*?)\s*=\s*)?')
+_PART = re.compile(r'[^\s,#{}"()=%]*')
+_AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
+_BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}"]')
+_LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
+_STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
+_IGNORED = frozenset(("comment", "preamble"))
+_SHOWN = {1: "\\{", 2: "\\}", 3: '\\"'}  # control characters stand for signs that are to have no meaning
 
-def _credits(text: str) -> dict[str, Any]:
-    """The metadata ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others"."""
-    names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
-    others = bool(names) and has_others(names[-1])
-    if others:
-        names[-1:] = split_authors(names[-1])
-    return {
-        "authors": [author for name in names for author in _people(name) if author],
-        "et_al": others or None,
-    }
 
+class BibtexEntry(NamedTuple):
+    """An entry: its type and the names of its fields in lower case, ``key`` '' where there is none.
 
-@lru_cache(maxsize=1 << 14)
-def _people(name: str) -> tuple[str, ...]:
-    """The person or, as a whole in braces, the organization of that name, as `person_name` has it; several
-    where people are not separated by "and".
+    Values are without braces, and have the texts of ``@string`` in place of their names.
     """
-    name = _DBLP_NUMBER.sub("", name)
-    parts = name.split(",")
-    if _MARKED.search(name):
-        name = plain(name)
-        if name.startswith("{") and len(_outside_braces(name, _EITHER)) == 1:
-            return (clean_bibtex(name),)
-        parts = _outside_braces(name, _COMMA)
-        named = filter(None, map(_PART.match, parts))
-        if values := {part[1].lower(): clean_bibtex(part[2]) for part in named}:
-            family = f"{values.get('prefix', '')} {values.get('family', '')}"
-            return (person_name(family, values.get("given", ""), values.get("suffix", "")),)
-    parts = [part for each in parts if (part := clean_bibtex(each).strip())]
-    if len(parts) > 3 or ";" in name or " & " in name:
-        return tuple(split_authors(clean_bibtex(name)))
-    if len(parts) == 3:
-        return (read_name(", ".join(parts)),)
-    if len(parts) == 2:
-        return (person_name(*parts),)
-    if "{" not in name:
-        return (read_name(parts[0]),) if parts else ()
-    words = [word for each in _outside_braces(name.strip(" ,"), _SPACE) if (word := clean_bibtex(each))]
-    begin = next((i for i, word in enumerate(words[1:-1], 1) if word[0].islower()), len(words) - 1)
-    return (person_name(" ".join(words[begin:]), " ".join(words[:begin])),) if words else ()
+
+    kind: str
+    key: str
+    fields: dict[str, str]
 
 
-def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
-    """The parts of a text between separators that stand in no braces."""
-    if "{" not in text:
-        return separator.split(text)
-    parts, begin, place, depth = list[str](), 0, 0, 0
-    for match in separator.finditer(text):
-        depth += text.count("{", place, match.start()) - text.count("}", place, match.start())
-        place = match.start()
-        if depth <= 0:
-            parts.append(text[begin:place])
-            begin = match.end()
-    return [*parts, text[begin:]]
+Original = tuple[str, BibtexEntry | RecordError]
+"""The place of an entry, and the entry or what is wrong with it."""
 
 
 def recognizes(head: Head) -> bool:
-    """Whether an entry of BibTeX begins somewhere; without one, whether the suffix says so."""
+    """Return True if an entry of BibTeX begins somewhere; without one, if the suffix says so."""
     if head.text.startswith(("{", "[", "<")):
         return False
     return _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""The entries of a file; those that inherit from a later one (``crossref``, ``xdata``) come last.
+    r"""Yield the entries of a file; those that inherit from a later one (``crossref``, ``xdata``) come last.
 
     >>> text = b"@string{jml = {Fish Letters}}\n@article{a9, title = {On {F}ish}, journal = jml # { B}}"
     >>> [entry] = read(io.BufferedReader(io.BytesIO(text)), "refs.bib", Reading())
@@ -161,7 +141,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 
 def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> Iterator[Original]:
-    """The entries, those whose parents have not been read at the end; ``parents`` grows meanwhile."""
+    """Yield the entries, those whose parents have not been read at the end; ``parents`` grows meanwhile."""
     missed: set[str] = set()
     waiting: list[Original] = []
     for where, entry in entries:
@@ -180,7 +160,7 @@ def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> I
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
-    """The keys of the entries from which this one inherits."""
+    """Return the keys of the entries from which this one inherits."""
     if "crossref" not in entry.fields and "xdata" not in entry.fields:
         return []
     names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
@@ -190,8 +170,10 @@ def _parents(entry: BibtexEntry) -> list[str]:
 def _with_inherited(
     entry: BibtexEntry, parents: Mapping[str, BibtexEntry], seen: MutableSet[str]
 ) -> Mapping[str, str]:
-    """The fields of an entry with what it lacks and its parents have: a date, their titles as its venue; of
-    ``@xdata`` all. ``seen`` are the parents that have been looked at.
+    """Return the fields of an entry with what it lacks and its parents have.
+
+    That is a date, and their titles as its venue; of ``@xdata`` everything. ``seen`` are parents already
+    used.
     """
     fields = {name: value for name, value in entry.fields.items() if value}
     for key in _parents(entry):
@@ -213,7 +195,7 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     if not title:
         raise no_title(where, key, doi(_address(fields, "doi")), is_fault=True)
     url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
-    published, arxiv = _date(fields), _arxiv(fields, url)
+    published, arxiv = _joined_date(*(fields.get(each, "") for each in _DATES_OF)), _arxiv(fields, url)
     acl = _ANTHOLOGY.search(url) if "acl" in url else None
     metadata = {
         "key": key,
@@ -247,14 +229,14 @@ def _address(fields: Mapping[str, str], *names: str) -> str:
 
 
 def _venue(fields: Mapping[str, str]) -> str:
-    """The journal or book; for a macro of ADS the name of the journal."""
+    """Return the journal or book; for a macro of ADS the name of the journal."""
     venue = _first(fields, *_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     return JOURNALS.get(macro[1:].lower()) or _text(fields, *_VENUES)
 
 
 def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
-    """The items of lists: between semicolons where there are any, else between commas; each once."""
+    """Return the items of lists, separated by semicolons, else by commas; each once."""
     items: dict[str, None] = {}
     for name in names:
         if text := _text(fields, name):
@@ -262,13 +244,9 @@ def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
     return list(filter(None, items))
 
 
-def _date(fields: Mapping[str, str]) -> str:
-    """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    return _joined_date(*(fields.get(name, "") for name in ("date", "year", "month", "day")))
-
-
 @lru_cache(maxsize=1 << 10)
 def _joined_date(whole: str, year: str, month: str, day: str) -> str:
+    """Return the date as YYYY-MM-DD, as much of it as is known; '' without a year."""
     dates = [found for text in (whole, year) if (found := date(text))]
     if not dates or not month or len(dates[0]) > len("YYYY"):
         return max(dates, key=len, default="")
@@ -278,7 +256,7 @@ def _joined_date(whole: str, year: str, month: str, day: str) -> str:
 
 
 def _arxiv(fields: Mapping[str, str], url: str) -> str:
-    """The number of a preprint of arXiv; '' where the entry names none."""
+    """Return the number of a preprint of arXiv; '' where the entry names none."""
     is_arxiv = _address(fields, "archiveprefix", "eprinttype").lower() == "arxiv"
     if number := _ARXIV.search(_address(fields, *(("eprint",) if is_arxiv else ()), "arxivid")):
         return number[1]
@@ -286,3 +264,233 @@ def _arxiv(fields: Mapping[str, str], url: str) -> str:
         if text and "rxiv" in text.lower() and (number := _NAMED_ARXIV.search(text)):
             return number[1]
     return ""
+
+
+def _credits(text: str) -> dict[str, Any]:
+    """Return ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others"."""
+    names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
+    others = bool(names) and has_others(names[-1])
+    if others:
+        names[-1:] = split_authors(names[-1])
+    return {
+        "authors": [author for name in names for author in _people(name) if author],
+        "et_al": others or None,
+    }
+
+
+@lru_cache(maxsize=1 << 14)
+def _people(name: str) -> tuple[str, ...]:
+    """Return the person or, as a whole in braces, the organization of that name.
+
+    Several where people are not separated by "and".
+    """
+    name = _DBLP_NUMBER.sub("", name)
+    parts = name.split(",")
+    if _MARKED.search(name):
+        name = plain(name)
+        if name.startswith("{") and len(_outside_braces(name, _EITHER)) == 1:
+            return (clean_bibtex(name),)
+        parts = _outside_braces(name, _COMMA)
+        named = filter(None, map(_NAME_PART.match, parts))
+        if values := {part[1].lower(): clean_bibtex(part[2]) for part in named}:
+            family = f"{values.get('prefix', '')} {values.get('family', '')}"
+            return (person_name(family, values.get("given", ""), values.get("suffix", "")),)
+    parts = [part for each in parts if (part := clean_bibtex(each).strip())]
+    if len(parts) > 3 or ";" in name or " & " in name:
+        return tuple(split_authors(clean_bibtex(name)))
+    if len(parts) == 3:
+        return (read_name(", ".join(parts)),)
+    if len(parts) == 2:
+        return (person_name(*parts),)
+    if "{" not in name:
+        return (read_name(parts[0]),) if parts else ()
+    words = [word for each in _outside_braces(name.strip(" ,"), _SPACE) if (word := clean_bibtex(each))]
+    begin = next((i for i, word in enumerate(words[1:-1], 1) if word[0].islower()), len(words) - 1)
+    return (person_name(" ".join(words[begin:]), " ".join(words[:begin])),) if words else ()
+
+
+def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
+    """Split a text at separators that stand in no braces."""
+    if "{" not in text:
+        return separator.split(text)
+    parts, begin, place, depth = list[str](), 0, 0, 0
+    for match in separator.finditer(text):
+        depth += text.count("{", place, match.start()) - text.count("}", place, match.start())
+        place = match.start()
+        if depth <= 0:
+            parts.append(text[begin:place])
+            begin = match.end()
+    return [*parts, text[begin:]]
+
+
+def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
+    """Yield each entry of a file with its place, or what is wrong with it.
+
+    Of a field that occurs twice the first value counts that is not empty.
+    """
+    strings: dict[str, str] = {}
+    for number, data in _blocks(stream):
+        where = f"{name}, line {number}"
+        if data is None:
+            yield where, _broken(where, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
+            continue
+        try:
+            text = "\n" + decode_text(data[1 + data.startswith(b"\r\n") :], where)
+        except RecordError as error:
+            yield where, error
+            continue
+        found = _entries(text, number, name, strings)
+        if "\\" in text and any(isinstance(entry, RecordError) for _, entry in found):
+            # For BibTeX all braces count; where they are not balanced so, those after a backslash do not.
+            hidden = text.replace("\\{", "\1").replace("\\}", "\2").replace('\\"', "\3")
+            others = _entries(hidden, number, name, strings)
+            if not any(isinstance(entry, RecordError) for _, entry in others):
+                found = others
+        yield from found
+
+
+def _blocks(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
+    """Yield text from one line that begins an entry to the next, with its line; None for a long one."""
+    data, line, searched, of_long = b"\n", 0, 0, 0
+    while chunk := stream.read(_CHUNK_BYTES):
+        data += chunk
+        begin = 0
+        for match in _BLOCK.finditer(data, searched):
+            if match.start() > begin:
+                block = data[begin : match.start()]
+                yield of_long or line + 1, None if of_long or len(block) > MAX_ENTRY_BYTES else block
+                line, begin, of_long = line + _line_ends(block), match.start(), 0
+        data = data[begin:]
+        if len(data) > MAX_ENTRY_BYTES + _BEGIN_BYTES:
+            line, of_long = line + _line_ends(data[:-_BEGIN_BYTES]), of_long or line + 1
+            data = data[-_BEGIN_BYTES:]
+        searched = max(0 if of_long else 1, len(data) - _BEGIN_BYTES)
+    yield of_long or line + 1, None if of_long or len(data) > MAX_ENTRY_BYTES else data
+
+
+def _line_ends(text: bytes) -> int:
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
+
+
+def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> list[Original]:
+    """Return the entries of a block, usually one; ``@string`` adds to the strings."""
+    place, found = 0, list[Original]()
+
+    def line(end: int) -> int:
+        return number - 1 + len(_LINE_END.findall(text, 0, end))
+
+    while begin := _BEGIN.search(text, place):
+        place, kind = begin.end(), (begin[1] or "comment").lower()
+        if kind in _IGNORED:
+            continue
+        where = f"{name}, line {line(begin.start(1))}"
+        try:
+            entry, place = _entry(text, begin, strings)
+            if _LOST.match(text, place):
+                raise _BrokenError("as many closing braces as opening ones", "one more", place - 1)
+        except _BrokenError as error:
+            if kind != "string":
+                found_there = f"{error.found} (line {line(error.place)})"
+                found.append((where, _broken(where, error.expected, found_there)))
+            break  # what follows may be parts of this entry
+        if kind == "string":
+            strings.update(entry.fields)
+        else:
+            found.append((where, entry))
+            if begin := _STRAY.search(text, place):  # of an entry whose beginning is damaged
+                where = f"{name}, line {line(begin.start(1))}"
+                found.append((where, _broken(where, "the beginning of an entry", "a field without one")))
+                break
+    return found
+
+
+class _BrokenError(Exception):
+    """What an entry lacks, and where in the text."""
+
+    def __init__(self, expected: str, found: str, place: int) -> None:
+        super().__init__(expected)
+        self.expected, self.found, self.place = expected, found, place
+
+
+def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -> tuple[BibtexEntry, int]:
+    """Return the entry that begins there, and the place after it; raises _BrokenError where it has no end."""
+    kind, closer, place = begin[1].lower(), "}" if begin[2] == "{" else ")", begin.end()
+    key, fields = "", dict[str, str]()
+    if kind != "string":
+        key, place = _key(text, place, closer)
+    while True:
+        if usual := _USUAL.match(text, place):
+            name, value, place = usual[1], usual[usual.lastindex or 0], usual.end()
+            if usual.lastindex == _WORD:
+                value = strings.get(value.lower(), value)
+        else:
+            field = _FIELD.match(text, place)
+            place = field.end() if field else place
+            if field is None or field[1] is None:
+                if text.startswith(closer, place):
+                    if "\1" in text or "\2" in text or "\3" in text:
+                        fields = {name: value.translate(_SHOWN) for name, value in fields.items()}
+                    return BibtexEntry(kind, key, fields), place + 1
+                raise _unexpected(text, place, "a field or a closing brace")
+            name = field[1]
+            value, place = _value(text, place, strings)
+            if not text.startswith((",", closer), place):
+                raise _unexpected(text, place, f"a comma after '{name}'")
+        name = name.lower()
+        if not fields.get(name):
+            fields[name] = value
+
+
+def _key(text: str, place: int, closer: str) -> tuple[str, int]:
+    """Return the key, and the place where the fields begin."""
+    match = _KEY[closer].match(text, place)
+    key, end = (match[1].strip(), match.end()) if match else ("", place)
+    if text.startswith((",", closer), end):
+        return key, end + text.startswith(",", end)
+    if text.startswith("=", end) and len(key.split()) < 2:
+        return "", place
+    raise _unexpected(text, end, "a comma after the key")
+
+
+def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[str, int]:
+    """Return a value (parts in braces or quotation marks, numbers, names, joined by #) and the place after
+    it.
+
+    It is cut beyond what a paper may have: names of names of strings could make it long at will.
+    """
+    value = ""
+    while True:
+        begin = place
+        if text.startswith(("{", '"'), place):
+            place = _closed(text, place)
+            value += text[begin + 1 : place - 1]
+        elif part := _PART.match(text, place):
+            place = part.end()
+            value += strings.get(part[0].lower(), part[0])
+        value = value[: MAX_ABSTRACT_CHARS + 1]
+        after = _AFTER_PART.match(text, place)
+        place = after.end() if after else place
+        if after is None or after[1] is None:
+            return value, place
+
+
+def _closed(text: str, begin: int) -> int:
+    """Return the place after the brace or the quotation mark that closes the one there."""
+    is_quoted = text[begin] == '"'
+    depth = 0 if is_quoted else 1
+    for sign in (_BRACE_OR_QUOTE if is_quoted else _BRACE).finditer(text, begin + 1):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if depth == 0 and (sign[0] == '"' or not is_quoted):
+            return sign.end()
+    raise _BrokenError("a closing quotation mark" if is_quoted else "a closing brace", "none", begin)
+
+
+def _unexpected(text: str, place: int, expected: str) -> _BrokenError:
+    actual = text[place : place + 40].strip().partition("\n")[0].translate(_SHOWN)
+    return _BrokenError(expected, repr(actual) if actual else "the end of the entry", place)
+
+
+def _broken(where: str, expected: str, found: str) -> RecordError:
+    message = f"{where}: expected {expected}, found {found}; mend or remove the entry"
+    message = "".join(each if each.isprintable() else " " for each in message.replace("`", "'"))
+    return RecordError(" ".join(message.split()), "a broken entry")

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from qbe.errors import RecordError
 
-ABSTRACT_FROM = "abstract_from"
-"""The key of the metadata that says what stands for an abstract that a document lacks."""
-
-NOT_READ = "not_read"
-"""The key of the metadata that names the files with parts of title or abstract that could not be read."""
-
-INTRODUCTION = "the introduction's first paragraph"
-"""What mostly does."""
-
-NOT_THIS_FORMAT = "not a record of this format"
-"""The reason of the error for a record whose fields have other types than the format's."""
-
+ABSTRACT_FROM = "abstract_from"  # in metadata: what stands for an abstract that a document lacks
+INTRODUCTION = "the introduction's first paragraph"  # what mostly does
+NOT_READ = "not_read"  # in metadata: the files with parts of title or abstract that could not be read
+NOT_THIS_FORMAT = "not a record of this format"  # the reason where fields have other types
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-"""How the English names of the months begin."""
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _YEAR = re.compile(r"\d{4}")
@@ -51,19 +42,19 @@ class Fields:
         self._record, self._where = record, where
 
     def text(self, *paths: str) -> str:
-        """The first string at one of the paths that is not blank; '' where there is none."""
+        """Return the first string at one of the paths that is not blank, or ''."""
         return next((text for path in paths for text in self.texts(path) if text.strip()), "")
 
     def texts(self, path: str) -> list[str]:
-        """The strings at a path."""
+        """Return the strings at a path."""
         return self._values(path, str, "string")
 
     def objects(self, path: str) -> list[Mapping[str, Any]]:
-        """The objects at a path."""
+        """Return the objects at a path."""
         return self._values(path, Mapping, "object")
 
     def object(self, path: str) -> Mapping[str, Any]:
-        """The object at a path; an empty one where there is none."""
+        """Return the object at a path, or an empty one."""
         return next(iter(self.objects(path)), {})
 
     def _values(self, path: str, kind: type, expected: str) -> list[Any]:
@@ -82,25 +73,17 @@ class Fields:
             values = [item for value in values for item in value if item is not None]
         for value in values:
             if not isinstance(value, kind):
-                article = "an" if expected == "object" else "a"
-                raise wrong_type(
-                    self._where, name, f"{expected}s" if is_list else f"{article} {expected}", value
-                )
+                one = f"{'an' if expected == 'object' else 'a'} {expected}"
+                raise wrong_type(self._where, name, f"{expected}s" if is_list else one, value)
         return values
 
 
 @cache
 def _steps(path: str) -> list[tuple[str, bool]]:
-    """The names of a path, each with whether it is that of a list."""
     return [(step.removesuffix("[]"), step.endswith("[]")) for step in path.split(".")]
 
 
 def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
-    """The error for a field of another type.
-
-    >>> print(wrong_type("works.json, line 1", "title", "a string", 7))
-    works.json, line 1: expected a string as title, found int; mend or remove the record
-    """
     return RecordError(
         f"{where}: expected {expected} as {name}, found {type(value).__name__}; mend or remove the record",
         NOT_THIS_FORMAT,
@@ -108,33 +91,23 @@ def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
 
 
 def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
-    """The error for what has no title, but perhaps ``names``, key and ids: in a database it need not be a
-    paper, and so it is no fault.
+    """Return the error for a record without title; in a database that need not be a paper, so it is no fault.
 
-    >>> no_title("works.json, item 1").reason
-    'no title'
+    ``names`` are its key and ids.
     """
-    return RecordError(
-        f"{where}: expected a title, found none; add it or remove the record",
-        "no title",
-        is_fault=is_fault,
-        names=tuple(filter(None, names)),
-    )
+    message = f"{where}: expected a title, found none; add it or remove the record"
+    return RecordError(message, "no title", is_fault=is_fault, names=tuple(filter(None, names)))
 
 
 def not_a_paper(where: str, actual: str) -> RecordError:
-    """The error for what a library holds besides papers, which is no fault.
-
-    >>> print(not_a_paper("library.json, item 1", "an attachment"))
-    library.json, item 1: expected a paper, found an attachment; left it out
-    """
+    """Return the error for non-paper entries (notes, attachments), which are no fault."""
     return RecordError(
         f"{where}: expected a paper, found {actual}; left it out", "not a paper", is_fault=False
     )
 
 
 def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a paper (`qbe.corpus.record`), without empty values.
+    """Return a record (`qbe.corpus.records`) without empty values.
 
     >>> record("", "On fish", "", {"year": 2019, "doi": ""})
     {'paper_id': None, 'title': 'On fish', 'abstract': None, 'metadata': {'year': 2019}}
@@ -144,16 +117,12 @@ def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[st
 
 
 def dated(date: str) -> dict[str, Any]:
-    """The metadata ``year`` and ``date`` of a date as `date` gives it.
-
-    >>> dated("2019-05"), dated("2019")
-    ({'year': 2019, 'date': '2019-05'}, {'year': 2019, 'date': ''})
-    """
+    """Return the metadata ``year`` and ``date`` of a date as `date` gives it."""
     return {"year": year(date), "date": date if len(date) > len("YYYY") else ""}
 
 
 def doi(value: str) -> str:
-    """A DOI without the address before it, in lower case; '' where the text holds none.
+    """Return a DOI without the URL before it, in lower case, or ''.
 
     >>> doi("https://doi.org/10.1145/3292500.ABC"), doi("none")
     ('10.1145/3292500.abc', '')
@@ -163,17 +132,13 @@ def doi(value: str) -> str:
 
 
 def year(value: Any) -> int | None:
-    """The year that a number or a text begins with; None where there is none.
-
-    >>> year("2019-05-01"), year(2019.0), year("n.d.")
-    (2019, 2019, None)
-    """
+    """Return the year that a number or a text begins with, or None."""
     match = _YEAR.match(str(value).strip()) if isinstance(value, str | int | float) else None
     return int(match[0]) if match else None
 
 
 def date(text: str) -> str:
-    """The date in a text as YYYY-MM-DD, as much of it as is there; '' without a year from 1400 to 2199.
+    """Return the date in a text as YYYY-MM-DD, as much as is known; '' without a year from 1400 to 2199.
 
     >>> date("2019/05//Spring"), date("2019-5-7T12:00:00"), date("7 May 2019"), date("c2017")
     ('2019-05', '2019-05-07', '2019-05-07', '2017')
@@ -196,7 +161,7 @@ def date(text: str) -> str:
 
 
 def date_of_parts(value: Any) -> str:
-    """A date of Crossref and CSL-JSON as YYYY-MM-DD, as much of it as is there; '' without a year.
+    """Return a date of Crossref or CSL-JSON as `date` does.
 
     It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list (pandoc's) of
     objects with ``year``, ``month`` and ``day``, of which the first counts.
@@ -217,9 +182,10 @@ def date_of_parts(value: Any) -> str:
 
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are there: neither None nor empty.
-
-    >>> present({"year": 2019, "doi": "", "authors": []})
-    {'year': 2019}
-    """
+    """Return the values that are neither None nor empty."""
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def once(names: Iterable[str]) -> list[str]:
+    """Return the names that are not empty, each once."""
+    return list(filter(None, dict.fromkeys(names)))

@@ -7,25 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from qbe.corpus import (
-    acl_anthology,
-    arxiv,
-    bibtex,
-    crossref,
-    csl_json,
-    jsonl,
-    openalex,
-    parquet,
-    pubmed,
-    semantic_scholar,
-    table,
-    tagged,
-)
-from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE
-from qbe.corpus.head import Head, head_of, kind_of, not_recognized
-from qbe.corpus.pdf import reader as pdf
-from qbe.corpus.reading import Entry, Reading
-from qbe.corpus.record import FIELDS
+from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
+from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
+from qbe.corpus.records import FIELDS, Entry, Reading
+from qbe.corpus.streams import Head, head_of, not_recognized
 from qbe.errors import UsageError, did_you_mean
 
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
@@ -37,10 +22,9 @@ more can be read.
 
 
 class Format(NamedTuple):
-    """A format: its name for ``--format``, how it is recognized and read, and whose ids its
-    papers have (`qbe.corpus.dedupe`).
+    """A format: its name for ``--format``, how it is recognized and read, and whose ids its papers have.
 
-    ``recognizes`` is asked in the order of FORMATS.
+    ``recognizes`` is asked in the order of FORMATS; for ``ids`` see `qbe.corpus.identity`.
     """
 
     name: str
@@ -49,35 +33,44 @@ class Format(NamedTuple):
     ids: str
 
 
-SEMANTIC_SCHOLAR = Format("semantic-scholar", semantic_scholar.recognizes, semantic_scholar.read, ASSIGNED)
-PUBMED = Format("pubmed", pubmed.recognizes, pubmed.read, ASSIGNED)
-JSON_LINES = Format("jsonl", jsonl.recognizes, jsonl.read_entries, UNIQUE)
-
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", arxiv.recognizes, arxiv.read, ASSIGNED),
-        SEMANTIC_SCHOLAR,
-        Format("openalex", openalex.recognizes, openalex.read, ASSIGNED),
-        Format("crossref", crossref.recognizes, crossref.read, ASSIGNED),
-        PUBMED,
-        Format("acl-anthology", acl_anthology.recognizes, acl_anthology.read, ASSIGNED),
-        Format("csl-json", csl_json.recognizes, csl_json.read, CHOSEN),
+        Format("arxiv", json_formats.is_arxiv, json_formats.read_arxiv, ASSIGNED),
+        Format("semantic-scholar", json_formats.is_s2, json_formats.read_s2, ASSIGNED),
+        Format("openalex", json_formats.is_openalex, json_formats.read_openalex, ASSIGNED),
+        Format("crossref", json_formats.is_crossref, json_formats.read_crossref, ASSIGNED),
+        Format("pubmed", xml_formats.is_pubmed, xml_formats.read_pubmed, ASSIGNED),
+        Format("acl-anthology", xml_formats.is_anthology, xml_formats.read_anthology, ASSIGNED),
+        Format("csl-json", json_formats.is_csl, json_formats.read_csl, CHOSEN),
         Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
         Format("ris", tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
         Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
         Format("wos", tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
         Format("endnote", tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
         Format("pdf", pdf.recognizes, pdf.read, ASSIGNED),
-        Format("parquet", parquet.recognizes, parquet.read, UNIQUE),
-        JSON_LINES,
-        Format("table", table.recognizes, table.read, CHOSEN),
+        Format("parquet", tables.is_parquet, tables.read_parquet, UNIQUE),
+        Format("jsonl", json_formats.is_jsonl, json_formats.read_entries, UNIQUE),
+        Format("table", tables.is_table, tables.read_table, CHOSEN),
     )
 }
+JSON_LINES = FORMATS["jsonl"]
+
+_BEGINNINGS = {
+    b"{\\rtf": "an RTF document",
+    b"\xd0\xcf\x11\xe0": "a document of Microsoft Office before 2007",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"SQLite format 3": "an SQLite database, as reference managers keep",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!": "a RAR archive",
+}
+_SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numbers": "a spreadsheet"}
+_ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
 
 def recognized(stream: io.BufferedReader, name: str) -> Format:
-    """The format of a source that is still at its beginning; JSON lines for any JSON of papers.
+    """Return the format of a source that is still at its beginning; JSON lines for any JSON of papers.
 
     Raises RecordError where it is none of them.
 
@@ -94,7 +87,7 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
 
 
 def format_of(name: str) -> Format:
-    """The format of that name; raises UsageError where there is none.
+    """Return the format of a name; raises UsageError where there is none.
 
     >>> format_of("arxv")
     Traceback (most recent call last):
@@ -105,3 +98,28 @@ def format_of(name: str) -> Format:
         return FORMATS[name]
     hint = did_you_mean(name, FORMATS, "check `format`")
     raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {name!r}; {hint}")
+
+
+def kind_of(head: Head) -> str:
+    """Say what a file of another kind is, by its beginning and its name."""
+    for beginning, kind in _BEGINNINGS.items():
+        if head.data.startswith(beginning):
+            return kind
+    if head.suffix in _SUFFIXES:
+        return _SUFFIXES[head.suffix]
+    if head.data[257:262] == b"ustar":
+        return "a tar archive"
+    text = head.text[: 1 << 12]
+    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
+        return "an HTML page"
+    if text.startswith("<"):
+        element = _ELEMENT.search(head.text)
+        of_element = f"XML of <{element[1]}>" if element else "XML"
+        return "DBLP's XML, which has no abstracts" if of_element == "XML of <dblp>" else of_element
+    if text[:1] in ("{", "["):
+        fields = ", ".join(map(ascii, list(head.record)[:8]))
+        return f"JSON with {fields[:200]}" if fields else "JSON"
+    if b"\0" in head.data or len(re.findall(r"[\x01-\x08\x0e-\x1f\ufffd]", text)) > len(text) / 10:
+        return "binary data"
+    is_latex = re.search(r"^\\(documentclass|begin\{|section\{)", text, re.MULTILINE)
+    return "a LaTeX document" if is_latex else "plain text" if text else "an empty file"

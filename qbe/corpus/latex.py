@@ -14,18 +14,10 @@ from qbe.corpus.streams import from_western, open_source
 from qbe.errors import CorpusError, RecordError
 
 SUFFIXES = (".tex", ".ltx")
-FEWEST_WORDS = 20
-"""Of a paragraph that stands for an abstract."""
-
-MOST_FILES, MOST_CHARACTERS = 200, 8 << 20
-"""Files that a source may include, and characters of all together; further ones are left out. As many
-characters are read in search of ends that are missing."""
-
-MOST_TRIED = 50
-"""Titles, abstracts and paragraphs that are tried each, as macros may make all of them long and empty."""
-
-MOST_NAMED = 3
-"""Files that cannot be read which a message names."""
+FEWEST_WORDS = 20  # of a paragraph that stands for an abstract
+MOST_FILES, MOST_CHARACTERS = 200, 8 << 20  # that a source may include; as many are read to find missing ends
+MOST_TRIED = 50  # titles, abstracts and paragraphs: macros may make all of them long and empty
+MOST_NAMED = 3  # unreadable files in a message
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
 _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
@@ -54,8 +46,16 @@ _MACRO = re.compile(
 _USE = re.compile(r"\\([A-Za-z]+)(?:\s*\{\}|\\xspace\b|(?![A-Za-z]))")
 _CITATION = re.compile(r"\\[A-Za-z]*cite[A-Za-z]*\*?\s*(?:\[[^\[\]]*\]\s*)*\{([^{}]*)\}")
 _NO_CITATION = re.compile(r"\\(?:(?:set)?cite(?:style|text)|newcites)\b")
-_OF_TEX = {"glyphtounicode", "pdftex-dvi", "binhex", "ifpdf.sty", "epsf", "insbox", "xy", "tikz"}
-"""Files that come with TeX."""
+_OF_TEX = {
+    "glyphtounicode",
+    "pdftex-dvi",
+    "binhex",
+    "ifpdf.sty",
+    "epsf",
+    "insbox",
+    "xy",
+    "tikz",
+}  # come with TeX
 _BIBLIOGRAPHY = re.compile(
     r"\\(?:bibliography|addbibresource|addglobalbib)\s*(?:\[[^\[\]]*\]\s*)?\{([^{}]+)\}"
 )
@@ -78,9 +78,10 @@ class Cited(NamedTuple):
 
 
 def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:
-    r"""A source without its comments, with the files that it inputs in their places: those in ``folder`` and
-    below it, none where that is None. The command for a file that cannot be read stays, and its name is
-    added to ``lacking``.
+    r"""Return a source without comments, with the files that it inputs in their places.
+
+    These must be in ``folder`` or below it; with None there are none. The command for a file that cannot be
+    read stays, and its name is added to ``lacking``.
 
     >>> _ = Path("abstract.tex").write_text("Fish swim. % in lakes")
     >>> source_of("\\title{On fish} % a draft\n\n\\input{abstract}", Path())
@@ -99,7 +100,7 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
     text = _COMMENT.sub(r"\1", text)
 
     def content(match: re.Match[str]) -> str:
-        name = _name(match)
+        name = match[1] or match[2]
         try:
             path = None if folder is None else _inside(folder, name)
             if path is not None and left[0] > 0 and path.stat().st_size <= left[1]:
@@ -118,15 +119,8 @@ def _included(text: str, folder: Path | None, left: list[int], lacking: list[str
     return _INPUT.sub(content, text)
 
 
-def _name(match: re.Match[str]) -> str:
-    """Of the file that a match of _INPUT is for."""
-    return match[1] or match[2]
-
-
 def _inside(folder: Path, name: str) -> Path | None:
-    """The file of a name in a folder or below it; None where there is none: a source of somebody else is
-    not to show files from elsewhere.
-    """
+    """Find a file in a folder or below it: somebody else's source must not show files from elsewhere."""
     for each in (name, f"{name}.tex"):
         path = (folder / each).resolve()
         if path.is_relative_to(folder.resolve()) and path.suffix.lower() in SUFFIXES and path.is_file():
@@ -156,7 +150,10 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     abstracts = islice(_abstracts(source), MOST_TRIED)
     abstract = next((plain for each in abstracts if (plain := _plain(each, macros, lacking))), "")
     if not abstract:
-        stands_in, lacking = fields.INTRODUCTION, [_name(match) for match in _INPUT.finditer(source)]
+        stands_in, lacking = (
+            fields.INTRODUCTION,
+            [(match[1] or match[2]) for match in _INPUT.finditer(source)],
+        )
         paragraphs = (_plain(each, macros, []) for each in islice(_paragraphs(source), MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
     not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
@@ -199,9 +196,7 @@ def _paragraphs(source: str) -> Iterator[str]:
 def _enclosed(
     text: str, begins: re.Pattern[str], end_of: Callable[[re.Match[str]], str]
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """What begins and what ends each part of a text, one behind the other; an end that is missing is looked
-    for once.
-    """
+    """Yield what begins and what ends each part of a text; a missing end is looked for once."""
     place, missing, left = 0, set[str](), MOST_CHARACTERS
     for begin in begins.finditer(text):
         if begin.start() < place or (pattern := end_of(begin)) in missing:
@@ -216,9 +211,7 @@ def _enclosed(
 
 
 def _arguments(text: str, commands: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Commands with their arguments, '' where it does not end; those within the argument of another one are
-    left out.
-    """
+    """Yield commands with their arguments ('' without end), but those within another one's argument."""
     place, left = 0, MOST_CHARACTERS
     for match in commands.finditer(text):
         if match.start() < place:
@@ -232,7 +225,7 @@ def _arguments(text: str, commands: re.Pattern[str]) -> Iterator[tuple[re.Match[
 
 
 def _argument(text: str, begin: int) -> tuple[str, int]:
-    """What stands in the braces that begin at a place, and where they end; '' where they do not."""
+    """Return what stands in the braces that begin at a place, and where they end; '' without end."""
     depth, place = 0, begin
     for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, begin):
         depth += (match[0] == "{") - (match[0] == "}")
@@ -243,7 +236,7 @@ def _argument(text: str, begin: int) -> tuple[str, int]:
 
 
 def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
-    """A piece of LaTeX as plain text; files that it inputs are added to ``lacking``."""
+    """Return a piece of LaTeX as plain text; files that it inputs are added to ``lacking``."""
     for _ in range(5):
         more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
         if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory
@@ -252,7 +245,7 @@ def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
         if expanded == text:
             break
         text = expanded
-    lacking += [_name(match) for match in _INPUT.finditer(text)]
+    lacking += [(match[1] or match[2]) for match in _INPUT.finditer(text)]
     text = _INPUT.sub(" ", text)
     text = re.sub(r"[~\s]*" + _CITATION.pattern, "", text)
     parts, begin = list[str](), 0

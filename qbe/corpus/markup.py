@@ -1,5 +1,7 @@
-"""Titles and abstracts without markup: tags, entities, prefixes and copyright lines are removed, and LaTeX's
-accents, symbols, escapes, styles and macros become the characters they stand for.
+"""Titles and abstracts without markup.
+
+Tags, entities, prefixes and copyright lines are removed; LaTeX's accents, symbols, escapes, styles and macros
+become the characters they stand for.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-_END_CHARS = 700
-"""As many characters at the end of a text are looked through."""
+_END_CHARS = 700  # searched for a statement of rights
+_MAX_CHARS = 200  # of a placeholder; longer texts are abstracts
+_MOST_ESCAPES = 4
+_MOST_GROUPS = 25  # braces within more braces than these are not understood
 
+# A statement of rights: its mark, words of a holder's name (few begin in lower case), what lawyers add.
 _MARK = (
     r"(?:crown\s+)?(?:(?:copyright\b[\s:]*)?(?:\u00a9|\(c\)(?=\s*(?:copyright|\d{4}|the author)))"
     r"(?:\s*copyright\b)?|copyright\s+(?:(?=\d{4})|by\b))"
@@ -22,8 +27,6 @@ _WORD = (
     r"|(?:an?|and|as|authors?|behalf|by|de|der|employers?|et|exclusive|for|in|its?|la|licen[cs]ee?|of|on|or|part|published"
     r"|the|their|to|trading|und|under|und|with)(?:\(s\)+)?(?![^\s.,;:)]))"
 )
-"""A word of a holder's name, and of what is said of it: few begin in lower case."""
-
 _LEGAL = (
     r"\s*(?:all\s+rights\s+reserved|published\s+by|this\s+is\s+an\s+open[\s-]access|this\s+(?:article|work)\s+is"
     r"\s+(?:protected|licensed|distributed|an\s+open)|open[\s-]access|peer[\s-]?review|distributed\s+under|no\s+claim"
@@ -45,11 +48,6 @@ _OF_EBSCO = re.compile(
     r"\s*(?:\[?ABSTRACT\s+FROM\s+(?:AUTHORS?|PUBLISHER)\b|Copyright\s+of\s.{1,300}?\sis\s+the\s+property\s+of\b).*$",
     re.DOTALL,
 )
-
-
-_MAX_CHARS = 200
-"""Longer texts are abstracts."""
-
 _TAG = re.compile(
     r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
     r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
@@ -63,26 +61,13 @@ _LABEL = re.compile(
     r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
 )
 _RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
-_MOST_ESCAPES = 4
-
-
-def _without_rights(text: str) -> str:
-    """An abstract without a statement of rights at its beginning and its end."""
-    end = text[-_END_CHARS:].lower()
-    if "right" in end or "\u00a9" in end or "(c)" in end or "abstract from" in end or "published by" in end:
-        for pattern in (_OF_EBSCO, _AT_END):
-            if statement := pattern.search(text, max(0, len(text) - _END_CHARS)):
-                text = text[: statement.start()].rstrip()
-    begin = text[:30].lower()
-    if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
-        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
-    return text
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# Words of texts that stand for an absent abstract: alone, or a negation and a subject among a few others.
 _ALONE = _words(
     "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none null "
     "missing unavailable absent omitted"
@@ -99,11 +84,60 @@ _OTHERS = _words(
     "text that the there this time title to was website with work yet"
 )
 
+_FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
+_RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
+_ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
+# Control characters hide literals from the changes of the text around them.
+_HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
+_SHOWN = tuple(zip("\1\2\3\4\5", "\\{}$~", strict=True))
+_HIDDEN_FORMULA = "\6"
+_ACCENTS = dict(
+    zip(
+        "'`^\"~=.uvHckrdb",
+        "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331",
+        strict=True,
+    )
+)
+# Symbols that pylatexenc does not know, or knows otherwise.
+_SYMBOLS = (
+    {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
+    | {"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"}
+    | {"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "lbrace": "{", "rbrace": "}"}
+    | {"pounds": "\u00a3", "euro": "\u20ac", "ddag": "\u2021"}
+    | {"degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " ", "newline": " ", "space": " "}
+)
+# Names of symbols that end with white space, which is not part of the text.
+_EATS_SPACE = re.compile("[aA][aAeE]|[oO][eE]?|[dDtT]h|D[HJ]|TH|dj|ss|ng|NG|[lLij]|text(?:quote|en|em).*")
+# Commands that change the look of the text after them, or nothing.
+_FONT = re.compile(
+    "em|it|bf|sl|sc|tt|rm|sf|(?:it|sc|sl|up)shape|bfseries|(?:tt|rm|sf)family|normal(?:font|size)|small|"
+    "footnotesize|scriptsize|tiny|[lL]arge|LARGE|huge|relax|protect|noindent|nobreak|allowbreak|xspace"
+)
+_STYLE = re.compile(
+    "emph|text(?:it|bf|rm|sc|tt|sf|sl|up|md|normal|superscript|subscript)?|underline|[mh]box|url|path|mkbib.*"
+)
+_QUOTE = re.compile("enquote|mkbibquote|textquote")
+_DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
+_TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
+_GROUP = re.compile(r"\\([A-Za-z]++|[^A-Za-z\s{}])\s*\{([^{}]*)\}|\{([^{}]*)\}")
+_COMMAND = re.compile(
+    r"""\\(?:(['`^~=.]|"(?!\s))\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
+    r"|\\([A-Za-z]++)(\s*)|\\(.)",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([\\%&$#_{}])")
+_SIGNS = "%&#_\4"
+_SPACES = dict.fromkeys(", ;:\n", " ") | dict.fromkeys("-/@!", "")
+_MARKS = ("\\", "{", "}", "$", "~", "--", "``", "''")
+_IN_ADDRESS = re.compile(
+    r"(?P<under>\\textunderscore)|(?P<tilde>\\textasciitilde|\\~\{\}|\$\s*\\sim\s*\$)|(?P<sign>\\[^A-Za-z\s])"
+    r"|(?P<less>\\textless|\$<\$)|(?P<greater>\\textgreater|\$>\$)|(?P<none>\\url|\\path)"
+)
+_OF_ADDRESS = {"under": "_", "tilde": "~", "less": "<", "greater": ">", "none": ""}
+
 
 def is_placeholder(sentences: Sequence[str]) -> bool:
-    """Whether sentences are no abstract: nothing, signs alone, or a text that stands for an absent one.
-
-    Such a text is a word of _ALONE, or says of a subject that it is absent, in few words.
+    """Return True if sentences are no abstract: nothing, signs alone, or a text for an absent one.
 
     >>> is_placeholder(["[No abstract available]"]), is_placeholder(["n/a"]), is_placeholder(["--", "?"])
     (True, True, True)
@@ -129,7 +163,7 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
 
 
 def plain(text: str) -> str:
-    """Text without tags of HTML and JATS, without entities, in single spaces.
+    """Return text without tags of HTML and JATS and without entities, in single spaces.
 
     A ``<`` that begins no tag of these stays, as in formulas.
 
@@ -144,17 +178,13 @@ def plain(text: str) -> str:
 
 
 def single_spaced(text: str) -> str:
-    r"""Text with one space for all white space between words, and none at its ends.
-
-    >>> single_spaced(" On\n  fish")
-    'On fish'
-    """
+    """Return text with one space for all white space between words, and none at its ends."""
     # Of white space isprintable() lets only the space pass; it is much faster than to split and join.
     return text.strip() if text.isprintable() and "  " not in text else " ".join(text.split())
 
 
 def clean_title(text: str) -> str:
-    r"""A title without markup.
+    r"""Return a title without markup.
 
     >>> print(clean_title("On <i>fish</i> &amp; G\\\"odel"))
     On fish & Gödel
@@ -163,7 +193,7 @@ def clean_title(text: str) -> str:
 
 
 def clean_abstract(text: str) -> str:
-    """An abstract without markup, without the word Abstract before it and statements of rights.
+    """Return an abstract without markup, the word Abstract before it and statements of rights.
 
     >>> clean_abstract("<p>Abstract: Fish swim.</p> (c) 2019 Elsevier B.V. All rights reserved.")
     'Fish swim.'
@@ -173,63 +203,16 @@ def clean_abstract(text: str) -> str:
     return _without_rights(text[label.end() :]) if label else text
 
 
-_FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
-_RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
-_ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
-_HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
-_SHOWN = tuple(zip("\1\2\3\4\5", "\\{}$~", strict=True))
-_HIDDEN_FORMULA = "\6"
-"""Control characters stand for what is to stay as it is, while the text around it is changed."""
-
-_ACCENTS = dict(
-    zip(
-        "'`^\"~=.uvHckrdb",
-        "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331",
-        strict=True,
-    )
-)
-_SYMBOLS = (
-    {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
-    | {"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"}
-    | {"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "lbrace": "{", "rbrace": "}"}
-    | {"pounds": "\u00a3", "euro": "\u20ac", "ddag": "\u2021"}
-    | {"degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " ", "newline": " ", "space": " "}
-)
-"""Symbols that pylatexenc does not know, or knows otherwise."""
-
-_EATS_SPACE = re.compile("[aA][aAeE]|[oO][eE]?|[dDtT]h|D[HJ]|TH|dj|ss|ng|NG|[lLij]|text(?:quote|en|em).*")
-"""Names of symbols that end with white space, which is not part of the text."""
-
-_FONT = re.compile(
-    "em|it|bf|sl|sc|tt|rm|sf|(?:it|sc|sl|up)shape|bfseries|(?:tt|rm|sf)family|normal(?:font|size)|small|"
-    "footnotesize|scriptsize|tiny|[lL]arge|LARGE|huge|relax|protect|noindent|nobreak|allowbreak|xspace"
-)
-"""What changes the look of the text after it, or nothing."""
-
-_STYLE = re.compile(
-    "emph|text(?:it|bf|rm|sc|tt|sf|sl|up|md|normal|superscript|subscript)?|underline|[mh]box|url|path|mkbib.*"
-)
-_QUOTE = re.compile("enquote|mkbibquote|textquote")
-_DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
-_TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
-_GROUP = re.compile(r"\\([A-Za-z]++|[^A-Za-z\s{}])\s*\{([^{}]*)\}|\{([^{}]*)\}")
-_COMMAND = re.compile(
-    r"""\\(?:(['`^~=.]|"(?!\s))\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
-    r"|\\([A-Za-z]++)(\s*)|\\(.)",
-    re.DOTALL,
-)
-_ESCAPE = re.compile(r"\\([\\%&$#_{}])")
-_SIGNS = "%&#_\4"
-_SPACES = dict.fromkeys(", ;:\n", " ") | dict.fromkeys("-/@!", "")
-_MOST_GROUPS = 25
-"""Braces within more braces than these are not understood."""
-
-_MARKS = ("\\", "{", "}", "$", "~", "--", "``", "''")
-_IN_ADDRESS = re.compile(
-    r"(?P<under>\\textunderscore)|(?P<tilde>\\textasciitilde|\\~\{\}|\$\s*\\sim\s*\$)|(?P<sign>\\[^A-Za-z\s])"
-    r"|(?P<less>\\textless|\$<\$)|(?P<greater>\\textgreater|\$>\$)|(?P<none>\\url|\\path)"
-)
-_OF_ADDRESS = {"under": "_", "tilde": "~", "less": "<", "greater": ">", "none": ""}
+def _without_rights(text: str) -> str:
+    end = text[-_END_CHARS:].lower()
+    if "right" in end or "\u00a9" in end or "(c)" in end or "abstract from" in end or "published by" in end:
+        for pattern in (_OF_EBSCO, _AT_END):
+            if statement := pattern.search(text, max(0, len(text) - _END_CHARS)):
+                text = text[: statement.start()].rstrip()
+    begin = text[:30].lower()
+    if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
+        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
+    return text
 
 
 def without_latex(text: str) -> str:
@@ -259,7 +242,7 @@ def clean_bibtex(text: str) -> str:
 
 
 def clean_address(text: str) -> str:
-    r"""An address or a number of BibTeX without escapes and braces.
+    r"""Return an address or a number of BibTeX without escapes and braces.
 
     >>> print(clean_address(r"\url{http://x.org/\~lee/{\_}a{\textless}b\%20}"))
     http://x.org/~lee/_a<b%20
@@ -365,13 +348,12 @@ class _Decoder:
 
 
 def _ensured(math: re.Match[str]) -> str:
-    """What ``ensuremath`` holds: the name of one symbol, or a formula."""
     return f"{{{math[1]}}}" if re.fullmatch(r"\\?[A-Za-z]+|[^\\^_]*", math[1]) else f"${math[1]}$"
 
 
 @lru_cache(maxsize=4096)
 def symbol_of(name: str) -> str | None:
-    """The character that a command without arguments stands for; None where it stands for none.
+    """Return the character that a command without arguments stands for, or None.
 
     >>> symbol_of("alpha"), symbol_of("frac")
     ('α', None)

@@ -1,203 +1,352 @@
-"""How a corpus is read: its format, what of it is kept, and what is done with records that cannot be used."""
+"""A corpus of several sources as a stream of papers, each once."""
 
 from __future__ import annotations
 
-import re
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from fnmatch import translate
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from qbe.errors import RecordError, UsageError
-
-Original = TypeVar("Original")
-
-
-STOP, SKIP = "stop", "skip"
-ON_ERROR = (STOP, SKIP)
-SKIP_BYTES = 256 << 20
-DEDUPE = ("title", "doi")
-FIELDS = (
-    *("id", "title", "abstract", "year", "date", "authors"),
-    *("venue", "categories", "tags", "doi", "url", "cites"),
+from qbe.corpus.fields import ABSTRACT_FROM
+from qbe.corpus.formats import FORMATS, format_of, recognized
+from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
+from qbe.corpus.markup import is_placeholder
+from qbe.corpus.records import (
+    AS_IT_COMES,
+    NO_ABSTRACT,
+    SKIP,
+    SKIP_BYTES,
+    STOP,
+    Entry,
+    Reading,
+    Splitter,
+    is_id,
+    lacking_abstract,
+    parse_paper,
 )
-"""The fields of a table that ``columns`` may name."""
+from qbe.corpus.rejected import RECODED, RENAMED, STANDS_IN, RejectedRecords
+from qbe.corpus.streams import (
+    NOT_RECOGNIZED,
+    WESTERN,
+    BytesRead,
+    display_name,
+    from_western,
+    is_folder,
+    is_read_once,
+    open_source,
+)
+from qbe.corpus.xml_formats import DELETION, note_pubmed
+from qbe.errors import CorpusError, RecordError
+from qbe.types import Paper, Sentence
+from qbe.util.files import is_address
+
+HUGGING_FACE = "hf:"
+SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
+_MOST_NAMES = 5
 
 
-class Entry(NamedTuple):
-    """A record of a source, or what is wrong with it.
-
-    ``where`` is its place (file and line, or file and number), with which every message about it begins.
-    ``record`` has the fields of `qbe.corpus.record`, with ``abstract`` None where there is none.
-
-    >>> Entry("papers.csv, line 2", {"paper_id": "1", "title": "On fish", "abstract": "Fish swim."}).where
-    'papers.csv, line 2'
+class _Revisions(NamedTuple):
+    """What a first pass over PubMed's files found: how many records there are of papers with several, and
+    the ids of papers that are deleted in the end.
     """
 
-    where: str
-    record: Mapping[str, Any] | RecordError
+    repeated: Counter[str]
+    deleted: frozenset[str]
 
 
-def converted(
-    originals: Iterable[tuple[str, Original | RecordError]],
-    to_record: Callable[[Original, str], dict[str, Any] | None],
-    reading: Reading | None = None,
-) -> Iterator[Entry]:
-    """The entries of records of another format, each of which is given with its place.
+def files_of(source: str) -> list[str]:
+    """Return the source itself, or the visible files in a folder and below, by name.
 
-    ``to_record`` makes the record of an entry from such a record and its place. What it raises as RecordError
-    becomes the entry, and so does a RecordError in place of an original. Left out is that of which it makes
-    None, and with ``reading`` a paper with none of the chosen categories.
-
-    >>> def to_record(title: str, where: str) -> dict[str, Any]:
-    ...     if not title:
-    ...         raise RecordError(f"{where}: expected a title, found none; add it", "no title")
-    ...     return {"paper_id": where[-1], "title": title, "abstract": None, "metadata": {}}
-    >>> for entry in converted([("titles, line 1", "On fish"), ("titles, line 2", "")], to_record):
-    ...     print(entry.record)
-    {'paper_id': '1', 'title': 'On fish', 'abstract': None, 'metadata': {}}
-    titles, line 2: expected a title, found none; add it
+    >>> Path("parts").mkdir()
+    >>> for name in ("b.jsonl", "a.jsonl", ".hidden"):
+    ...     Path("parts", name).touch()
+    >>> files_of("parts")
+    ['parts/a.jsonl', 'parts/b.jsonl']
     """
-    for where, original in originals:
-        try:
-            if isinstance(original, RecordError):
-                raise original
-            record = to_record(original, where)
-        except RecordError as error:
-            yield Entry(where, error)
+    if not is_folder(source):
+        return [source]
+    below = (path for path in Path(source).rglob("*") if path.is_file())
+    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
+    return sorted(map(str, visible))
+
+
+def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
+    """Yield the records of a source, by the reader of its format.
+
+    Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
+    of a folder that cannot be read at all is an entry with its error.
+
+    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
+    >>> [entry.where for entry in entries("a.jsonl")]
+    ['a.jsonl, line 1']
+    """
+    return (entry for _, entry in _records(source, reading, None, None, None))
+
+
+def read_corpus(
+    sources: Sequence[str],
+    split: Splitter | None = None,
+    reading: Reading = AS_IT_COMES,
+    rejected: RejectedRecords | None = None,
+    bytes_read: BytesRead | None = None,
+) -> Iterator[Paper]:
+    """Yield the papers of all sources in order; only their ids (and keys to find duplicates) are kept.
+
+    A source is a file in one of `qbe.corpus.FORMAT_NAMES`, ``-`` for standard input, a URL that fsspec opens,
+    a folder of such files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one.
+    ``split`` splits abstracts that are one string. Records that cannot be used are counted in ``rejected``,
+    and bytes of files in ``bytes_read``. Each paper has another id (`qbe.corpus.identity.Ids`); of several
+    records with one id in PubMed's files the last counts. With ``reading.dedupe`` the papers wait in a
+    temporary file until all are read.
+
+    Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
+    MissingDependencyError for a dataset without the package ``datasets``.
+
+    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
+    >>> _ = Path("b.jsonl").write_text('{"paper_id": 2, "title": "B", "abstract": ["Two."]}')
+    >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
+    ['A', 'B']
+    """
+    rejected = RejectedRecords() if rejected is None else rejected
+    stops = (reading.on_error or _default_policy(sources)) == STOP
+    revisions = _first_pass(sources, reading, stops)
+    rejected.deleted = revisions.deleted if revisions else rejected.deleted
+    papers = _papers(
+        (_records(source, reading, rejected, bytes_read, revisions) for source in sources),
+        Ids(sources),
+        lambda entry, whose: _paper(entry, whose, split, reading),
+        reading,
+        rejected,
+        stops,
+    )
+    kept = 0
+    for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
+        kept += 1
+        yield paper
+    if not kept:
+        names = ", ".join(map(display_name, sources)) or "no source"
+        reasons = f" ({rejected.reasons()})" if rejected else ""
+        raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
+
+
+def _is_dataset(source: str, reading: Reading) -> bool:
+    is_saved = reading.format is None and any(Path(source, each).is_file() for each in SAVED_DATASET)
+    return source.startswith(HUGGING_FACE) or is_saved
+
+
+def _is_passed_once(file: str) -> bool:
+    return is_address(file) or is_read_once(file)
+
+
+def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revisions | None:
+    """Recognize all files that can be read twice, and note the records and deletions of PubMed's.
+
+    Raises CorpusError that names the files of a folder whose formats are not recognized, where the reading
+    ``stops`` at errors.
+    """
+    seen, repeated, deleted = set[str](), Counter[str](), set[str]()
+    has_pubmed = False
+    for source in sources:
+        if _is_dataset(source, reading):
             continue
-        if record is not None and (reading is None or reading.keeps(record["metadata"])):
-            yield Entry(where, record)
+        parts, others = files_of(source), []
+        for part in parts:
+            if _is_passed_once(part):
+                continue
+            try:
+                with open_source(part) as stream:
+                    form = format_of(reading.format) if reading.format else recognized(stream, part)
+                    if form.name != "pubmed":
+                        continue
+                    has_pubmed = True
+                    for pmid, is_deletion in note_pubmed(stream):
+                        if is_deletion:
+                            deleted.add(pmid)
+                            continue
+                        deleted.discard(pmid)
+                        if pmid in seen:
+                            repeated[pmid] += 1
+                        seen.add(pmid)
+            except CorpusError as error:
+                if part == source:
+                    raise
+                if isinstance(error, RecordError):  # any other one is raised when the file is read
+                    others.append(part)
+        if others and stops and not reading.format:
+            more = ", ..." if len(others) > _MOST_NAMES else ""
+            raise CorpusError(
+                f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(parts)} files: "
+                f"{', '.join(others[:_MOST_NAMES])}{more}; move them away, or leave them out with `on_error` "
+                "skip"
+            )
+    return _Revisions(repeated, frozenset(deleted)) if has_pubmed else None
 
 
-class Revisions:
-    """The newest record of each paper, noted in a first pass over some files and looked up in a second.
+def _last_of_each(found: Iterable[Entry], revisions: _Revisions) -> Iterator[Entry]:
+    """Replace the records of PubMed that have a later one, or are deleted later, by errors."""
+    for where, record in found:
+        if isinstance(record, RecordError):
+            if record.reason == DELETION:
+                continue
+            paper_id = next(iter(record.names), "")
+        else:
+            paper_id = record["paper_id"]
+        is_older = revisions.repeated[paper_id] > 0 if paper_id in revisions.repeated else False
+        if is_older:
+            revisions.repeated[paper_id] -= 1
+        if is_older or paper_id in revisions.deleted:
+            message = f"{where}: PMID {paper_id} has a newer version, or is deleted"
+            record = RecordError(message, "an older version", is_fault=False)
+        yield Entry(where, record)
 
-    Of records with the highest version the last counts. Of most papers the id and the version are kept until
-    the second pass begins, and nothing then.
 
-    >>> revisions = Revisions()
-    >>> for paper_id, version in ("7", 1), ("7", 2), ("8", 1):
-    ...     revisions.note(paper_id, version)
-    >>> revisions.delete("8")
-    >>> [revisions.counts("7"), revisions.counts("7"), revisions.counts("8"), revisions.counts("9")]
-    [False, True, False, True]
-    >>> revisions.deleted
-    {'8'}
+def _default_policy(sources: Sequence[str]) -> str:
+    """Skip in large files: one broken record shall not stop a night's work."""
+    files = (file for source in sources for file in files_of(source))
+    sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
+    return SKIP if sum(sizes) > SKIP_BYTES else STOP
+
+
+def _records(
+    source: str,
+    reading: Reading,
+    rejected: RejectedRecords | None,
+    bytes_read: BytesRead | None,
+    revisions: _Revisions | None,
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
+    if _is_dataset(source, reading):
+        from qbe.corpus.tables import read_dataset
+
+        for entry in read_dataset(source.removeprefix(HUGGING_FACE), reading):
+            yield UNIQUE, entry
+        return
+    in_folder = is_folder(source)
+    for file in files_of(source):
+        name, count = display_name(file), 0
+        try:
+            with open_source(file, bytes_read) as stream:
+                if in_folder and not stream.peek(1):
+                    message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
+                    yield UNIQUE, Entry(name, RecordError(message, "an empty file", is_fault=False))
+                    continue
+                form = format_of(reading.format) if reading.format else recognized(stream, name)
+                if form.ids == CHOSEN:
+                    stream, is_western = from_western(stream)
+                    if is_western and rejected is not None:
+                        message = "expected UTF-8 text, read as {}; where letters are wrong, convert the file"
+                        rejected.note(RECODED, name, message.format(WESTERN))
+                found = form.read(stream, name, reading)
+                if revisions is not None and form is FORMATS["pubmed"] and not _is_passed_once(file):
+                    found = _last_of_each(found, revisions)
+                for entry in found:
+                    yield form.ids, entry
+                    count += 1
+        except CorpusError as error:
+            if count or not in_folder:
+                raise
+            yield UNIQUE, Entry(name, RecordError(str(error), getattr(error, "reason", NOT_RECOGNIZED)))
+
+
+def _papers(
+    streams: Iterable[Iterator[tuple[str, Entry]]],
+    ids: Ids,
+    to_paper: Callable[[Entry, str], Paper | None],
+    reading: Reading,
+    rejected: RejectedRecords,
+    stops: bool,
+) -> Iterator[tuple[Paper, int | None]]:
+    """Yield each paper with None; a duplicate with the number (from 1) of the paper that it is."""
+    seen = Seen(reading.dedupe) if reading.dedupe else None
+    for stream in streams:
+        for whose, entry in stream:
+            try:
+                paper = to_paper(entry, whose)
+                if paper is None:
+                    continue
+                if not paper.paper_id:
+                    paper = replace(paper, paper_id=content_id(paper))
+                    whose = CHOSEN if whose == UNIQUE else whose
+                first = seen.first(paper) if seen is not None else None
+                paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
+            except RecordError as error:
+                if stops and error.is_fault:
+                    if reading.on_error == STOP:  # as was asked for
+                        raise error from None
+                    remedy = "leave such records out with `on_error` skip"
+                    if error.reason == NO_ABSTRACT:
+                        remedy = f"keep such papers by their titles with `keep_without_abstract`, or {remedy}"
+                    raise RecordError(f"{error} ({remedy})", error.reason) from None
+                rejected.skip(entry.where, error, id_of(entry.record))
+                continue
+            if not is_new:
+                by = seen.by if seen and first else None
+                rejected.merge(
+                    entry.where, paper.paper_id, paper_id, by, f"{paper.title!r}, {ids.first(paper_id)}"
+                )
+                yield paper, ids.number(paper_id)
+                continue
+            if paper_id != paper.paper_id:
+                message = (
+                    f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
+                )
+                rejected.note(RENAMED, entry.where, message)
+                paper = replace(paper, paper_id=paper_id)
+            if stands_in := paper.metadata.get(ABSTRACT_FROM):
+                rejected.note(STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it")
+            if seen is not None:
+                seen.add(paper)
+            yield paper, None
+            if len(ids) == reading.limit:
+                break
+        ids.end_source()
+        if len(ids) == reading.limit:
+            break
+    rejected.check(reading.max_rejected, len(ids))
+
+
+def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -> Paper | None:
+    """Return the paper of an entry, with an empty id where it has none; None for other categories."""
+    where, record = entry
+    if isinstance(record, RecordError):
+        raise record
+    paper_id = record.get("paper_id")
+    if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
+        record = {**record, "paper_id": usable_id(paper_id) or None}
+    title = record.get("title")
+    if whose != UNIQUE and isinstance(title, str | None) and not (title and title.strip()):
+        raise RecordError(f"{where}: expected a title, found none; add it or drop the paper", "no title")
+    metadata = record.get("metadata")
+    if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
+        return None
+    try:
+        paper = parse_paper(record, where, split, default_id="")
+        if is_placeholder([sentence.text for sentence in paper.sentences]):
+            raise lacking_abstract(where, ascii(paper.abstract))
+        return paper
+    except RecordError as error:
+        if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:
+            raise
+    title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
+    return parse_paper({**title_alone, "abstract": [title]}, where, split, default_id="")
+
+
+def id_of(record: Mapping[str, Any] | RecordError) -> str | None:
+    """Return the id that the paper of a record gets, None where the record does not tell.
+
+    >>> id_of({"paper_id": None, "title": "On fish", "metadata": {"doi": "10.1234/5"}})
+    '10.1234/5'
     """
-
-    def __init__(self) -> None:
-        self.deleted: set[str] = set()
-        self._versions: dict[str, int] = {}  # the highest of each paper
-        self._records: dict[str, tuple[int, int]] = {}  # if not one: how many, and which counts (from 1)
-        self._seen: Counter[str] = Counter()
-
-    def note(self, paper_id: str, version: int) -> None:
-        """Note the next record of a paper."""
-        before = self._versions.get(paper_id)
-        if before is not None or paper_id in self.deleted:
-            number, newest = self._records.get(paper_id, (1, 1))
-            is_newer = before is None or version >= before
-            self._records[paper_id] = number + 1, number + 1 if is_newer else newest
-        self._versions[paper_id] = max(version, before or 0)
-        self.deleted.discard(paper_id)
-
-    def delete(self, paper_id: str) -> None:
-        """Note that a paper is deleted, unless it has a record after this."""
-        number = self._records[paper_id][0] if paper_id in self._records else int(paper_id in self._versions)
-        self._records[paper_id] = number, 0
-        self._versions.pop(paper_id, None)
-        self.deleted.add(paper_id)
-
-    def counts(self, paper_id: str) -> bool:
-        """Whether the next record of a paper, in the second pass, is the one that counts."""
-        self._versions.clear()
-        if paper_id not in self._records:
-            return True
-        self._seen[paper_id] += 1
-        return self._seen[paper_id] == self._records[paper_id][1]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a corpus is read.
-
-    ``format`` is a name of `qbe.corpus.formats.FORMATS`; None: each file's own is recognized. ``columns``
-    says for fields of papers (FIELDS) which column of a table holds them. Of papers with categories only
-    those are kept of which one matches one of ``categories``, patterns such as ``cs.*``.
-
-    ``on_error`` says what happens at a record that cannot be used: ``stop`` ends with an error that names it,
-    ``skip`` leaves it out; None: ``skip`` for files of more than SKIP_BYTES together, else ``stop``. At the
-    end it is an error where more than the share ``max_rejected`` of at least 100 records could not be used;
-    papers that merely lack an abstract do not count. With ``keep_without_abstract`` such a paper is kept, and
-    its title stands for its abstract. ``dedupe`` merges a paper into one before it that has its normalized
-    title, year and first author (``title``), or its DOI (``doi``). Reading ends after ``limit`` papers.
-    ``revisions`` is not for callers: `qbe.corpus.read` notes newer versions of papers there, in a first pass.
-
-    Raises UsageError for values that are not possible.
-
-    >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
-    True
-    >>> Reading(limit=0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `limit` of at least 1, found 0
-    """
-
-    format: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    categories: tuple[str, ...] = ()
-    on_error: str | None = None
-    max_rejected: float = 0.01
-    keep_without_abstract: bool = False
-    dedupe: str | None = None
-    limit: int | None = None
-    revisions: Revisions | None = field(default=None, init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for values that are not possible."""
-        for name, value, values in (
-            ("on_error", self.on_error, ON_ERROR),
-            ("dedupe", self.dedupe, DEDUPE),
-        ):
-            if value is not None and value not in values:
-                raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
-        if unknown := sorted(set(self.columns) - set(FIELDS)):
-            raise UsageError(f"expected fields {', '.join(FIELDS)}, found {unknown[0]!r}; check `columns`")
-        if not 0 <= self.max_rejected <= 1:
-            raise UsageError(f"expected `max_rejected` from 0 to 1, found {self.max_rejected:g}")
-        if self.limit is not None and self.limit < 1:
-            raise UsageError(f"expected `limit` of at least 1, found {self.limit}")
-
-    @cached_property
-    def _category(self) -> re.Pattern[str] | None:
-        patterns = [translate(pattern) for pattern in self.categories]
-        return re.compile("|".join(patterns)) if patterns else None
-
-    def with_revisions(self, revisions: Revisions) -> Reading:
-        """The same reading with what a first pass noted; nobody else is to give it."""
-        reading = replace(self)
-        object.__setattr__(reading, "revisions", revisions)
-        return reading
-
-    def keeps(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a paper of this metadata has one of the chosen categories, or no category is chosen."""
-        if self._category is None:
-            return True
-        categories = metadata.get("categories") or ()
-        names = categories.split() if isinstance(categories, str) else categories
-        return any(self._category.match(str(name)) for name in names)
-
-    def record(self) -> dict[str, Any]:
-        """What shapes the papers that are read, as JSON values; values that are the default are left out.
-
-        >>> Reading(categories=("cs.*",), on_error="skip").record()
-        {'categories': ['cs.*'], 'on_error': 'skip'}
-        """
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
-        values |= {"columns": dict(self.columns), "categories": list(self.categories)}
-        if self.max_rejected == Reading.max_rejected:
-            values["max_rejected"] = None
-        return {name: value for name, value in values.items() if value}
+    if isinstance(record, RecordError):
+        return None
+    paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))
+    if paper_id is not None:
+        return usable_id(str(paper_id)) or None
+    if not isinstance(title, str) or not title:
+        return None
+    abstract = record.get("abstract")
+    texts = [abstract] if isinstance(abstract, str) else abstract if isinstance(abstract, list) else []
+    sentences = tuple(Sentence(" ".join(text.split())) for text in texts if isinstance(text, str))
+    return content_id(Paper("", title, sentences, metadata=metadata if isinstance(metadata, Mapping) else {}))

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from qbe.corpus.record import parse_paper
+from qbe.corpus.records import parse_paper
 from qbe.types import Paper
 
 

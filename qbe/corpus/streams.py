@@ -1,8 +1,7 @@
 """Bytes of a source: a file, plain or compressed, standard input, or an address that fsspec opens; as UTF-8.
 
-The compression follows from the file's suffix (.gz, .xz, .zst, .zip), else from its first bytes, so
-that standard input may be compressed too. A zip archive must hold a single file. Text in another encoding
-becomes UTF-8 where its encoding can be told.
+The compression follows from the suffix (.gz, .bz2, .xz, .zst, .zip), else from the first bytes, so that
+standard input may be compressed too. A zip archive must hold a single file.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import json
 import lzma
 import os
 import re
@@ -17,29 +17,32 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path, PurePath
 from typing import IO, Any, cast
 
-from qbe.corpus.head import kind_of_archive, not_recognized
-from qbe.errors import CorpusError, MissingDependencyError
+from qbe.corpus.format_names import FORMAT_NAMES
+from qbe.errors import CorpusError, MissingDependencyError, RecordError
 from qbe.util.files import is_address
 
 STDIN = "-"
-MAX_LINE_BYTES = 64 << 20
-"""A longer line ends in an error instead of filling the memory; real records are far shorter."""
+MAX_LINE_BYTES = 64 << 20  # real records are far shorter; a longer one would fill the memory
+HEAD_BYTES = 1 << 16
+NOT_RECOGNIZED = "format not recognized"  # the reason of the error
+WESTERN = "cp1252"  # the encoding of Windows; Latin-1 is part of it
 
-_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
-_PIECE_BYTES = 1 << 13
-_ZSTANDARD_BYTES = 1 << 10
-"""A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
-
-_RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
+_MAGIC = {
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\0": ".xz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"PK\3\4": ".zip",
+}
 _BUFFER_BYTES = 1 << 20
-
-WESTERN = "cp1252"
-"""The encoding of Windows, with Latin-1 the only one of 8 bits that is read."""
-
+_PIECE_BYTES = 1 << 13
+_ZSTANDARD_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
+_RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -47,29 +50,180 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _XML_ENCODING = re.compile(rb"(<\?xml[^>]{0,100}?)\s+encoding\s*=\s*[\"'][^\"']*[\"']")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
-_FOREIGN = re.compile(
-    r"(?<=[^\W\d_])[À-ÖØ-ÞŒŠŽŸ](?=[a-z])|\b(?![àèéóôåæøµ¹²³ªºÅ])[^\W\d_a-zA-Z]\b"
-    r"|(?<=[a-zß-öø-ÿ])(?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-Þ])|[¹²³](?=[a-z]))|[^\W\d_a-zA-Z]{3}|[þðýÞÐÝ]|[øì]\w{0,8}[áíìòù]"
-    r"|(?<=[^\W\d_])[^\w\s\x00-\x7f\u00ad\u00b7\u2013\u2014\u2019](?=[^\W\d_])|[\u0192\u02c6\u02dc\u2020\u2021]"
-    r"|(?<=[a-z])(?<!\b[a-z])(?<!\b[Qq]u)\u2019(?=[a-z])(?!(?:s|t|re|ve|ll|d|m)\b)"
-)
-"""What texts in WESTERN hardly have, and texts in other encodings often when they are read so: capitals or
-signs within words, three letters with accents in a row, rare letters and signs.
-"""
+_DOCUMENTS = {
+    "word/": "a Word document",
+    "xl/": "an Excel workbook",
+    "ppt/": "a PowerPoint document",
+    "content.xml": "an OpenDocument file",
+    "sdb/": "an EndNote library",
+}
+"""What zip archives with such members are."""
 
 
 class _DamagedError(Exception):
-    """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
+    """Compressed data that is truncated or corrupt; the message is the decompressor's."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A source's name and first decompressed bytes (at most HEAD_BYTES), by which its format is recognized.
+
+    >>> head = Head("papers.jsonl.gz", b'{"id": "a"}')
+    >>> head.suffix, head.text, head.record
+    ('.jsonl', '{"id": "a"}', {'id': 'a'})
+    """
+
+    name: str
+    data: bytes
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the name in lower case, without that of a compression."""
+        path = PurePath(self.name)
+        return (path.with_suffix("") if path.suffix.lower() in _MAGIC.values() else path).suffix.lower()
+
+    @cached_property
+    def text(self) -> str:
+        """The bytes as text without leading white space; what is not UTF-8 is replaced."""
+        return self.data.decode(errors="replace").lstrip()
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The first JSON object, also of an array; empty where there is none or it is cut."""
+        try:
+            value, _ = json.JSONDecoder().raw_decode(self.text.removeprefix("[").lstrip())
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def has(self, *names: str) -> bool:
+        """Return True if the first record has all fields, or names them where it is cut."""
+        if self.record:
+            return all(name in self.record for name in names)
+        is_json = self.text[:1] in ("{", "[") and "\n" not in self.text.rstrip()
+        return is_json and all(f'"{name}":' in self.text.replace('" :', '":') for name in names)
+
+
+def head_of(stream: io.BufferedReader, name: str) -> Head:
+    """Return the beginning of a stream that is still at its start, and stays there."""
+    return Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+
+
+def not_recognized(name: str, kind: str) -> RecordError:
+    return RecordError(
+        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, "
+        f"found {kind}; export the papers in one of these formats (reference managers have BibTeX and RIS)",
+        NOT_RECOGNIZED,
+    )
+
+
+class BytesRead:
+    """Counts the bytes read of some files, compressed as they are.
+
+    >>> _ = Path("a.jsonl").write_bytes(b"12345678")
+    >>> read = BytesRead(["a.jsonl"])
+    >>> with Path("a.jsonl").open("rb") as stream:
+    ...     read.follow(stream)
+    ...     _ = stream.read(2)
+    ...     read.share
+    0.25
+    """
+
+    def __init__(self, files: Iterable[str]) -> None:
+        """``files`` are all that will be read; pipes, which have no size, make the share unknown."""
+        sizes = [Path(file).stat().st_size if Path(file).is_file() else None for file in files]
+        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
+        self._before = self._size = 0
+        self._stream: io.BufferedReader | None = None
+
+    def follow(self, stream: io.BufferedReader) -> None:
+        """Count a file that is being opened; the one before it has been read."""
+        self._before += self._size
+        self._size, self._stream = os.fstat(stream.fileno()).st_size, stream
+
+    @property
+    def share(self) -> float | None:
+        """The share of all bytes that has been read; None where it is not known."""
+        if not self._total:
+            return None
+        here = self._size if self._stream is None or self._stream.closed else self._stream.tell()
+        return min(1.0, (self._before + here) / self._total)
+
+
+def display_name(source: str | Path) -> str:
+    """Return the name of a source for messages.
+
+    >>> display_name("-"), display_name("papers.jsonl")
+    ('standard input', 'papers.jsonl')
+    """
+    return "standard input" if str(source) == STDIN else str(source)
+
+
+def is_folder(source: str) -> bool:
+    """Return True for a folder; False, not an error, for a path that cannot be examined."""
+    return os.path.isdir(source)  # noqa: PTH112 (`Path.is_dir` raises for folders without permission)
+
+
+def is_read_once(source: str) -> bool:
+    """Return True for standard input, pipes and devices, which cannot be reopened."""
+    exists = os.path.exists(source)  # noqa: PTH110 (`Path.exists` raises in folders without permission)
+    return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
+
+
+@contextlib.contextmanager
+def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
+    """Open the decompressed bytes of a file, standard input (``-``) or an address (``s3://bucket/a.jsonl.gz``).
+
+    ``bytes_read`` counts the bytes of a file. Raises CorpusError for a source that cannot be read and for
+    truncated or corrupt compressed data (also while the block reads), and MissingDependencyError where a
+    package for the compression or the address is missing.
+
+    >>> import gzip
+    >>> _ = Path("papers.jsonl.gz").write_bytes(gzip.compress(b"{}"))
+    >>> with open_source("papers.jsonl.gz") as stream:
+    ...     stream.read()
+    b'{}'
+    """
+    name = display_name(source)
+    with contextlib.ExitStack() as stack:
+        if str(source) == STDIN:
+            raw = cast(io.BufferedReader, sys.stdin.buffer)
+        elif is_address(source):
+            raw = stack.enter_context(_stream_of(_of_address(str(source))))
+        else:
+            try:
+                raw = cast(io.BufferedReader, stack.enter_context(Path(source).open("rb", _BUFFER_BYTES)))
+            except OSError as error:
+                raise _unreadable(name, error) from error
+        if bytes_read is not None and Path(source).is_file():
+            bytes_read.follow(raw)
+        try:
+            yield _as_utf8(_decompressed(raw, source, name, stack), name)
+        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            raise _damaged(name, error) from error
+        except OSError as error:
+            if error.errno is None:  # gzip and bz2 report bad data as a bare OSError
+                raise _damaged(name, error) from error
+            if error.filename is not None:
+                raise  # an error with another file, from the body of the block
+            raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> CorpusError:
+    hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}
+    return CorpusError(f"cannot read {name}: {error.strerror}; {hints.get(type(error), 'check the path')}")
+
+
+def _damaged(name: str, error: Exception) -> CorpusError:
+    return CorpusError(
+        f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
+        "fetch the file again"
+    )
 
 
 def _decompressed(
     raw: io.BufferedReader, source: str | Path, name: str, stack: contextlib.ExitStack
 ) -> io.BufferedReader:
-    """The bytes of a source, decompressed by its suffix, else by its first bytes.
-
-    Raises _DamagedError, and what the decompressors raise, also while the stream is read.
-    """
     stream: Any
     suffix, start = Path(source).suffix.lower(), raw.peek(8)[:8]
     if suffix not in _MAGIC.values():
@@ -79,6 +233,10 @@ def _decompressed(
             import gzip
 
             stream = gzip.GzipFile(fileobj=raw)
+        case ".bz2":
+            import bz2
+
+            stream = bz2.BZ2File(raw)
         case ".xz":
             stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
         case ".zst":
@@ -92,14 +250,15 @@ def _decompressed(
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
-    """The only file of an archive, apart from files that macOS adds."""
+    """Open the only file of an archive, apart from those that macOS adds."""
     if not raw.seekable():
         raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
     try:
         archive = zipfile.ZipFile(raw)
         members = [m for m in archive.namelist() if not m.endswith("/") and not m.startswith("__MACOSX/")]
-        if kind := kind_of_archive(members):
-            raise not_recognized(name, kind)
+        for begin, kind in _DOCUMENTS.items():
+            if any(member.startswith(begin) for member in members):
+                raise not_recognized(name, kind)
         members = [m for m in members if not Path(m).name.startswith(".")]
         if len(members) != 1:
             raise CorpusError(f"{name}: expected an archive of one file, found {len(members)}; unpack it")
@@ -109,7 +268,7 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
 
 
 def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
-    """What the frames of Zstandard data hold; the reader of ``zstandard`` does not see that a file is cut."""
+    """Decompress frame by frame: zstandard's own reader does not see that a file is cut."""
     try:
         import zstandard
     except ImportError as error:
@@ -130,115 +289,8 @@ def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
         raise EOFError("the data end within a frame")
 
 
-class BytesRead:
-    """Counts the bytes read of some files, compressed as they are.
-
-    >>> _ = Path("a.jsonl").write_bytes(b"12345678")
-    >>> read = BytesRead(["a.jsonl"])
-    >>> with Path("a.jsonl").open("rb") as stream:
-    ...     read.follow(stream)
-    ...     _ = stream.read(2)
-    ...     read.share
-    0.25
-    """
-
-    def __init__(self, files: Iterable[str]) -> None:
-        """``files`` are all that will be read; others than files on a disk have no size, and no share."""
-        sizes = [Path(file).stat().st_size if Path(file).is_file() else None for file in files]
-        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
-        self._before = self._size = 0
-        self._stream: io.BufferedReader | None = None
-
-    def follow(self, stream: io.BufferedReader) -> None:
-        """Count the bytes of a file that is being opened; all of the one before it have been read."""
-        self._before += self._size
-        self._size, self._stream = os.fstat(stream.fileno()).st_size, stream
-
-    @property
-    def share(self) -> float | None:
-        """The share of all bytes that has been read; None where it is not known."""
-        if not self._total:
-            return None
-        here = self._size if self._stream is None or self._stream.closed else self._stream.tell()
-        return min(1.0, (self._before + here) / self._total)
-
-
-def display_name(source: str | Path) -> str:
-    """The name of a source in messages: as the user typed it, ``standard input`` for ``-``.
-
-    >>> display_name("-"), display_name("papers.jsonl")
-    ('standard input', 'papers.jsonl')
-    """
-    return "standard input" if str(source) == STDIN else str(source)
-
-
-def is_folder(source: str) -> bool:
-    """Whether a source is a folder; False, not an error, for a path that cannot be examined.
-
-    >>> is_folder("."), is_folder("papers.jsonl")
-    (True, False)
-    """
-    return os.path.isdir(source)  # noqa: PTH112 (`Path.is_dir` raises for folders without permission)
-
-
-@contextlib.contextmanager
-def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
-    """The decompressed bytes of a file, of standard input for ``-``, or of an address such as
-    ``s3://bucket/papers.jsonl.gz``, as one buffered stream. ``bytes_read`` counts the bytes of a file.
-
-    Raises CorpusError for a source that cannot be read and for compressed data that is truncated or
-    corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
-
-    >>> import gzip
-    >>> _ = Path("papers.jsonl.gz").write_bytes(gzip.compress(b"{}"))
-    >>> with open_source("papers.jsonl.gz") as stream:
-    ...     stream.read()
-    b'{}'
-    """
-    name = display_name(source)
-    with contextlib.ExitStack() as stack:
-        raw = _open(source, stack)
-        if bytes_read is not None and Path(source).is_file():
-            bytes_read.follow(raw)
-        try:
-            yield _as_utf8(_decompressed(raw, source, name, stack), name)
-        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-            raise _damaged(name, error) from error
-        except OSError as error:
-            if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError
-                raise _damaged(name, error) from error
-            if error.filename is not None:
-                raise  # an error with another file, from the body of the block
-            raise _unreadable(name, error) from error
-
-
-def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
-    if str(source) == STDIN:
-        return cast(io.BufferedReader, sys.stdin.buffer)
-    if is_address(source):
-        return stack.enter_context(_stream_of(_of_address(str(source))))
-    try:
-        file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
-    except OSError as error:
-        raise _unreadable(display_name(source), error) from error
-    return stack.enter_context(cast(io.BufferedReader, file))
-
-
-def is_read_once(source: str) -> bool:
-    """Whether what is read of a source cannot be read again: of standard input, a pipe or a device.
-
-    >>> is_read_once("-"), is_read_once("papers.jsonl")
-    (True, False)
-    """
-    exists = os.path.exists(source)  # noqa: PTH110 (`Path.exists` raises in folders without permission)
-    return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
-
-
 def open_address(address: str) -> IO[bytes]:
-    """The file at an address, opened by fsspec and the package that it needs for the protocol.
-
-    Raises MissingDependencyError where one of them is missing, and whatever fsspec does.
-    """
+    """Open a file at an address by fsspec, which raises what it likes; MissingDependencyError without it."""
     try:
         import fsspec
 
@@ -252,7 +304,6 @@ def open_address(address: str) -> IO[bytes]:
 
 
 def _of_address(address: str) -> Iterator[bytes]:
-    """The bytes at an address."""
     try:
         with open_address(address) as file:
             while data := file.read(_BUFFER_BYTES):
@@ -266,13 +317,8 @@ def _of_address(address: str) -> Iterator[bytes]:
         ) from error
 
 
-def _unreadable(name: str, error: OSError) -> CorpusError:
-    hints = {IsADirectoryError: "give a file", PermissionError: "give a file that you may read"}
-    return CorpusError(f"cannot read {name}: {error.strerror}; {hints.get(type(error), 'check the path')}")
-
-
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    r"""Lines with their numbers from 1, line ends kept; a carriage return ends one, too.
+    r"""Yield lines with their numbers from 1, line ends kept; a carriage return ends one, too.
 
     Raises CorpusError for a line of more than MAX_LINE_BYTES.
 
@@ -298,31 +344,23 @@ def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, 
         yield number, line
 
 
-def _damaged(name: str, error: Exception) -> CorpusError:
-    return CorpusError(
-        f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
-        "fetch the file again"
-    )
-
-
 def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
-    """A stream of UTF-16 or UTF-32 as UTF-8; any other as it is, without the byte order mark of UTF-8."""
-    sample = stream.peek(4096)[:4096]
-    if sample.startswith(codecs.BOM_UTF8):
+    """Recode UTF-16 and UTF-32 with a byte order mark, and drop that of UTF-8."""
+    start = stream.peek(4)[:4]
+    if start.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
         return stream
-    encoding = next((each for mark, each in _MARKS.items() if sample.startswith(mark)), "")
-    encoding = encoding or _utf16_without_mark(sample)
+    encoding = next((each for mark, each in _MARKS.items() if start.startswith(mark)), "")
     if not encoding:
         return stream
     decoder = codecs.getincrementaldecoder(encoding)()
 
     def utf8() -> Iterator[bytes]:
-        data = sample
+        data = start
         while data:
             data = stream.read1(1 << 16)
             try:
-                text = decoder.decode(data, final=not data).removeprefix("\ufeff").encode()
+                text = decoder.decode(data, final=not data).encode()
             except UnicodeDecodeError as error:
                 raise CorpusError(
                     f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
@@ -334,50 +372,28 @@ def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
 
 
 def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
-    r"""A stream of text as UTF-8, and whether lines of it are in WESTERN; others stay as they are.
+    r"""Recode text whose first MiB is not UTF-8: the lines that are not are taken for WESTERN.
 
     >>> stream, is_western = from_western(io.BufferedReader(io.BytesIO(b"Kurt G\xf6del\n")))
     >>> stream.read().decode(), is_western
     ('Kurt Gödel\n', True)
     """
-    sample = stream.peek(_BUFFER_BYTES)[:_BUFFER_BYTES]
-    lines = sample.splitlines()
-    if len(sample) == _BUFFER_BYTES:
-        lines.pop()  # it may be cut
+
+    def utf8(line: bytes) -> bytes:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return line.decode(WESTERN, "replace").encode()
+        return line
+
     try:
-        text = b"\n".join(line for line in lines if not _is_utf8(line)).decode(WESTERN)
+        codecs.getincrementaldecoder("utf-8")().decode(stream.peek(_BUFFER_BYTES)[:_BUFFER_BYTES])
     except UnicodeDecodeError:
-        return stream, False
-    if not text or _FOREIGN.search(text):
-        return stream, False
-    others = iter(lambda: stream.readline(1 << 20), b"")
-    utf8 = (line if _is_utf8(line) else line.decode(WESTERN, "replace").encode() for line in others)
-    return _stream_of(utf8), True
-
-
-def _utf16_without_mark(sample: bytes) -> str:
-    """The encoding of bytes in which every other one is often zero; '' for others."""
-    zeros = sample[0::2].count(0), sample[1::2].count(0)
-    if max(zeros) <= 8 * min(zeros) or max(zeros) < max(3, len(sample) / 10):
-        return ""
-    encoding = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(sample)
-    except UnicodeDecodeError:
-        return ""
-    return "" if _CONTROL.search(text) else encoding
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        return _stream_of(map(utf8, iter(partial(stream.readline, _BUFFER_BYTES), b""))), True
+    return stream, False
 
 
 def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
-    """A stream of bytes that are given piece by piece."""
     return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
 
 

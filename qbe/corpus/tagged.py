@@ -18,16 +18,14 @@ from functools import cached_property
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.authors import ET_AL, credits
-from qbe.corpus.decode import decode_text
-from qbe.corpus.head import Head
+from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
-from qbe.corpus.reading import Entry, Reading, converted
-from qbe.corpus.streams import numbered_lines
+from qbe.corpus.names import ET_AL, credits
+from qbe.corpus.records import Entry, Reading, converted
+from qbe.corpus.streams import Head, numbered_lines
 from qbe.errors import RecordError
 
-MAX_RECORD_BYTES = 4 << 20
-"""A longer record is an error instead of filling the memory; real ones are far shorter."""
+MAX_RECORD_BYTES = 4 << 20  # real ones are far shorter
 
 _LOWER_TAG = re.compile(r"^\s*[a-z][a-z0-9](?=\s*-\s)", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]\.?")
@@ -61,17 +59,17 @@ class Tagged:
         return {name: tags for name, *tags in map(str.split, self.fields.split(","))}
 
     def recognizes(self, head: Head) -> bool:
-        """Whether a line begins a record, in a text that is none of JSON, XML or BibTeX."""
+        """Return True if a line begins a record, in a text that is none of JSON, XML or BibTeX."""
         is_other = head.text.startswith(("{", "[", "<", "@"))
         return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
     def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-        """The records of a file, each with the place of its first line (a `qbe.corpus.formats.Reader`)."""
+        """Yield the records of a file, each with the place of its first line."""
         del reading
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-        """Each record with its place; what stands between them is left out."""
+
         size, lines, places, first = 0, list[bytes](), [0, 0], -1
         for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
@@ -96,8 +94,9 @@ class Tagged:
     def _ended(
         self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
     ) -> Iterator[tuple[str, bytes | RecordError]]:
-        """The record of some lines, whose first line some programs write further down; or two, where title or
-        abstract stand before it and again after it.
+        """Yield the record of some lines, whose first line some programs write further down.
+
+        They are two records where title or abstract stand before that line and again after it.
         """
         places = [f"{name}, line {number}" for number in numbers]
         if size > MAX_RECORD_BYTES:
@@ -116,7 +115,7 @@ class Tagged:
             yield places[0], b"".join(lines)
 
     def _record(self, data: bytes, where: str) -> dict[str, Any]:
-        """The record of tagged lines; raises RecordError where it has no title, or is not UTF-8."""
+
         values = self._values(decode_text(data, where))
 
         def all_of(name: str) -> list[str]:
@@ -152,7 +151,7 @@ class Tagged:
         )
 
     def _values(self, text: str) -> dict[str, list[str]]:
-        """The values of each tag."""
+
         pairs: list[tuple[str, list[str]]] = []
         match = self.line.match
         if text.lstrip("\ufeff \t\f\r\n")[:2].islower():
@@ -174,12 +173,11 @@ class Tagged:
 
 
 _BEGIN = r"(?:\xef\xbb\xbf|\s)*"
+# Tags that count with other blanks around them than the specification's.
 _OF_RIS = (
     r"A[1-4BDNUV]|BT|C[1-8ANPTY]|D[ABOPS]|E[DPT]|I[DS]|J[12AFO]|KW|L[1-4ABK]|M[1-3]|N[12V]|OP|P[BPY]|R[INP]"
     r"|S[ENPTV]|T[1-3AITY]|U[1-5R]|V[LO]|Y[12]"
 )
-"""Tags that count with other blanks around them than the specification's."""
-
 RIS = Tagged(
     begin=re.compile(rf"{_BEGIN}(?i:TY)\s*-\s".encode()),
     end=re.compile(rb"\s*(?i:ER)\s*-\s*$|ER  -"),

@@ -1,4 +1,4 @@
-"""arXiv's papers of computer science to the end of 2019: the papers of qbe's graded pairs.
+"""arXiv's papers of computer science to the end of 2019, and collections made of graded pairs of them.
 
 arXiv's metadata are published under CC0. qbe's models were trained on a file that was made of two dumps of
 them by category (github.com/staeiou/arxiv_archive, of 2019-01-01 and 2020-01-01), as far as these were at
@@ -13,13 +13,16 @@ import lzma
 import os
 from pathlib import Path
 
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import SKIP, Reading
 from qbe.corpus.rejected import SUFFIX
-from qbe.datasets.citing import listing
-from qbe.datasets.names import ARXIV_CS
-from qbe.datasets.records import raw_line, unsplit
-from qbe.errors import DatasetError
+from qbe.datasets.citations import listing
+from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS
+from qbe.datasets.releases import raw_line, unsplit
+from qbe.errors import DatasetError, UsageError
+from qbe.query import Topic
+from qbe.runs import read_graded_pairs, write_pools, write_topics
+from qbe.types import Facet
 from qbe.util.files import atomic_file
 
 FILE = "arxiv-cs.jsonl.xz"
@@ -33,14 +36,21 @@ LAST_YEAR = "2019"
 
 
 def write(source: Path | None, output: Path) -> list[str]:
-    """Write ``arxiv-cs.jsonl.xz``, each abstract as one string.
+    """Write ``arxiv-cs.jsonl.xz``, each abstract as one string; return lines that summarize it.
 
-    ``source`` is arXiv's snapshot, the folder that holds it, or another file of arXiv's papers; by default
-    the snapshot in ``$QBE_DATA/arxiv-cs``. Records that cannot be used are listed in a file beside it.
-    Returns lines that summarize what was written, and where the papers come from. Raises DatasetError where
-    the source is absent or has no such paper, CorpusError where it cannot be read, OutputError.
+    ``source`` is arXiv's snapshot, its folder, or another file of arXiv's papers; by default the snapshot in
+    ``$QBE_DATA/arxiv-cs``. Records that cannot be used are listed in a file beside it.
     """
-    path = _find(source)
+    data = os.environ.get("QBE_DATA")
+    if source is None and data:
+        source = Path(data, ARXIV_CS, SNAPSHOT)
+    path = source / SNAPSHOT if source is not None and source.is_dir() else source
+    if path is None or not path.is_file():
+        actual = f"no {path}" if path else "neither"
+        raise DatasetError(
+            f"expected arXiv's metadata, {SNAPSHOT}, as `source` or in $QBE_DATA/{ARXIV_CS}, found {actual}; "
+            f"get it from {WHERE}"
+        )
     target = output / FILE
     listed = target.with_name(target.name + SUFFIX)
     reading = Reading(categories=CATEGORIES, on_error=SKIP)
@@ -66,15 +76,41 @@ def write(source: Path | None, output: Path) -> list[str]:
     ]
 
 
-def _find(source: Path | None) -> Path:
+def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) -> list[str]:
+    """Write the papers of graded pairs, topics (each query by three facets) and pools; return a summary.
+
+    ``source`` is a file of pairs or a folder of ``.tsv`` files, ``corpus`` holds their papers (default:
+    arXiv's in QBE_DATA). The protocols ``crossed`` and ``exploration`` of ``qbe evaluate`` take the same file
+    as judgements.
+    """
+    if source is None:
+        raise UsageError("expected a file of graded pairs as `source`, found none; give one")
     data = os.environ.get("QBE_DATA")
-    if source is None and data:
-        source = Path(data, ARXIV_CS, SNAPSHOT)
-    path = source / SNAPSHOT if source is not None and source.is_dir() else source
-    if path is None or not path.is_file():
-        actual = f"no {path}" if path else "neither"
-        raise DatasetError(
-            f"expected arXiv's metadata, {SNAPSHOT}, as `source` or in $QBE_DATA/{ARXIV_CS}, found {actual}; "
-            f"get it from {WHERE}"
+    if corpus is None and not data:
+        raise UsageError(
+            f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
+            "found neither; qbe datasets arxiv-cs writes it"
         )
-    return path
+    pools: dict[str, list[str]] = {}
+    for file in sorted(source.rglob("*.tsv")) if source.is_dir() else [source]:
+        for query, pairs in read_graded_pairs(file).items():
+            pools[query] = list(dict.fromkeys([*pools.get(query, []), *(pair.paper_id for pair in pairs)]))
+    if not pools:
+        raise DatasetError(f"{source}: expected files of graded pairs (.tsv) in the folder, found none")
+    papers = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
+    output.mkdir(parents=True, exist_ok=True)
+    missing = set(papers)
+    with atomic_file(output / "corpus.jsonl") as stream:
+        for paper in read_corpus([corpus or str(Path(data or "", ARXIV))], unsplit, Reading(on_error=SKIP)):
+            if paper.paper_id in missing:
+                missing.remove(paper.paper_id)
+                stream.write(raw_line(paper))
+        if missing:
+            raise DatasetError(
+                f"expected the {len(papers):,} papers of {source} in `corpus`, found {len(missing):,} not "
+                f"there, such as {min(missing)}; give the corpus that the pairs were made of"
+            )
+    topics = [Topic(f"{query}_{facet}", query, facet) for query in pools for facet in Facet]
+    write_topics(output / "topics.tsv", topics)
+    write_pools(output / "pools.tsv", {topic.query_id: pools[topic.paper_id] for topic in topics})
+    return [f"{GRADED_PAIRS}: {len(papers):,} papers, {len(pools)} queries by 3 facets in {output}"]

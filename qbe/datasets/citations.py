@@ -1,46 +1,223 @@
-"""Who cites whom among papers on visualization, or in a corpus of one's own.
+"""Collections of citation recommendation: a paper that cites others is a query, what it cites is relevant.
 
-The first are the papers of vispubdata (Isenberg et al., 2017) of 1990 to 2020: ``papers.jsonl`` (qbe's JSON
-lines, without cites), and for the splits ``train.qrels`` and ``dev.qrels``: citing paper, 0, cited paper, 1.
-
-A corpus of one's own has any of the formats of `qbe.corpus` that say what a paper cites, by the ids of the
-corpus (``metadata.cites``). Its papers that cite others of them are the queries.
+Their files are ``papers.jsonl``, and for each split ``topics.{split}.tsv`` (whole abstracts; the id of a
+query is the id of its paper) and ``{split}.qrels``. What a paper of train cites is in its ``metadata.cites``;
+papers of dev and test have none. Splits follow time: train is the past, dev what came then, test what came
+last.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from qbe.corpus import read_corpus, read_jsonl
-from qbe.corpus.jsonl import write_jsonl
-from qbe.corpus.reading import Reading
+from qbe.corpus.fields import year
+from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_formats import write_jsonl
+from qbe.corpus.records import OFFSETS, SKIP, Reading, dump_record, paper_to_record
+from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.streams import display_name
-from qbe.corpus.titles import TitleIndex
-from qbe.datasets.citing import (
-    DEV,
-    LISTED,
-    PAPERS,
-    SPLITS,
-    TRAIN,
-    WHATEVER_HAS_TEXT,
-    by_last_years,
-    by_share,
-    cited_before,
-    listing,
-    summarize,
-    write_collection,
-    years_of,
-)
-from qbe.datasets.records import unsplit
-from qbe.datasets.releases import find_release
-from qbe.errors import DatasetError
-from qbe.runs import read_qrels
+from qbe.datasets.releases import find_release, unsplit
+from qbe.errors import CorpusError, DatasetError
+from qbe.query import Topic
+from qbe.runs import Judgment, read_qrels, write_qrels, write_topics
 from qbe.types import Paper
 from qbe.util.files import atomic_file
+
+TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
+
+PAPERS = "papers.jsonl"
+LISTED = f"{PAPERS}{SUFFIX}"
+
+Read = Callable[[], Iterable[Paper]]
+
+Queries = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Cited papers by split and query."""
+
+WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
+
+
+class Written(NamedTuple):
+    """Number of papers, mean words of title and abstract, queries, and queries left out by title."""
+
+    papers: int
+    words: float
+    queries: Queries
+    dropped: int
+
+
+def by_share(years: Mapping[str, int]) -> dict[str, str]:
+    """Split papers by age: the oldest 80 % are train, the others dev and test, half each.
+
+    >>> by_share({"a": 2004, "b": 2001, "c": 2002, "d": 2002, "e": 2001})
+    {'b': 'train', 'e': 'train', 'c': 'train', 'd': 'train', 'a': 'test'}
+    """
+    oldest_first = sorted(years, key=years.__getitem__)
+    trained = int(0.8 * len(years))
+    chosen = trained + (len(years) - trained) // 2
+    return {
+        paper_id: TRAIN if place < trained else DEV if place < chosen else TEST
+        for place, paper_id in enumerate(oldest_first)
+    }
+
+
+def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
+    """Split papers by the last year of each of SPLITS; later papers are in none.
+
+    >>> by_last_years({"b": 2007, "c": 2008, "d": 2012}, [2007, 2008, 2011])
+    {'b': 'train', 'c': 'dev'}
+    """
+    ends = list(zip(SPLITS, last_years, strict=False))
+    splits = {paper_id: next((n for n, last in ends if of <= last), None) for paper_id, of in years.items()}
+    return {paper_id: split for paper_id, split in splits.items() if split is not None}
+
+
+def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
+    """Return the years of papers by id, and the number of papers without a year."""
+    years, without = {}, 0
+    for paper in papers:
+        paper_year = year(paper.year)
+        if paper_year is None:
+            without += 1
+        else:
+            years[sys.intern(paper.paper_id)] = paper_year
+    return years, without
+
+
+def cited_before(paper: Paper, years: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the ids that a paper cites: without itself, younger papers and repetitions.
+
+    Raises CorpusError for cites that are no list of ids.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("a", "On stone", (Sentence("One."),), metadata={"cites": ["b", "b", "a", "c", "far"]})
+    >>> cited_before(paper, {"a": 2018, "b": 2018, "c": 2019})
+    ('b',)
+    """
+    cites = paper.metadata.get("cites") or ()
+    if not isinstance(cites, list | tuple) or not all(isinstance(each, str | int) for each in cites):
+        raise CorpusError(
+            f"paper {paper.paper_id!r}: expected a list of paper ids as metadata.cites, found "
+            f"{ascii(cites)[:60]}; mend the record"
+        )
+    return tuple(
+        sys.intern(each)
+        for each in dict.fromkeys(map(str, cites))
+        if each != paper.paper_id and each in years and years[each] <= years[paper.paper_id]
+    )
+
+
+def titles_of(files: Iterable[Path]) -> TitleIndex:
+    """Read the titles of the papers of some files."""
+    return TitleIndex(
+        paper.title for file in files for paper in read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT)
+    )
+
+
+@contextlib.contextmanager
+def listing(listed: Path) -> Iterator[RejectedRecords]:
+    """Count the records that are left out and list them in a file, if there are any."""
+    with atomic_file(listed) as lines:
+        left_out = RejectedRecords(lines)
+        yield left_out
+    if not left_out:
+        listed.unlink()
+
+
+def write_collection(
+    output: Path,
+    read: Read,
+    years: Mapping[str, int],
+    splits: Mapping[str, str],
+    *,
+    names: Sequence[str],
+    leave_out: TitleIndex,
+) -> Written:
+    """Write a collection to a folder; ``read`` reads the papers from the beginning.
+
+    Leaves out papers without a year. Papers whose titles are in ``leave_out`` are no queries, and their cites
+    are left out. Raises DatasetError for a split without a query, CorpusError for cites that are no list of
+    ids.
+    """
+    queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
+    papers = words = dropped = 0
+    with atomic_file(output / PAPERS) as stream:
+        for paper in read():
+            if paper.paper_id not in years:
+                continue
+            papers += 1
+            words += len(paper.title.split()) + len(paper.abstract.split())
+            split = splits.get(paper.paper_id)
+            cited = cited_before(paper, years) if split else ()
+            if cited and leave_out.holds(paper.title):
+                dropped += 1
+                cited = ()
+            in_record = cited if split == TRAIN else ()
+            stream.write(dump_record(_record(paper, years[paper.paper_id], in_record)))
+            if split and cited:
+                queries[split][paper.paper_id] = cited
+    _check(queries, dropped)
+    for name, of_split in queries.items():
+        write_topics(output / f"topics.{name}.tsv", (Topic(query, query) for query in of_split))
+        judgments = (Judgment(query, each, 1) for query, cited in of_split.items() for each in cited)
+        write_qrels(output / f"{name}.qrels", judgments)
+    return Written(papers, words / max(1, papers), queries, dropped)
+
+
+def summarize(
+    name: str, written: Written, output: Path, source: str, years: Mapping[str, int], without_year: int
+) -> list[str]:
+    """Summarize a collection: the numbers of Table 1 of Nogueira et al. (2020), and what was left out."""
+    lines = [f"{name}: {written.papers:,} candidates from {source}, {written.words:.1f} words on average"]
+    for split, queries in written.queries.items():
+        first, last = (of(years[query] for query in queries) for of in (min, max))
+        mean = sum(map(len, queries.values())) / len(queries)
+        period = str(first) if first == last else f"{first} to {last}"
+        lines.append(f"  {split}: {len(queries):,} queries ({period}), {mean:.1f} citations on average")
+    if without_year:
+        lines.append(f"  {without_year:,} papers without a year, left out")
+    if written.dropped:
+        lines.append(f"  {written.dropped:,} papers are no queries: papers to leave out have their titles")
+    return [*lines, f"next: qbe index --corpus {output / PAPERS} --output indexes/{name}"]
+
+
+def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {name: value for name, value in paper.metadata.items() if name != "cites"}
+    metadata["year"] = of_year
+    if cites:
+        metadata["cites"] = list(cites)
+    record = paper_to_record(paper)
+    if len(paper.sentences) == 1 and not paper.labelled:
+        record["abstract"] = paper.abstract
+        record.pop(OFFSETS, None)
+    return {**record, "metadata": metadata}
+
+
+def _check(queries: Queries, dropped: int) -> None:
+    total = sum(map(len, queries.values()))
+    if dropped and not total:
+        raise DatasetError(
+            f"expected queries, found that `leave_out` has the titles of all {dropped:,}; give another file"
+        )
+    if not total:
+        raise DatasetError(
+            "expected papers that cite other papers of the collection, none of them younger, found none; "
+            "check the ids in metadata.cites"
+        )
+    empty = next((name for name, of_split in queries.items() if not of_split), None)
+    if empty is not None:
+        raise DatasetError(
+            f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
+            "take more papers, or other years"
+        )
+
 
 NAME = "citations"
 FILES = (PAPERS, "train.qrels", "dev.qrels")
@@ -48,12 +225,10 @@ WHERE = f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels
 
 
 def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write the papers on visualization to a folder; return lines that summarize what was written.
+    """Write the papers on visualization of vispubdata (Isenberg et al., 2017); return a summary.
 
-    Raises CorpusError for a record that is no paper, FileFormatError for a file of judgements that is no
-    qrels file, DatasetError for other grades than 1, for papers that are absent or have no year, for
-    citations of younger papers and for a query in both splits, and what
-    `qbe.datasets.citing.write_collection` raises.
+    Raises DatasetError for other grades than 1, papers that are absent or have no year, citations of younger
+    papers and a query in both splits.
     """
     folder = find_release(NAME, FILES, WHERE, source)
 
@@ -102,13 +277,10 @@ def _read_citations(path: Path, years: Mapping[str, int]) -> dict[str, dict[str,
 
 
 def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write a corpus with ``metadata.cites`` to a folder as a collection; return lines that summarize it.
+    """Write a corpus that says what its papers cite (``metadata.cites``) as a collection; return a summary.
 
-    Its queries are the papers that cite others of it. Train are those to the first of ``split_years``, dev
-    those to the second, test the younger ones; with one of them there is no test. Without any, train are the
-    oldest 80 of a hundred, dev and test 10 each. Records that cannot be used are listed next to the papers.
-
-    Raises CorpusError where the corpus cannot be read, DatasetError for a split without a query, OutputError.
+    Train are the queries to the first of ``split_years``, dev those to the second, test the younger ones;
+    without years the oldest 80 % are train, dev and test 10 % each. Records that cannot be used are listed.
 
     >>> _ = Path("mine.csv").write_text('''id,title,abstract,year,cites
     ... a,On stone,We cut it.,2017,

@@ -17,10 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
-from qbe.corpus.record import FIELDS, dump_record
+from qbe.corpus.records import FIELDS, dump_record
 from qbe.datasets import releases
-from qbe.datasets.records import raw_record
-from qbe.datasets.releases import Pools, as_judgments, read_object, read_pools
+from qbe.datasets.releases import Pools, as_judgments, raw_record, read_object, read_pools
 from qbe.errors import DatasetError
 from qbe.query import Topic
 from qbe.runs import write_pools, write_qrels, write_topics
@@ -44,11 +43,6 @@ FOLDS = "evaluation_splits.json"
 
 
 def judgments_file(facet: Facet) -> str:
-    """Return the name of the file with a facet's judgements and pools.
-
-    >>> judgments_file(Facet.METHOD)
-    'test-pid2anns-csfcube-method.json'
-    """
     return f"test-pid2anns-csfcube-{facet}.json"
 
 
@@ -71,22 +65,10 @@ def find_release(
     digests: Mapping[str, str] = DIGESTS,
     report: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return the folder of the release's files.
+    """Return the folder of the release: ``source``, else ``$QBE_DATA/csfcube``, else a download in the cache.
 
-    It is ``source`` if given, else ``$QBE_DATA/csfcube`` if that exists, else the cache, to which the files
-    are downloaded where they are missing.
-
-    Args:
-        source: the folder, if it is known.
-        base_url: address of the files.
-        digests: digests by file name (see `qbe.util.web.matches`).
-        report: called with one line for each download.
-
-    Raises DatasetError for a folder where a file is missing, and for a download that fails.
-
-    >>> Path("empty").touch()
-    >>> find_release(Path(), digests={"empty": "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"})
-    PosixPath('.')
+    ``report`` is called with one line for each download. Raises DatasetError for a file that is missing, and
+    for a download that fails.
     """
     data = os.environ.get("QBE_DATA")
     if source is not None or (data and Path(data, "csfcube").is_dir()):
@@ -99,23 +81,16 @@ def find_release(
 
 
 def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[str]:
-    """Return the names of the files that differ from the release's.
-
-    >>> _ = Path("empty").touch(), Path("changed").write_text("other content")
-    >>> digest = "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
-    >>> changed_files(Path(), {"empty": digest, "changed": digest})
-    ['changed']
-    """
+    """Return the names of the files that differ from the release's."""
     return [name for name, digest in digests.items() if not matches(folder / name, digest)]
 
 
 def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
-    """Check a release and write it to a folder, each file atomically; the same release gives the same bytes.
+    """Check a release, write it to a folder, and return lines that summarize it.
 
     With ``raw`` each abstract of the corpus is one string, without labels. Nothing is written unless the
-    whole release is valid. Returns lines that summarize what was written. Raises CorpusError for papers, and
-    DatasetError for judgements or folds, that do not have the form of the release or name unknown papers, and
-    OutputError.
+    whole release is valid: raises CorpusError for papers, DatasetError for judgements or folds of another
+    form.
     """
     papers, facets = _read(source)
     topics = [Topic(f"{query}_{facet}", query, facet) for facet, pools in facets.items() for query in pools]
@@ -152,7 +127,6 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
 
 
 def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
-    """The papers by id, and the judged pools of each facet."""
     papers = {paper.paper_id: paper for paper in read_corpus([str(source / ABSTRACTS)])}
     unlabelled = [paper_id for paper_id, paper in papers.items() if not paper.labelled]
     if unlabelled:
@@ -166,7 +140,6 @@ def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
 
 
 def _read_folds(path: Path, query_ids: Collection[str]) -> bytes:
-    """The content of the folds file, which must name judged queries only."""
     for facet, folds in read_object(path).items():
         for name, members in folds.items() if isinstance(folds, dict) else [(facet, folds)]:
             unknown = [q for q in members if q not in query_ids] if isinstance(members, list) else [members]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from qbe.datasets import arxiv, citations, csfcube, embedded, graded_pairs, whole
-from qbe.datasets.citing import titles_of
-from qbe.datasets.names import ARXIV_CS, GRADED_PAIRS, NAMES, TAKEN_BY
+from qbe.datasets import arxiv, citations, csfcube, pools, sample
+from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.errors import OutputError, UsageError, output_error
 from qbe.util.files import StrPath
 
@@ -71,15 +69,11 @@ def write_dataset(
     overwrite: bool = False,
     report: Report = lambda _: None,
 ) -> list[str]:
-    """Write a data set to a folder: corpus, topics, pools, qrels and, where it has them, folds.
+    """Write a data set to a folder (corpus, topics, pools, qrels, folds) and return lines that summarize it.
 
-    The folder is created; files appear in it together. ``overwrite`` replaces files of another content;
-    ``report`` is called with one line for each downloaded file.
-
-    Returns lines of text that summarize what was written. Raises UsageError for an unknown name or options
-    that the data set does not take, CorpusError, FileFormatError and DatasetError for a release that is
-    missing or broken, OutputError when the folder cannot be written, or has files of these names that are
-    others.
+    ``report`` is called with one line for each downloaded file. Raises UsageError for an unknown name or
+    options that the data set does not take, CorpusError, FileFormatError and DatasetError for a release that
+    is missing or broken, OutputError where other files are in the way and ``overwrite`` is not given.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -93,56 +87,36 @@ def write_dataset(
     options.check(name)
     folder = Path(output)
     with placed(folder, overwrite=overwrite) as written:
-        lines = _WRITERS[name](options, written, report)
+        lines = _write(name, options, written, report)
     return [line.replace(str(written), str(folder)) for line in lines]
 
 
-def _csfcube(options: DatasetOptions, output: Path, report: Report) -> list[str]:
-    return csfcube.convert(csfcube.find_release(options.folder, report=report), output, raw=options.raw)
-
-
-def _whole(name: str, options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    return whole.write(name, options.folder, output, raw=options.raw)
-
-
-def _citations(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    titles = titles_of(map(Path, options.leave_out))
-    if options.corpus is None:
-        return citations.write_release(options.folder, output, titles)
-    return citations.write_own(options.corpus, options.split_years, output, titles)
-
-
-def _graded_pairs(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    return graded_pairs.write_graded_pairs(options.folder, options.corpus, output)
-
-
-def _arxiv(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    return arxiv.write(options.folder, output)
-
-
-def _sample(options: DatasetOptions, output: Path, _: Report) -> list[str]:
-    return [f"sample: {', '.join(embedded.copy_sample(output, raw=options.raw))}"]
-
-
-Writer = Callable[[DatasetOptions, Path, Report], list[str]]
-"""Writes a data set to a folder; returns what `write_dataset` does."""
-
-_WRITERS: Mapping[str, Writer] = {
-    "csfcube": _csfcube,
-    **{name: partial(_whole, name) for name in whole.RELEASES},
-    "citations": _citations,
-    GRADED_PAIRS: _graded_pairs,
-    ARXIV_CS: _arxiv,
-    "sample": _sample,
-}
+def _write(name: str, options: DatasetOptions, output: Path, report: Report) -> list[str]:
+    match name:
+        case "csfcube":
+            source = csfcube.find_release(options.folder, report=report)
+            return csfcube.convert(source, output, raw=options.raw)
+        case "citations":
+            titles = citations.titles_of(map(Path, options.leave_out))
+            if options.corpus is None:
+                return citations.write_release(options.folder, output, titles)
+            return citations.write_own(options.corpus, options.split_years, output, titles)
+        case "graded-pairs":
+            return arxiv.write_graded_pairs(options.folder, options.corpus, output)
+        case "arxiv-cs":
+            return arxiv.write(options.folder, output)
+        case "sample":
+            return [f"sample: {', '.join(sample.copy_sample(output, raw=options.raw))}"]
+        case _:
+            return pools.write(name, options.folder, output, raw=options.raw)
 
 
 @contextlib.contextmanager
 def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder, whose files are moved to ``folder`` at the end of the block.
+    """Yield a temporary folder, whose files move to ``folder`` at the end of the block.
 
-    A file that is there already is replaced where it has the same content, or with ``overwrite``; otherwise
-    OutputError is raised, and nothing is changed. Also raises OutputError where the folder cannot be written.
+    Raises OutputError, and changes nothing, where a file of other content is there, unless with
+    ``overwrite``.
 
     >>> Path("mine").mkdir()
     >>> _ = Path("mine/corpus.jsonl").write_text("my papers")
@@ -178,7 +152,6 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _without_empty(folders: Sequence[Path]) -> Iterator[None]:
-    """Remove those of the folders that are empty when the block has failed, in their order."""
     try:
         yield
     except BaseException:

@@ -1,8 +1,4 @@
-"""Files of releases: where they are, and judged pools as CSFCube and ASPIRE release them.
-
-Pools are a JSON object, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long; the
-grades are adjudicated.
-"""
+"""Files of releases, judged pools as CSFCube and ASPIRE release them, and records in the form of a corpus."""
 
 from __future__ import annotations
 
@@ -13,8 +9,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import DatasetError
 from qbe.runs import Judgment
+from qbe.types import Paper
 
 Pools = dict[str, dict[str, int]]
 """Grades by candidate, by query paper."""
@@ -23,14 +21,9 @@ CANDIDATES, GRADES = "cands", "relevance_adju"
 
 
 def find_release(name: str, files: Iterable[str], where: str, source: Path | None) -> Path:
-    """The folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
+    """Return the folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
 
-    Raises DatasetError, which says where to get the release, when there is no such folder or a file is
-    missing in it.
-
-    >>> Path("papers.jsonl").touch()
-    >>> find_release("mine", ["papers.jsonl"], "https://example.org", Path())
-    PosixPath('.')
+    Raises DatasetError, which says where to get the release, when a file is missing.
     """
     data = os.environ.get("QBE_DATA")
     if source is None and data:
@@ -46,16 +39,10 @@ def find_release(name: str, files: Iterable[str], where: str, source: Path | Non
 
 
 def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
-    """Read a file of judged pools.
+    """Read judged pools, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long.
 
-    Args:
-        path: the file.
-        papers: ids of all papers.
-        papers_file: name of the file of all papers, for error messages.
-        highest: the highest grade.
-
-    Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is
-    no whole number from 0 to ``highest``, and a paper that is not in ``papers``.
+    Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is no
+    whole number from 0 to ``highest``, and a paper that is not in ``papers``.
 
     >>> _ = Path("pools.json").write_text('{"1": {"cands": ["a", "b"], "relevance_adju": [2, 0]}}')
     >>> read_pools(Path("pools.json"), {"1", "a", "b"}, "papers.jsonl", 3)
@@ -89,11 +76,7 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
 
 
 def as_judgments(pools: Mapping[str, Mapping[str, int]]) -> Iterator[Judgment]:
-    """The judgements of pools by query, as qrels have them.
-
-    >>> list(as_judgments({"1": {"a": 2}}))
-    [Judgment(query_id='1', paper_id='a', relevance=2)]
-    """
+    """Yield the judgements of pools."""
     return (Judgment(query, *each) for query, pool in pools.items() for each in pool.items())
 
 
@@ -106,14 +89,7 @@ def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; raises DatasetError when that fails or it holds something else.
-
-    >>> _ = Path("list.json").write_text("[]")
-    >>> read_object(Path("list.json"))
-    Traceback (most recent call last):
-    ...
-    qbe.errors.DatasetError: list.json: expected an object, found something else; take the file of the release
-    """
+    """Read a JSON object from a file; raise DatasetError for anything else."""
     try:
         content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_compact)
     except OSError as error:
@@ -126,9 +102,30 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def _compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose candidate ids share memory: TRECCOVID-RF names each paper 2,400 times."""
+    """Share the memory of candidate ids: TRECCOVID-RF names each paper 2,400 times."""
     content = dict(pairs)
     candidates = content.get(CANDIDATES)
     if isinstance(candidates, list):
         content[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
     return content
+
+
+def unsplit(abstract: str) -> list[str]:
+    """Keep an abstract as one text, which the index splits into sentences."""
+    return [abstract]
+
+
+def raw_line(paper: Paper) -> bytes:
+    """Return a paper as a line of JSON with its abstract as one string."""
+    return dump_record({**paper_to_record(paper), "abstract": paper.abstract})
+
+
+def raw_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Join the sentences of a record with spaces and drop ``pred_labels``.
+
+    >>> raw_record({"paper_id": "1", "abstract": ["A.", "B."], "pred_labels": ["other", "method"]})
+    {'paper_id': '1', 'abstract': 'A. B.'}
+    """
+    kept = {field: value for field, value in record.items() if field != "pred_labels"}
+    abstract = record["abstract"]
+    return {**kept, "abstract": abstract if isinstance(abstract, str) else " ".join(abstract)}

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import read_corpus
+from qbe.corpus.records import Reading
 from qbe.errors import FileFormatError, UsageError
 from qbe.query import SHAPES, split_query_id
 from qbe.runs import RunFile, read_run

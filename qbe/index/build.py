@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -17,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
+from qbe.corpus.records import AS_IT_COMES, Reading
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
@@ -61,12 +61,12 @@ from qbe.index.store import (
     publish,
     read_manifest,
     reason_of,
+    seal,
     write_lock,
-    write_manifest,
 )
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import resolve_encoder
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.files import Unfinished, atomic_file, resumable_staging, sync_tree, write_text
 
@@ -166,11 +166,7 @@ def build(
 
 
 def unfinished_build(output: Path) -> bool:
-    """Whether an interrupted build at ``output`` has left finished work, which another one can resume.
-
-    >>> unfinished_build(Path("indexes/mine"))
-    False
-    """
+    """Whether an interrupted build at ``output`` has left finished work, which another one can resume."""
     return (_staging(Path(os.path.realpath(output))) / STATE).exists()
 
 
@@ -228,10 +224,7 @@ def save_state(staging: Path, state: State) -> None:
 
 
 def _read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
-    """The state of an unfinished build of the same inputs; None where no stage was finished.
-
-    Removes partially written files. Raises IndexBuildError where the inputs differ.
-    """
+    """The state of an unfinished build of the same inputs; None where no stage was finished."""
     unfinished = _unfinished(staging)
     state = unfinished.read_state()
     if state is None:
@@ -250,7 +243,7 @@ class BuildModels:
     ) -> None:
         """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed.
 
-        Raises what `qbe.models.encode.encoder.Encoder` does, UsageError for a factory string that FAISS does
+        Raises what `qbe.models.encoder.Encoder` does, UsageError for a factory string that FAISS does
         not take, and JavaError where Java is needed and missing.
         """
         self._settings, self._expected_tagger = settings, expected_tagger
@@ -265,7 +258,7 @@ class BuildModels:
 
     @property
     def similarity(self) -> str:
-        """How the encoder's vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How the encoder's vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.encoder is not None
         return self.encoder.files.metadata.encoder_format.similarity
 
@@ -297,10 +290,9 @@ class BuildModels:
         return tagger
 
     def prepare(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Papers as the index is to store them: without given labels where all are predicted.
-
-        At the first paper to be tagged the tagger is opened: raises ModelError when there is none,
-        IndexBuildError when it is not the expected one, before the long work begins.
+        """Papers as the index is to store them: without given labels where all are predicted. Opens the
+        tagger at the first paper to be tagged: raises ModelError, or IndexBuildError when it is not the
+        expected one.
         """
         drops_labels = self._settings.dense and self._settings.facets == "predicted"
         for paper in papers:
@@ -358,10 +350,8 @@ def read_papers(
 def encode_papers(
     folder: Path, tagging: TaggingEncoder, stored: str, state: State, execution: Execution
 ) -> None:
-    """The stage of vectors and, out of the same pass, of the facets that a tagger predicts.
-
-    It begins behind the papers that ``state`` says are ``encoded``, and notes there after each BLOCK how many
-    are.
+    """The stage of vectors and, out of the same pass, of predicted facets; begins behind the papers that
+    ``state`` says are ``encoded``, and saves how many are after each BLOCK.
     """
     store, done = Papers(folder, predictions=False), state.get("encoded", 0)
     starts = np.load(folder / STARTS_FILE)
@@ -402,7 +392,6 @@ def encode_papers(
 
 
 def _probabilities(paper: Paper) -> Half:
-    """The probabilities (sentences, 5) of a paper's labels; zeros where they were not predicted."""
     unknown = (0.0,) * LABELS
     return np.array([sentence.probabilities or unknown for sentence in paper.sentences], dtype=np.float16)
 
@@ -411,8 +400,8 @@ def _probabilities(paper: Paper) -> Half:
 def writing_rows(
     path: Path, shape: tuple[int, ...], kind: Any, done: int = 0
 ) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Write a ``.npy`` file of a shape block by block, from the row ``done`` on: gives a function that writes
-    the next rows.
+    """Write a ``.npy`` file block by block, from the row ``done`` on: gives a function that writes the next
+    rows.
 
     Plain writes, not a memory map: on a full disk they raise OSError, where a map would end the process.
     """
@@ -472,21 +461,18 @@ def build_faiss(
     params: FaissParams,
     similarity: str,
     execution: Execution,
-    learned: tuple[Path, int] | None = None,
+    learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
-    """The stage of FAISS, over vectors that are there: what the manifest says of it.
-
-    ``learned`` is an index whose centroids and codes are kept, and the number of sentences when it was
-    trained.
+    """The stage of FAISS: what the manifest says of it. ``learned`` is an index whose centroids and codes are
+    kept, whether its vectors are, too, and the number of sentences when it was trained.
     """
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
-        write_faiss_segment(
-            folder, vectors, similarity, params, execution.threads, advance, learned and learned[0]
-        )
+        before, kept, trained = learned or (None, False, len(vectors))
+        write_faiss_segment(folder, vectors, similarity, params, execution.threads, advance, before, kept)
     if params.nlist is None and not params.by_codes:
         return {"ann": params.record()}
-    return {"ann": params.record(), "trained": learned[1] if learned else len(vectors)}
+    return {"ann": params.record(), "trained": trained}
 
 
 def describe(folder: Path, state: State) -> Manifest:
@@ -503,16 +489,12 @@ def describe(folder: Path, state: State) -> Manifest:
         files=files,
         digest=digest(files, state.get("lucene")),
     )
-    write_manifest(folder, manifest)
+    write_text(folder / MANIFEST, seal(dataclasses.asdict(manifest)))
     return manifest
 
 
 def rejected_file(output: Path) -> Path:
-    """Where the records that were left out of an index are listed.
-
-    >>> rejected_file(Path("indexes/mine")).name
-    'mine.rejected.jsonl'
-    """
+    """Where the records that were left out of an index are listed."""
     output = Path(os.path.realpath(output))  # the current folder has a name, too
     return output.with_name(output.name + SUFFIX)
 
@@ -554,7 +536,6 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
 
 
 def _publish_rejected(folder: Path, output: Path) -> None:
-    """Put the list beside the result, or remove an older one where nothing was left out."""
     if (folder / REJECTED).exists():  # else of a build that was killed after this point
         add_rejected(folder, rejected_file(output), keeps=False)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,16 +20,17 @@ from qbe.util.files import is_remote
 from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.dense.stored import Vectors
     from qbe.index.dense.vectors import CandidateSource, VectorStore
     from qbe.index.names import Names
     from qbe.index.source import BuildSettings, Corpus, Progress
     from qbe.index.text_search import Postings, TextSearch
     from qbe.index.update import Written
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.encode.pooling import PaperVectors
+    from qbe.models.encoder import Encoder
+    from qbe.models.pooling import PaperVectors
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _SHOWN = 3
@@ -38,16 +40,8 @@ _SHOWN = 3
 class IndexReader:
     """The papers, vectors and postings of one generation of an index, each opened when first used.
 
-    A reader never changes, whatever a writer does meanwhile. Iterating over it gives its papers in order,
-    ``in`` looks an id up, and ``len`` counts the papers. Several threads may use a reader.
-
-    Its users are counted: `retain` adds one and `release` removes one; the reader is closed when none is
-    left. It begins with one.
-
-    >>> reader = IndexReader(Path("indexes/sample"))
-    >>> len(reader), reader.generation, reader.is_current()
-    (128, 1, True)
-    >>> reader.release()
+    A reader never changes. Iterating over it gives its papers, ``in`` looks an id up, ``len`` counts the
+    papers. Threads may share it. It is closed when each `retain`, and its opening, has met a `release`.
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
@@ -64,9 +58,8 @@ class IndexReader:
         self._opened: dict[object, Any] = {}
         try:
             self.papers = Papers(self._files)
-            counts = {"papers": len(self.papers)}
-            if counts["papers"] != self.manifest.corpus["papers"]:
-                raise self._files.damaged("papers.ids", f"{self.manifest.corpus['papers']} papers", counts)
+            if len(self.papers) != (count := self.manifest.corpus["papers"]):
+                raise self._files.damaged("papers.ids", f"{count} papers", len(self.papers))
         except BaseException:
             self._files.close()
             raise
@@ -125,15 +118,13 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """The one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as an address, its
-        title, or a part of it that no other title has (see `qbe.index.names.Names`).
+        """The one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as a URL, its title,
+        or a part of it that no other title has.
 
-        Raises PaperNotFoundError where there is none, or several, which it names; TypeError for a name that
-        is no str.
+        Raises PaperNotFoundError where there is none, or several, which it names; TypeError.
 
-        >>> with index.reading() as reader:
-        ...     reader.find("two crops of a paragraph").paper_id
-        's036'
+        >>> index.find("Two Crops of a Paragraph").paper_id, index.find("S036").paper_id
+        ('s036', 's036')
         """
         if isinstance(name, str) and self.papers.find(name) is None:
             from qbe.index.names import shortcuts
@@ -166,11 +157,6 @@ class IndexReader:
         if self.manifest.dense is None:
             raise self._lacking("vectors")
 
-    def require_postings(self) -> None:
-        """Raise IndexFormatError where the index has no Lucene postings."""
-        if self.manifest.lucene is None:
-            raise self._lacking("postings")
-
     def _lacking(self, part: str) -> IndexFormatError:
         return IndexFormatError(
             f"{self.folder}: expected an index with {part}, found one built without; build it with both "
@@ -191,7 +177,7 @@ class IndexReader:
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+        """How its vectors are compared, one of `qbe.models.formats.SIMILARITIES`.
 
         Raises IndexFormatError where the index has no vectors.
         """
@@ -229,12 +215,8 @@ class IndexReader:
         """The stored vectors by paper; raises IndexFormatError where the index has none."""
         from qbe.index.dense.vectors import MappedVectors
 
-        def open_store() -> VectorStore:
-            return MappedVectors(
-                self.sentence_vectors, self.whole_vectors, self.layout.starts, self.similarity
-            )
-
-        return self._open_once("vector store", open_store)
+        sentences, whole = self._vectors()
+        return MappedVectors(sentences, whole, self.layout.starts, self.similarity)
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides
@@ -265,18 +247,13 @@ class IndexReader:
         """
         from qbe.index.text_search import open_postings
 
-        self.require_postings()
-        return self._open_once(
-            "lucene", lambda: open_postings(self._files, self.papers.ids, self.manifest.lucene or {})
-        )
+        described = self.manifest.lucene
+        if described is None:
+            raise self._lacking("postings")
+        return self._open_once("lucene", lambda: open_postings(self._files, self.papers.ids, described))
 
     def text_search(self) -> TextSearch:
-        """What searches the texts by BM25, opened once; raises what `lucene` does.
-
-        >>> with index.reading() as reader:
-        ...     reader.text_search().search("unlabelled eye photographs", 1).rows.tolist()
-        [0]
-        """
+        """What searches the texts by BM25, opened once; raises what `lucene` does."""
         from qbe.index.text_search import LuceneSearch
 
         return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
@@ -285,7 +262,7 @@ class IndexReader:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its
         sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.models.encode.pooling import PaperVectors
+        from qbe.models.pooling import PaperVectors
 
         self.require_vectors()
         row = self.papers.find(paper.paper_id)
@@ -296,7 +273,6 @@ class IndexReader:
         return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
 
     def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
-        """A part of the index, opened by the first thread that uses it."""
         if key not in self._opened:
             with self._lock:
                 if key not in self._opened:
@@ -306,20 +282,24 @@ class IndexReader:
 
 
 def _texts(paper: Paper) -> tuple[str, ...]:
-    """All that an encoder reads of a paper."""
     return (paper.title, *(sentence.text for sentence in paper.sentences))
 
 
 class LabelledPaper(NamedTuple):
-    """A labelled paper, and the vectors that came out of the same pass of the encoder; None where no pass was
-    needed, or the index has no vectors.
-
-    >>> index.label_and_encode(index.paper("s001")).vectors is None  # the corpus brought its labels
-    True
-    """
+    """A labelled paper, and the vectors of the same pass of the encoder; None where there was none."""
 
     paper: Paper
     vectors: PaperVectors | None
+
+
+def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concatenate[Index, P], T]:
+    @wraps(method)
+    def held(index: Index, *arguments: P.args, **named: P.kwargs) -> T:
+        with index.reading() as reader:
+            result: T = getattr(reader, method.__name__)(*arguments, **named)
+            return result
+
+    return held
 
 
 class _OfReader(Generic[T]):
@@ -360,6 +340,14 @@ class Index(Closing):
     vector_store: _OfReader[VectorStore] = _OfReader()
     lucene: _OfReader[Postings] = _OfReader()
 
+    __len__ = _held(IndexReader.__len__)
+    __contains__ = _held(IndexReader.__contains__)
+    paper = _held(IndexReader.paper)
+    find = _held(IndexReader.find)
+    facet_mask = _held(IndexReader.facet_mask)
+    require_vectors = _held(IndexReader.require_vectors)
+    candidate_source = _held(IndexReader.candidate_source)
+
     def __init__(
         self,
         folder: str | Path,
@@ -388,21 +376,17 @@ class Index(Closing):
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
-            from qbe.models.tagger_files import resolve_tagger
+            from qbe.models.folders import resolve_tagger
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
-        reader = self._open_reader()
+        reader = IndexReader(self.folder, self.threads)
         try:
             self._models = self._models_for(reader)
         except BaseException:
             reader.release()
             raise
         self._reader = reader
-
-    def _open_reader(self) -> IndexReader:
-        """A reader of the newest generation."""
-        return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
@@ -432,56 +416,13 @@ class Index(Closing):
             reader.release()
 
     def read(self, function: Callable[[IndexReader], T]) -> T:
-        """The result of a function of the current reader, which is held until it returns.
-
-        Raises UsageError where the index is closed, and what the function does.
-
-        >>> index.read(len)
-        128
-        """
+        """The result of a function of the current reader, which is held until it returns."""
         with self.reading() as reader:
             return function(reader)
-
-    def __len__(self) -> int:
-        with self.reading() as reader:
-            return len(reader)
 
     def __iter__(self) -> Iterator[Paper]:
         with self.reading() as reader:
             yield from reader
-
-    def __contains__(self, paper_id: object) -> bool:
-        with self.reading() as reader:
-            return paper_id in reader
-
-    def paper(self, paper_id: str) -> Paper:
-        """A paper by id; raises PaperNotFoundError."""
-        with self.reading() as reader:
-            return reader.paper(paper_id)
-
-    def find(self, name: str) -> Paper:
-        """The one paper of a name, see `IndexReader.find`; raises PaperNotFoundError.
-
-        >>> index.find("Two Crops of a Paragraph").paper_id, index.find("S036").paper_id
-        ('s036', 's036')
-        """
-        with self.reading() as reader:
-            return reader.find(name)
-
-    def facet_mask(self, facet: Facet) -> Mask:
-        """See `IndexReader.facet_mask`."""
-        with self.reading() as reader:
-            return reader.facet_mask(facet)
-
-    def require_vectors(self) -> None:
-        """Raise IndexFormatError where the index has no vectors."""
-        with self.reading() as reader:
-            reader.require_vectors()
-
-    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
-        """See `IndexReader.candidate_source`."""
-        with self.reading() as reader:
-            return reader.candidate_source(nprobe)
 
     def refresh(self) -> bool:
         """Move to the newest generation; returns whether there was a newer one.
@@ -494,7 +435,7 @@ class Index(Closing):
             with self.reading() as old:
                 if old.is_current():
                     return False
-                reader = self._open_reader()
+                reader = IndexReader(self.folder, self.threads)
                 try:
                     models = self._models_for(reader) if _rebuilt(old, reader) else self._models
                 except BaseException:
@@ -532,7 +473,7 @@ class Index(Closing):
         """
         _check_paper(paper)
         if facets != "given":
-            from qbe.models.tag.tagger import LABEL_SOURCES
+            from qbe.models.tagger import LABEL_SOURCES
 
             if facets not in LABEL_SOURCES:
                 raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
@@ -583,14 +524,13 @@ class Index(Closing):
         return self._changed(delete_papers, paper_ids, execution=Execution(self.threads))
 
     def _changed(self, change: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """What a function that changes the folder returns; the change is seen by now."""
         result = change(self.folder, *arguments, **named)
         self.refresh()
         return result
 
     def _how(self, reading: Reading | None) -> dict[str, Any]:
         """How papers are read and encoded."""
-        from qbe.corpus.reading import Reading
+        from qbe.corpus.records import Reading
         from qbe.index.source import Execution
 
         return {
@@ -607,13 +547,11 @@ def _check_paper(paper: object) -> None:
 
 
 def _rebuilt(old: IndexReader, new: IndexReader) -> bool:
-    """Whether an index has other models than before."""
-
-    def models(reader: IndexReader) -> list[object]:
-        settings, dense = reader.manifest.settings, reader.manifest.dense or {}
-        return [settings.get("encoder"), settings.get("tagger"), dense.get("encoder")]
-
-    return models(old) != models(new)
+    models = [
+        [each.settings.get("encoder"), each.settings.get("tagger"), (each.dense or {}).get("encoder")]
+        for each in (old.manifest, new.manifest)
+    ]
+    return models[0] != models[1]
 
 
 def open_index(
@@ -623,14 +561,7 @@ def open_index(
     tagger: str | None = None,
     threads: int | None = None,
 ) -> Index:
-    """Open the index in a folder; parameters and errors are those of `Index`.
-
-    Close it at the end, or use it as a context manager.
-
-    >>> with open_index("indexes/sample") as sample:
-    ...     len(sample)
-    128
-    """
+    """Open the index in a folder; parameters and errors are those of `Index`."""
     return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
 
@@ -661,7 +592,7 @@ def build_index(
     ...     mine.paper("1").title
     'A title'
     """
-    from qbe.corpus.reading import Reading
+    from qbe.corpus.records import Reading
     from qbe.index.build import build as build_at
     from qbe.index.source import BuildSettings, Execution, Silent
 

@@ -12,9 +12,9 @@ from qbe.errors import EncoderMismatchError, MissingDependencyError
 from qbe.index.store import Manifest
 
 if TYPE_CHECKING:
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.encoder_files import EncoderFiles
-    from qbe.models.tag.tagger import TaggingEncoder
+    from qbe.models.cards import EncoderFiles
+    from qbe.models.encoder import Encoder
+    from qbe.models.tagger import TaggingEncoder
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class IndexModels:
     @property
     def encoder(self) -> Encoder:
         """The encoder of an index with vectors; raises what `matching_encoder` does."""
-        from qbe.models.encode.encoder import Encoder
-        from qbe.models.encoder_files import HALF
+        from qbe.models.encoder import Encoder
+        from qbe.models.session import HALF
 
         with self._lock:
             if self._encoder is None:
@@ -70,7 +70,7 @@ class IndexModels:
 
         Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
         """
-        from qbe.models.tag.tagger import Tagger, TaggingEncoder, open_trunk
+        from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
             if self._tagging is None:
@@ -83,13 +83,9 @@ class IndexModels:
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
     """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
 
-    Raises EncoderMismatchError for other weights, another encoder format or another adapter, ModelError where
-    none is found.
-
-    >>> matching_encoder(index.folder, index.manifest, None).metadata.name
-    'facet-encoder'
+    Raises EncoderMismatchError for other weights, another format or adapter, ModelError where none is found.
     """
-    from qbe.models.encoder_files import resolve_encoder
+    from qbe.models.folders import resolve_encoder
 
     assert manifest.dense is not None
     built = manifest.dense["encoder"]

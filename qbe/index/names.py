@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qbe.corpus import fields
-from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
+from qbe.corpus.identity import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.index.papers import Papers
 from qbe.types import Paper, year_given
 
@@ -37,21 +37,8 @@ _ACL_NAME = re.compile(
 )
 
 
-class _Hashes:
-    """Hashes of names, and the rows of what they name: 16 bytes a name, where a dictionary takes some 200. Of
-    a million names, two have the same hash of 64 bits once in 30 million indexes.
-    """
-
-    def __init__(self) -> None:
-        self.keys, self.rows = array("q"), array("q")
-
-    def add(self, name: str, row: int) -> None:
-        self.keys.append(hash(name))
-        self.rows.append(row)
-
-
 class Names:
-    """What the papers of one commit of an index are called; deleted ones are left out.
+    """What the papers of an index are called.
 
     Ids come in another case and without a version, too; DOIs, arXiv's ids and others with or without address
     and prefix; titles by their words.
@@ -64,28 +51,27 @@ class Names:
 
     def __init__(self, papers: Papers) -> None:
         """Read the ids, titles and metadata of all papers: 1.3 seconds of a processor for 180,000."""
-        self._papers = papers
-        own, others = _Hashes(), _Hashes()
-        self._rows, self._starts = array("q"), array("q")
-        text = bytearray()
+        self._papers, self._starts, text = papers, array("q"), bytearray()
+        # Hashes take 8 bytes a name, where a dictionary takes some 200. Of a million names, two have the same
+        # hash of 64 bits once in 30 million indexes.
+        own, own_rows, others, other_rows = array("q"), array("q"), array("q"), array("q")
         for row, (paper_id, title, metadata) in enumerate(papers.read_headings()):
             for name in _names(paper_id):
-                own.add(name, row)
+                own.append(hash(name))
+                own_rows.append(row)
             for other in other_ids(metadata):
                 for name in _names(other):
-                    others.add(name, row)
-            self._rows.append(row)
+                    others.append(hash(name))
+                    other_rows.append(row)
             self._starts.append(len(text))
             text += f" {normalized_title(title)}".encode() + _END
-        keys = np.concatenate([own.keys, others.keys])
-        self._keys, first = np.unique(keys, return_index=True)
-        self._rows_of_keys = np.concatenate([own.rows, others.rows])[first]
+        self._keys, first = np.unique(np.concatenate([own, others]), return_index=True)
+        self._rows_of_keys = np.concatenate([own_rows, other_rows])[first]
         self._text = bytes(text)
 
     def find(self, text: str) -> list[str]:
-        """The ids of the papers that a text may name, at most MOST, in the order of the index: that of this
-        id; else those of this title; else those whose titles have these words one behind the other, the last
-        perhaps only begun; else those whose titles have all of them.
+        """The ids of at most MOST papers that a text may name: by id; else by title; else those whose titles
+        have these words in sequence, the last perhaps only begun; else those whose titles have all of them.
         """
         named = self._named([text])
         if named is not None:
@@ -137,23 +123,19 @@ class Names:
         return next((row for name in names if (row := self._row_of(name)) is not None), None)
 
     def _row_of(self, name: str) -> int | None:
-        """The row of a name: an id before what else a paper is called, the first paper before others."""
         place = int(np.searchsorted(self._keys, hash(name)))
         is_there = place < len(self._keys) and self._keys[place] == hash(name)
         return int(self._rows_of_keys[place]) if is_there else None
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
-        """The rows of each title."""
         rows: dict[str, list[int]] = {}
-        for row, title in zip(self._rows, self._text.split(_END), strict=False):
+        for row, title in enumerate(self._text.split(_END)[:-1]):
             rows.setdefault(title[1:].decode(), []).append(row)
         return rows
 
     def _titled(self, title: str, metadata: Mapping[str, Any]) -> int | None:
-        """The paper of a title. Another year may be that of a preprint, and another spelling of an author of
-        the same year does not count; of short titles neither may differ, and one must agree.
-        """
+        """The paper of a title."""
         year, author = year_given(metadata), first_author(metadata.get("authors"))
         short = title.count(" ") + 1 < FEWEST_WORDS
         for row in self._by_title.get(title, ()) if title else ():
@@ -167,10 +149,9 @@ class Names:
         return None
 
     def _containing(self, pattern: str) -> Iterator[int]:
-        """Rows of titles in which a pattern occurs."""
         place = self._text.find(pattern.encode())
         while place >= 0:
-            yield self._rows[bisect_right(self._starts, place) - 1]
+            yield bisect_right(self._starts, place) - 1
             place = self._text.find(pattern.encode(), self._text.index(_END, place))
 
     def _with_words(self, title: str) -> Iterator[int]:
@@ -184,7 +165,7 @@ class Names:
             end = self._text.index(_END, place)
             found = self._text[self._starts[number] : end] + b" "
             if all(pattern in found for pattern in patterns):
-                yield self._rows[number]
+                yield number
             place = self._text.find(rarest, end)
 
 
@@ -242,14 +223,6 @@ def shortcuts(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """A name of a paper in lower case; the DOI, the arXiv id and the ACL id in it, without address and
-    version.
-
-    >>> _names("https://doi.org/10.1234/ABC."), _names("arXiv:1706.03762v5")[1:]
-    (['https://doi.org/10.1234/abc', '10.1234/abc'], ['1706.03762'])
-    >>> _names("10.18653/v1/P18-1001"), _names("doi:10.48550/arXiv.1706.03762")[1:]
-    (['10.18653/v1/p18-1001', 'p18-1001'], ['10.48550/arxiv.1706.03762', '1706.03762'])
-    """
     lower = text.strip().lower().rstrip("/.,;").removesuffix(".pdf")
     doi, arxiv = fields.doi(lower), _ARXIV.search(lower)
     if arxiv and len(set(_ARXIV_IDS.findall(lower))) > 1:

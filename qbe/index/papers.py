@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import OFFSETS as OFFSETS_FIELD
+from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.rows import run_starts
 from qbe.index.store import RECORDS, Files
@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
 _METADATA_KEY = b'"metadata": '
-"""What stands before the metadata in a line that `qbe.corpus.record.dump_record` wrote. It is the last field,
+"""What stands before the metadata in a line that `qbe.corpus.records.dump_record` wrote. It is the last field,
 and the quotes of no text in front of it are bare, so that the first such bytes are those of the field.
 """
 _ABSTRACT_KEY = b'", "abstract": ['
@@ -71,11 +71,6 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     """Write the papers, a stream, and their layout into a folder.
 
     Raises CorpusError for metadata that JSON cannot hold, which only papers of a program can have.
-
-    >>> folder = Path("papers")
-    >>> folder.mkdir()
-    >>> write_papers(folder, [Paper("1", "A title", (Sentence("One."), Sentence("Two.")))])
-    PaperCounts(papers=1, labelled=0, sentences=2)
     """
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
@@ -94,13 +89,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
 
 
 def encode_paper(paper: Paper) -> bytes:
-    """The JSON line of a paper, in UTF-8; raises CorpusError for metadata that JSON cannot hold.
-
-    >>> encode_paper(Paper("1", "A title", (Sentence("One."),), metadata={"year": 2019, "venue": {"SIGIR"}}))
-    Traceback (most recent call last):
-        ...
-    qbe.errors.CorpusError: paper 1: expected metadata that JSON can hold, found others ...
-    """
+    """The JSON line of a paper, in UTF-8; raises CorpusError for metadata that JSON cannot hold."""
     try:
         return dump_record(paper_to_record(paper))
     except (TypeError, ValueError) as error:
@@ -130,11 +119,7 @@ def _decode_paper(line: bytes) -> Paper:
 
 
 def facet_codes(paper: Paper) -> bytes:
-    """The facet of each sentence, one byte each: its place in FACET_CODES.
-
-    >>> list(facet_codes(Paper("1", "A title", (Sentence("One.", Facet.METHOD), Sentence("Two.")))))
-    [2, 0]
-    """
+    """The facet of each sentence, one byte each: its place in FACET_CODES."""
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
 
@@ -144,12 +129,8 @@ _CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
 class Papers:
     """The papers of a generation, or of a build under way, found by row or by id.
 
-    Papers that the index's tagger labelled come with their facets and probabilities, or, without
-    ``predictions``, as the corpus brought them. Reading raises IndexFormatError where files are damaged.
-
-    >>> papers = index.papers
-    >>> len(papers), papers.row("s003"), papers[2].paper_id, papers.find("nosuch")
-    (128, 2, 's003', None)
+    Papers that the index's tagger labelled come with facets and probabilities, or, without ``predictions``,
+    as the corpus brought them. Reading raises IndexFormatError where files are damaged.
     """
 
     def __init__(self, files: Path | Files, predictions: bool = True) -> None:
@@ -210,17 +191,10 @@ class Papers:
                 yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        """The metadata of all papers, in order: of each line only the object under ``metadata`` is parsed."""
+        """The metadata of the records of some lines, of which only the object under ``metadata`` is parsed."""
         with self._files.stream(RECORDS) as stream:
             try:
-                for line in stream:
-                    begin = line.find(_METADATA_KEY)
-                    try:
-                        end = line.rindex(b"}")
-                        metadata = json.loads(line[begin + len(_METADATA_KEY) : end]) if begin >= 0 else {}
-                    except ValueError:  # a file that something else has written
-                        metadata = json.loads(line).get("metadata")
-                    yield metadata or {}
+                yield from read_metadata(stream)
             except _NO_RECORD as error:
                 raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
 
@@ -272,11 +246,7 @@ class Papers:
 
 
 def rows_of(papers: Papers, paper_ids: Iterable[str]) -> NDArray[np.int64]:
-    """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError.
-
-    >>> rows_of(index.papers, ["s002", "s001"]).tolist()
-    [1, 0]
-    """
+    """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError."""
     return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
 
@@ -284,12 +254,19 @@ _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What decoding raises for a line that is no record of a paper."""
 
 
-def without_labels(paper: Paper) -> Paper:
-    """The paper without the facets of its sentences, not labelled.
+def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
+    """The metadata of the records of some lines, of which only the object under ``metadata`` is parsed."""
+    for line in lines:
+        begin = line.find(_METADATA_KEY)
+        try:
+            metadata = json.loads(line[begin + len(_METADATA_KEY) : line.rindex(b"}")]) if begin >= 0 else {}
+        except ValueError:  # a file that something else has written
+            metadata = json.loads(line).get("metadata")
+        yield metadata or {}
 
-    >>> without_labels(index.paper("s001")).sentences[0].facet is None
-    True
-    """
+
+def without_labels(paper: Paper) -> Paper:
+    """The paper without the facets of its sentences, not labelled."""
     sentences = tuple(Sentence(sentence.text) for sentence in paper.sentences)
     return dataclasses.replace(paper, sentences=sentences, labelled=False)
 

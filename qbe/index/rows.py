@@ -23,31 +23,17 @@ class RowsOfPart(NamedTuple):
 
 
 def starts_of(counts: Sequence[int]) -> Rows:
-    """Where parts of these sizes begin, (parts + 1,) int64: part i has the rows ``starts[i]`` to
-    ``starts[i + 1]``.
-
-    >>> starts_of([3, 2]).tolist()
-    [0, 3, 5]
-    """
+    """Where parts of these sizes begin, (parts + 1,) int64."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
-    """Where each run of equal values of an array (n,) begins.
-
-    >>> run_starts(np.array([2, 2, 5, 7, 7])).tolist()
-    [0, 2, 3]
-    """
+    """Where each run of equal values of an array (n,) begins."""
     return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
 
 
 def distinct(values: NDArray[Any]) -> Rows:
-    """The values of an array (n,), ascending, each once, as by ``np.unique``, which loads masked arrays: a
-    thirtieth of the time of a cold search.
-
-    >>> distinct(np.array([7, 2, 7])).tolist()
-    [2, 7]
-    """
+    """The values of an array (n,), ascending, each once, without loading masked arrays as ``np.unique`` does."""
     ordered: Rows = np.sort(values)
     return ordered[run_starts(ordered)]
 
@@ -78,11 +64,7 @@ def sentence_rows(starts: Rows, papers: Rows) -> Rows:
 
 
 def block_starts(starts: Rows, papers: Rows) -> Rows:
-    """Where the sentences of each of some papers (n,) begin once they are concatenated in that order, (n,).
-
-    >>> block_starts(np.array([0, 2, 3, 6]), np.array([2, 0])).tolist()
-    [0, 3]
-    """
+    """Where the sentences of each of some papers (n,) begin once they are concatenated in that order, (n,)."""
     counts = starts[papers + 1] - starts[papers]
     begins: Rows = np.cumsum(counts) - counts
     return begins
@@ -148,14 +130,8 @@ Mask = NDArray[np.bool_]
 
 
 class Selection:
-    """Some papers of one commit of an index, by row; deleted papers are never among them.
-
-    Two selections are never equal, whatever they hold, so that what is made of one is found by it again (see
-    `PerSelection`). ``mask`` (papers,) says of each row whether its paper is selected.
-
-    >>> selection = Selection(np.array([True, False, True]))
-    >>> len(selection), selection.rows.tolist(), selection.sentences(np.array([0, 2, 5, 6])).tolist()
-    (2, [0, 2], [True, True, False, False, False, True])
+    """Some papers of an index, by row: ``mask`` (papers,) says which. No two selections are equal, so that
+    what is made of one is found by it again (see `PerSelection`).
     """
 
     def __init__(self, mask: Mask) -> None:
@@ -180,12 +156,7 @@ class Selection:
 
 
 class PerSelection(Generic[T]):
-    """What is made of a selection, made once and kept as long as the selection lives; threads may share it.
-
-    >>> counts, selection = PerSelection(len), Selection(np.array([True, False, True]))
-    >>> counts(selection), counts(selection)
-    (2, 2)
-    """
+    """What is made of a selection, made once and kept as long as the selection lives; threads may share it."""
 
     def __init__(self, make: Callable[[Selection], T]) -> None:
         self._make = make

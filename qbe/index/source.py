@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.read import AS_IT_COMES, files_of
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter
+from qbe.corpus.reading import files_of
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
 from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.index.papers import encode_paper
-from qbe.models.encoder_files import PRECISIONS, usual_precision
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
-from qbe.models.session import CPU, DEVICES, chosen_device
-from qbe.models.tag.tagger import LABEL_SOURCES
+from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
+from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_precision
+from qbe.models.tagger import LABEL_SOURCES
 from qbe.types import Paper
 
 ShareRead = Callable[[], float | None]
@@ -57,13 +55,7 @@ class Progress(Protocol):
 
 
 class Silent(Progress):
-    """A `Progress` that shows nothing.
-
-    >>> with Silent().steps("encoding", "papers", total=2) as advance:
-    ...     advance(1)
-    >>> list(Silent().papers(["a paper"], lambda: None))
-    ['a paper']
-    """
+    """A `Progress` that shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,7 @@ class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
     ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
-    names or folders, ``precision`` is the encoder's, one of `qbe.models.encoder_files.PRECISIONS` (by default
+    names or folders, ``precision`` is the encoder's, one of `qbe.models.session.PRECISIONS` (by default
     int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
     this machine has.
 
@@ -160,11 +152,9 @@ IN_MEMORY = "<papers>"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the papers of a build come from: by this a build that is resumed or repeated knows them again.
-
-    ``names`` are what a manifest calls the sources. ``facts`` are JSON values that differ when the papers do.
-    ``changed`` is when their files were last changed, in nanoseconds; 0 where there are none. ``reading`` is
-    how files are read, where that is not as usual (the record of a `qbe.corpus.reading.Reading`).
+    """Where papers come from: ``names`` of sources, ``facts`` (JSON values that differ when the papers do),
+    when files last ``changed`` (nanoseconds, else 0), and the record of a `qbe.corpus.records.Reading` other
+    than usual.
     """
 
     names: tuple[str, ...]
@@ -175,11 +165,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The papers of a build and their `Origin`.
-
-    ``papers`` gives them in order, as a stream: abstracts that are one string are split by the function that
-    it is given, and records that are left out are counted. ``share_read`` says which share of them has been
-    read; None where that is not known.
+    """A stream of ``papers``, given a splitter of abstracts and a count of records that are left out; their
+    `Origin`; and the share that has been read, None where that is not known.
     """
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
@@ -195,16 +182,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """The source of a corpus; ``reading`` says how files are read.
 
     A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot. Raises
-    TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers, and what the
-    papers of a sequence are refused for.
-
-    >>> open_corpus(["a.jsonl", Path("b.jsonl")]).origin.names
-    ('a.jsonl', 'b.jsonl')
-    >>> papers = [index.paper("s001")]
-    >>> open_corpus(papers).origin == open_corpus(tuple(papers)).origin
-    True
-    >>> open_corpus(iter(papers)).origin == open_corpus(iter(papers)).origin
-    False
+    TypeError for anything but a path or ``hf:`` name, several of them, or papers, and CorpusError.
     """
     if isinstance(corpus, Source):
         return corpus
@@ -237,11 +215,7 @@ def _wrong_type(value: object) -> TypeError:
 
 
 def _of_files(names: Sequence[str], reading: Reading) -> Source:
-    """The papers of files and data sets (see `qbe.corpus.read_corpus`).
-
-    Known of them are name, size and time of change of each file, also of those of a folder; of other sources
-    the name only.
-    """
+    """The papers of files and data sets (see `qbe.corpus.read_corpus`)."""
     files = [file for name in names for file in files_of(name)]
     statuses = [Path(file).stat() if Path(file).is_file() else None for file in files]
     facts: list[list[Any]] = [
@@ -258,11 +232,7 @@ def _of_files(names: Sequence[str], reading: Reading) -> Source:
 
 
 def _in_memory(papers: Iterable[Any]) -> Source:
-    """Papers that a program hands over.
-
-    Known of a sequence is the digest of its papers; other iterables cannot be read twice, and get a token
-    that no other build has. Whether an index holds these papers is not known: they are newer than any.
-    """
+    """Papers that a program hands over."""
     fact = uuid.uuid4().hex
     if isinstance(papers, Sequence):
         digest = hashlib.sha256()
@@ -274,11 +244,7 @@ def _in_memory(papers: Iterable[Any]) -> Source:
 
 
 def _checked_papers(papers: Iterable[Any]) -> Iterator[Paper]:
-    """The papers as `qbe.corpus.parse_paper` makes them of a record.
-
-    Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and where
-    there is no paper at all.
-    """
+    """The papers as `qbe.corpus.parse_paper` makes them of a record."""
     numbers: dict[str, int] = {}
     for number, paper in enumerate(papers, start=1):
         yield _checked(paper, number)

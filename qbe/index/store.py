@@ -8,7 +8,6 @@ The next writer removes generations that nobody reads.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import mmap
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
 from qbe.index.dense.ann import STORED, FaissParams
-from qbe.models.encoder_format import COSINE, L2
+from qbe.models.formats import COSINE, L2
 from qbe.util.files import (
     atomic_file,
     lock,
@@ -70,14 +69,12 @@ _HEADER = re.compile(
 class Manifest:
     """The description of a generation.
 
-    ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
-    of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
-    (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, the
-    parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.FaissParams`), and, where that learns, the
-    number of sentences when it was ``trained``; ``tagger`` (None where nothing was predicted) the tagger's
-    identity. ``files`` gives the size and the SHA-256 of every file. ``digest`` sums up corpus, postings and
-    vectors: two builds of one corpus with the same settings agree in it.
+    ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` (None
+    without BM25) has the version, settings and term statistics; ``dense`` (None without vectors) the encoder's
+    identity, how vectors compare (one of ``STORED_AS``) and are ``stored``, the parameters of the FAISS index,
+    ``ann``, and, where that learns, the number of sentences when it was ``trained``; ``tagger`` (None where
+    nothing was predicted) its identity; ``files`` the size and the SHA-256 of every file. Two builds of one
+    corpus with the same settings have the same ``digest``.
 
     >>> manifest = index.manifest
     >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
@@ -96,26 +93,19 @@ class Manifest:
 
     @property
     def similarity(self) -> str:
-        """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How an index with vectors compares them, one of `qbe.models.formats.SIMILARITIES`."""
         assert self.dense is not None
-        stored = self.dense["similarity"]
-        return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+        return {name: similarity for similarity, name in STORED_AS.items()}[self.dense["similarity"]]
 
     @property
     def stored(self) -> str:
         """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`."""
         assert self.dense is not None
-        stored: str = self.dense["stored"]
-        return stored
+        return str(self.dense["stored"])
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
-    """Size and SHA-256 of every file below a folder.
-
-    >>> folder = current(Path("indexes/sample"))
-    >>> describe_files(folder, leave_out=["manifest.json"]) == index.manifest.files
-    True
-    """
+    """Size and SHA-256 of every file below a folder."""
     files = {
         path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
     }
@@ -129,28 +119,16 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
     """One SHA-256 over the digests of all files but Lucene's, of which each build makes others, and over
     Lucene's statistics.
-
-    >>> digest(index.manifest.files, index.manifest.lucene) == index.manifest.digest
-    True
     """
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
     text = json.dumps([content, lucene], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation. Raises OutputError."""
-    write_text(folder / MANIFEST, seal(dataclasses.asdict(manifest)))
-
-
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of an index's newest generation, or of the generation in ``folder``.
 
-    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one,
-    InputError for one that may not be read.
-
-    >>> read_manifest(Path("indexes/sample")).settings["encoder"]
-    'facet-encoder'
+    Raises IndexFormatError for no index, another format version and a damaged one, InputError.
     """
     path = current(folder) / MANIFEST
     try:
@@ -195,11 +173,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def seal(record: Mapping[str, Any]) -> str:
-    """The JSON text of a description with its checksum: the SHA-256 of its values, however they are laid out.
-
-    >>> unseal(seal({"papers": 2}).encode())
-    {'papers': 2}
-    """
+    """The JSON text of a description with its checksum: the SHA-256 of its values, however they are laid out."""
     return json.dumps({"checksum": _checksum(record), **record}, indent=1) + "\n"
 
 
@@ -225,12 +199,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 
 
 class Files:
-    """The files of a generation's folder, or of a folder that is being built; several threads may use it.
-
-    >>> files = Files(current(index.folder))
-    >>> files.array("sentences.npy", "int64", 1)[:3].tolist()
-    [0, 5, 10]
-    """
+    """The files of a generation's folder, or of a folder that is being built; several threads may use it."""
 
     def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Compare the sizes of the ``expected`` files (those of a manifest), and the digests of small ones.
@@ -359,11 +328,7 @@ class Files:
 class Generation(Files):
     """A generation of the index in the folder ``index``, locked against removal until it is closed.
 
-    ``number`` is the generation's, 0 for an index of qbe 0.9 or before. Opened by `open_generation`.
-
-    >>> with contextlib.closing(open_generation(index.folder)) as generation:
-    ...     generation.number, generation.is_current()
-    (1, True)
+    ``number`` is 0 for an index of qbe 0.9 or before. `open_generation` opens it.
     """
 
     def __init__(self, index: Path, folder: Path, lock: int) -> None:
@@ -398,11 +363,7 @@ class Generation(Files):
 
 
 def open_generation(index: Path) -> Generation:
-    """The newest generation of an index, locked against removal.
-
-    Raises IndexFormatError for a folder that is no index, or a damaged one, InputError for a file that may
-    not be read.
-    """
+    """The newest generation of an index, locked against removal; raises IndexFormatError, InputError."""
     while True:
         folder = current(index)
         try:
@@ -496,9 +457,7 @@ def write_lock(index: Path) -> Iterator[None]:
 def writing(index: str | Path) -> Iterator[Generation]:
     """The newest generation of an index, while no other process writes to it.
 
-    Before and after the block older generations that nobody reads are removed, and what a killed writer
-    left. Raises IndexFormatError for a folder that is no index or a damaged one, IndexBuildError where
-    another process writes to it, OutputError where it cannot be written.
+    Raises IndexFormatError for no sound index, IndexBuildError where another process writes, OutputError.
     """
     index = Path(os.path.realpath(index))  # the lock file is named after its last part
     open_generation(index).close()  # a folder that is no index gets no lock file
@@ -556,7 +515,6 @@ def _remove_former(index: Path) -> None:
 
 @contextlib.contextmanager
 def _unread(folder: Path) -> Iterator[bool]:
-    """Whether nobody reads a generation; nobody can while the block runs."""
     if not (folder / MANIFEST).exists():
         yield True
         return
@@ -565,11 +523,7 @@ def _unread(folder: Path) -> Iterator[bool]:
 
 
 def verify(folder: Path) -> Manifest:
-    """Compare the digests of all files of an index; raises IndexFormatError for the first damaged one.
-
-    >>> verify(index.folder).digest == index.manifest.digest
-    True
-    """
+    """Compare the digests of all files of an index; raises IndexFormatError for the first damaged one."""
     with contextlib.closing(open_generation(folder)) as generation:
         generation.verify()
         return generation.manifest
@@ -587,11 +541,7 @@ class Checked(NamedTuple):
 
 
 def check_index(index: Path) -> Checked:
-    """Read all files of an index, and tell all damages. Raises IndexFormatError for no index.
-
-    >>> check_index(index.folder).damages
-    {}
-    """
+    """Read all files of an index, and tell all damages. Raises IndexFormatError for no index."""
     damages: dict[str, str] = {}
     try:
         folder = current(index)
@@ -619,11 +569,7 @@ def check_index(index: Path) -> Checked:
 
 
 def save_papers(checked: Checked, path: Path) -> int:
-    """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError.
-
-    >>> save_papers(check_index(index.folder), Path("saved.jsonl"))
-    128
-    """
+    """Write the intact papers of an index as a corpus of JSON lines; returns how many. Raises OutputError."""
     count = 0
     with atomic_file(path) as corpus:
         if checked.papers is not None:

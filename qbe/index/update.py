@@ -18,10 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.corpus.dedupe import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter, paper_to_record
+from qbe.corpus.identity import MADE, Seen, are_apart, content_id, made_id, second_id, told_apart, usable_id
+from qbe.corpus.records import AS_IT_COMES, Reading, Splitter, paper_to_record
 from qbe.corpus.rejected import KEPT, RENAMED, RejectedRecords
 from qbe.errors import OutputError, PaperNotFoundError, UsageError
 from qbe.index.build import (
@@ -88,11 +86,7 @@ class Written:
     deleted_titles: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """The numbers in a line.
-
-        >>> Written(1, 0, 2, 127, 2).summary()
-        '1 papers added, 0 replaced, 2 deleted, now 127, generation 2'
-        """
+        """The numbers in a line."""
         unchanged = f"{self.unchanged:,} unchanged, " if self.unchanged else ""
         return (
             f"{self.added:,} papers added, {self.replaced:,} replaced, {self.deleted:,} deleted, "
@@ -206,7 +200,7 @@ def _change(
             build_lucene(part, additions.written, settings, execution)
         if settings.dense:
             encode_papers(part, build_models.tagging_encoder(state["tagger"]), FLOAT16, state, execution)
-    dead = sorted([*additions.replaced, *additions.gone])
+    dead = sorted({*additions.replaced, *additions.gone})
     number = generation.number
     if additions.written or dead:
         names = dict.fromkeys([*manifest.settings["corpus"], *source.origin.names])
@@ -239,17 +233,10 @@ def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
 def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
-    """Delete papers from an index: readers that open it later do not find them.
+    """Delete papers from an index.
 
-    Raises PaperNotFoundError where the index lacks one of the ids, and UsageError for no ids and for all the
-    index's (then nothing is deleted), TypeError for anything but an iterable of str, and what
-    `qbe.index.store.writing` does.
-
-    >>> import shutil
-    >>> folder = shutil.copytree(index.folder, "indexes/shorter")
-    >>> written = delete_papers(folder, ["s001", "s002"])
-    >>> written.deleted, written.papers, written.generation
-    (2, 126, 2)
+    Raises PaperNotFoundError where the index lacks one of the ids, UsageError for none and for all of its ids
+    (then nothing is deleted), TypeError, and what `qbe.index.store.writing` does.
     """
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
@@ -378,7 +365,6 @@ def _copy_bytes(source: BinaryIO, target: BinaryIO, count: int) -> None:
 
 
 def _probabilities(part: _Part) -> NDArray[np.float16]:
-    """The probabilities (sentences, 5) of the labels of a part's papers, zeros where nothing was tagged."""
     if not part.files.has(PROBABILITIES_FILE):
         return np.zeros((len(part.sentences), LABELS), np.float16)
     probabilities: NDArray[np.float16] = part.files.array(PROBABILITIES_FILE, "float16", 2)[part.sentences]
@@ -410,7 +396,10 @@ def _write_dense(
     trained, learned = manifest.dense.get("trained", manifest.corpus["sentences"]), None
     both_learn = all(each.nlist is not None or each.by_codes for each in (before, params))
     if both_learn and trained / 2 < sentences < trained * 2:
-        params, learned = before, (parts[0].files.path(FAISS), trained)
+        params, learned = (
+            before,
+            (parts[0].files.path(FAISS), len(parts[0].rows) == len(parts[0].papers), trained),
+        )
     kept = {name: manifest.dense[name] for name in ("encoder", "dimension", "similarity")}
     faiss = build_faiss(folder, stored, params, manifest.similarity, execution, learned)
     return {**kept, "stored": stored, **faiss}
@@ -429,12 +418,10 @@ Confirm = Callable[[str], bool]
 
 
 class Additions:
-    """The papers of a source that are new to an index or replace some of it.
-
-    Once they are read, ``replaced`` are the rows of papers that are replaced, ``unchanged`` counts papers
-    that the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other
-    content for them, or a record that cannot be used. ``gone`` are the papers to be deleted, their titles by
-    row: those that the corpus says are deleted and, with SYNC, those that it lacks.
+    """The papers of a source that are new to an index or replace some of it; once they are read, also the
+    rows of papers that are ``replaced``, the count of ``unchanged`` ones, the ids of those that are ``kept``
+    although the corpus has other content for them, and the titles, by row, of those that are to go
+    (``gone``).
     """
 
     def __init__(
@@ -511,7 +498,6 @@ class Additions:
             self.gone |= deleted
 
     def _papers_before(self) -> Seen | None:
-        """The papers of the index where those of the source are to be compared with them by title or DOI."""
         by = self._source.origin.reading.get("dedupe")
         if by is None or self._how == SYNC:
             return None
@@ -539,14 +525,12 @@ class Additions:
         return paper, self._papers.find(paper.paper_id)
 
     def _is_another(self, row: int, paper: Paper, is_made: bool) -> bool:
-        """Whether a paper is not the one of a row, which has its key or the id made from its content."""
         stored, record = self._papers[row], {"title": paper.title, "metadata": paper.metadata}
         if is_made:
             return are_apart(told_apart(stored), told_apart(paper))
         return contradicts(stored, record) and not differs_little(stored, record)
 
     def _is_same(self, row: int, paper: Paper) -> bool:
-        """Whether the index holds this very paper; the order in its metadata does not count."""
         stored = without_labels(paper) if self._drops_labels else paper
         return bool(json.loads(encode_paper(stored)) == paper_to_record(self._papers[row]))
 
@@ -593,5 +577,4 @@ class Additions:
 
 
 def _ids(paper: Paper) -> tuple[str, str]:
-    """What tells a paper from others, whatever its own id is: DOI or arXiv id, and title, year and author."""
     return content_id(paper), made_id(paper)

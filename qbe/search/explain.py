@@ -70,12 +70,12 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
     """The words of techniques that each paper shares with the papers that a query likes, at most three of
-    each, the most telling first (`qbe.models.grade.words`).
+    each, the most telling first (`qbe.models.words`).
 
     >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
     ['masking']
     """
-    from qbe.models.grade.words import shipped_words
+    from qbe.models.words import shipped_words
 
     liked = {id(aspect.paper): aspect.paper for aspect in query.aspects if aspect.weight > 0}
     shared = [shipped_words().in_common(each, papers) for each in liked.values()]

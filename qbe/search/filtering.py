@@ -204,7 +204,7 @@ def _says_how(sentence: Sentence) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    from qbe.models.grade.words import words_of
+    from qbe.models.words import words_of
 
     return words_of(text.replace("-", " "))
 

@@ -47,7 +47,7 @@ class PaperFilter:
     ``years``: the year lies between the first and the last, both included; either may be None. ``before``:
     the year is this one or an earlier one; ``"query"``: not later than that of the query's paper. A paper
     whose year is not known passes neither. ``categories``: one of the paper's matches one of these, which
-    are patterns as of `qbe.corpus.reading.Reading` (``cs.*``), or what stands before a dot (``cs``).
+    are patterns as of `qbe.corpus.records.Reading` (``cs.*``), or what stands before a dot (``cs``).
     ``authors``: the name of one of the paper's authors has all words of one of these, in any order, upper
     and lower case and accents apart. ``where``: the metadata has each key with the value, which is compared
     as text, that of OF_LIBRARIES without regard to case; of a list one element is enough. The key
@@ -218,7 +218,7 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    from qbe.corpus.reading import Reading  # which only some searches need, as the readers of corpora
+    from qbe.corpus.records import Reading  # which only some searches need, as the readers of corpora
 
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
     known: dict[str | tuple[str, ...], bool] = {}  # papers of the same categories are many
@@ -265,7 +265,7 @@ def _names(authors: Any) -> list[str]:
 
 def _words(name: str) -> list[str]:
     """The words of a name, lower case, without accents; what an apostrophe joins is one word."""
-    from qbe.corpus.dedupe import normalized_title
+    from qbe.corpus.identity import normalized_title
 
     return normalized_title(name.casefold().translate(_LETTERS)).split()
 

@@ -17,7 +17,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.rows import PerSelection, Selection, distinct
 from qbe.index.text_search import Ranked
 from qbe.index.views import rows_of
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order
 from qbe.search.fusion import best_hits, weighted_sum
 from qbe.search.matches import penalize_background
@@ -41,7 +41,7 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     if form == "abstract":
         return contents(paper)
     if form == "words" and query.aspect.facet is not None:
-        from qbe.models.grade.words import shipped_words
+        from qbe.models.words import shipped_words
 
         return shipped_words().query_text(paper, query.aspect.facet)
     return f"{paper.title} {' '.join(paper.texts(query.positions))}"

@@ -21,7 +21,7 @@ from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
 from qbe.types import Facet, Hit, Paper
 
 if TYPE_CHECKING:
-    from qbe.models.grade.model import Estimates
+    from qbe.models.grades import Estimates
     from qbe.search.rerank.graded import Candidates, GradedQuery, Grader, Regrader
 
 DEPTH = 300

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qbe.corpus.authors import ET_AL
-from qbe.corpus.bibliography.reference import author_names, reference_of
-from qbe.corpus.bibliography.writing import entries
-from qbe.corpus.dedupe import MERGED_IDS, normalized_title
+from qbe.corpus.bibliography import author_names, entries, reference_of
+from qbe.corpus.identity import MERGED_IDS, normalized_title
+from qbe.corpus.names import ET_AL
 from qbe.types import Paper
 from qbe.util.text import plain
 

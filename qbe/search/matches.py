@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.reader import IndexReader
 from qbe.index.views import rows_of
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Rows, Scores
 from qbe.search.fusion import penalized
 from qbe.types import Facet, Hit, Match

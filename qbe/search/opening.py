@@ -225,8 +225,8 @@ def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
     dense = index.manifest.dense
     if dense is None:
         raise no_grades()
-    from qbe.models.grade.model import read_model, shipped_model
-    from qbe.models.grade.words import shipped_words
+    from qbe.models.grades import read_model, shipped_model
+    from qbe.models.words import shipped_words
     from qbe.search.rerank.graded import FEATURES, Features, Grader
     from qbe.search.rerank.projections import find_model
     from qbe.search.rerank.projections import read_model as read_projections
@@ -265,7 +265,7 @@ def open_explore_stage(
     ...     open_explore_stage(index, reader, stage, Workers()) is None
     False
     """
-    from qbe.models.grade.model import shipped_model
+    from qbe.models.grades import shipped_model
 
     dense = reader.manifest.dense
     if dense is None or shipped_model(dense["encoder"]) is None:

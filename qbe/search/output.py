@@ -214,15 +214,15 @@ def fingerprint(index: Index, stages: Stages, run: RunInputs) -> Inputs:
 
 def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
-    from qbe.models.grade.model import WEIGHTS, shipped_model
+    from qbe.models.grades import WEIGHTS, shipped_model
 
     dense, reranker = index.manifest.dense, stages.reranker
     grades = None if dense is None else shipped_model(dense["encoder"])
     models: dict[str, Any] = {"grades": None if grades is None else sha256(grades / WEIGHTS)}
     if isinstance(reranker, Grades) and reranker.joint is not None:
-        from qbe.models.reranker_files import JOINT_CARD, JOINT_GRADES
+        from qbe.models.cards import JOINT_GRADER, JOINT_GRADES
 
-        models["joint"] = sha256(JOINT_GRADES / JOINT_CARD)
+        models["joint"] = sha256(JOINT_GRADES / JOINT_GRADER.metadata_file)
     if isinstance(reranker, CrossEncoder):
         from qbe.search.rerank.open import describe_reranker
 
@@ -235,7 +235,7 @@ def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
         folder = projections.find_model(dense["encoder"], given)
         models["projections"] = sha256(folder / projections.WEIGHTS)
     if predicted:
-        from qbe.models.tag.tagger import Tagger
+        from qbe.models.tagger import Tagger
 
         models["tagger"] = Tagger.open(index.manifest.settings["tagger"]).identity
     return models

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus.formats import FORMATS
-from qbe.corpus.head import head_of
 from qbe.corpus.latex import SUFFIXES, cited_in, source_of
-from qbe.corpus.read import entries, id_of
-from qbe.corpus.reading import Reading
-from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, open_source
+from qbe.corpus.reading import entries, id_of
+from qbe.corpus.records import Reading
+from qbe.corpus.streams import MAX_LINE_BYTES, display_name, from_western, head_of, open_source
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.names import contradicts
 from qbe.index.reader import IndexReader

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from qbe.corpus.authors import ET_AL
-from qbe.corpus.bibliography.reference import Reference, reference_of
+from qbe.corpus.bibliography import Reference, reference_of
+from qbe.corpus.names import ET_AL
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.questions import ASKED, in_words

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qbe.corpus.sentences import paper_from_text
 from qbe.errors import PaperNotFoundError, UsageError, package_error
 from qbe.evaluate.run import COLUMNS, Run
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
 from qbe.search.rerank.reranker import paper_text, query_text
 from qbe.types import Facet, Hit, Paper, Pools

@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import latex
-from qbe.corpus.decode import decode_record, decode_text
-from qbe.corpus.formats import FORMATS, JSON_LINES, Reader
-from qbe.corpus.head import HEAD_BYTES, Head, kind_of
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import parse_paper
+from qbe.corpus.formats import FORMATS, JSON_LINES, Reader, kind_of
+from qbe.corpus.json_stream import decode_record, decode_text
+from qbe.corpus.records import Reading, parse_paper
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, from_western, open_source
+from qbe.corpus.streams import (
+    HEAD_BYTES,
+    MAX_LINE_BYTES,
+    STDIN,
+    Head,
+    display_name,
+    from_western,
+    open_source,
+)
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.types import Paper
 
@@ -30,7 +36,7 @@ _SUFFIXES = {
 }
 _LATEX = "a LaTeX document"
 _READ = ("plain text", "an empty file", "JSON", _LATEX)
-"""Kinds of `qbe.corpus.head.kind_of` that may be a paper."""
+"""Kinds of `qbe.corpus.streams.kind_of` that may be a paper."""
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(

@@ -2,7 +2,7 @@
 
 "Graph neural networks for traffic forecasting" and "who else uses optimal transport for alignment?" name both
 by their form: a title's ("X for Y", "Y using X", "Y via X") or a question's. Where the form leaves it open,
-the lean of words to techniques or problems decides (`qbe.models.grade.words`).
+the lean of words to techniques or problems decides (`qbe.models.words`).
 """
 
 from __future__ import annotations
@@ -198,6 +198,6 @@ def _slots(text: str) -> Question | None:
 
 
 def _lean(text: str) -> float:
-    from qbe.models.grade.words import shipped_words  # read where a text may be a question alone
+    from qbe.models.words import shipped_words
 
     return shipped_words().lean_of(text)

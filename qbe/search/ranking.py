@@ -13,7 +13,7 @@ from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.index.views import rows_of
-from qbe.models.encode.aspect import EncodedAspect
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Query
 from qbe.search.contracts import FirstStage, Scores
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate

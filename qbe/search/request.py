@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbe.errors import FacetNotFoundError, UsageError, check_count
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.pooling import PaperVectors
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import PLAIN, Query, Variety
 from qbe.search.filters import PaperFilter
 from qbe.types import Facet, Paper

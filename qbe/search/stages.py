@@ -96,7 +96,7 @@ class BM25(_FirstStage):
 
     ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences), ``abstract``
     (title and whole abstract, whatever the facet) or ``words`` (those that tell the facet, of techniques by
-    method, of problems by background: `qbe.models.grade.words`). Raises UsageError for another one.
+    method, of problems by background: `qbe.models.words`). Raises UsageError for another one.
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -480,7 +480,7 @@ def default_stages(index: Index) -> Stages:
         dense, lucene = reader.manifest.dense, reader.manifest.lucene
     if dense is None:
         return BM25() >> CrossEncoder()
-    from qbe.models.grade.model import shipped_model
+    from qbe.models.grades import shipped_model
     from qbe.search.rerank.projections import shipped_model as shipped_projections
 
     first = Dense() if lucene is None else Fused()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbe.corpus.bibliography.reference import reference_of
+from qbe.corpus.bibliography import reference_of
 from qbe.query import Query
 from qbe.search.explain import shown
 from qbe.search.present import Heading, Lookup, credits_of, grades_in_words, heading, to_record, to_table
@@ -18,7 +18,7 @@ from qbe.types import Facet, Hit, Paper, Sentence
 from qbe.util.text import plain
 
 if TYPE_CHECKING:
-    from qbe.corpus.bibliography.writing import Bibliography
+    from qbe.corpus.bibliography import Bibliography
 
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four: = + - @ in full width
 """What a spreadsheet takes for the beginning of a formula."""
@@ -99,7 +99,7 @@ def escaped(text: str) -> str:
     >>> print(escaped("*Fish* & $x_1$_2"))
     \*Fish\* \& $x_1$\_2
     """
-    from qbe.corpus.bibliography.latex import with_formulas
+    from qbe.corpus.bibliography import with_formulas
 
     parts = [part if formula else _MEANT.sub(r"\\\g<0>", part) for part, formula in with_formulas(text)]
     return _BEGIN.sub(r"\1\\\2", "".join(parts), count=1) if _BEGIN.match(text) else "".join(parts)
@@ -175,7 +175,7 @@ def open_writer(
     if form == "csv":
         return ResultWriter(lambda results, first: _csv(lookup, results, first=first))
     if form in ("bibtex", "ris"):
-        from qbe.corpus.bibliography.writing import Bibliography
+        from qbe.corpus.bibliography import Bibliography
 
         bibliography = Bibliography(form)
         text = _bibtex(lookup, bibliography, command) if form == "bibtex" else _ris(lookup, bibliography)
@@ -232,7 +232,7 @@ def _csv_row(lookup: Lookup, query: Query, hit: Hit) -> list[object]:
 def _bibtex(
     lookup: Lookup, bibliography: Bibliography, command: str
 ) -> Callable[[Sequence[Result], bool], str]:
-    from qbe.corpus.bibliography.writing import comment
+    from qbe.corpus.bibliography import comment
 
     def text(results: Sequence[Result], first: bool) -> str:
         parts = []

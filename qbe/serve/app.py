@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
@@ -15,23 +15,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
-from qbe.feeds.watch.watcher import Watcher
+from qbe.feeds.reports import Watcher
 from qbe.label.by_hand import HandGrades
-from qbe.serve import labels, routes
-from qbe.serve.guard import Guard, Metrics, ServeSettings
-from qbe.serve.network.guard import failure
-from qbe.serve.routes import failure_of
-from qbe.serve.service.requests import problem_in_words
-from qbe.serve.service.service import SearchService
+from qbe.serve import routes
+from qbe.serve.guard import Guard, Metrics, ServeSettings, failure
+from qbe.serve.models import problem_in_words
+from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
 REFRESH_SECONDS = 2.0
-"""How often a newer commit of the index is looked for."""
+"""How often a newer generation of the index is looked for."""
 
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -44,11 +42,9 @@ def create_app(
     *,
     is_warm: bool = False,
 ) -> ASGIApp:
-    """An ASGI application over a service, which it warms when it starts, unless it ``is_warm``, and leaves
-    open when it ends; with a ``watcher`` searches can be kept, and papers that come into the index are found
-    for them; ``hands`` keeps grades that are given by hand.
+    """Make an ASGI application over a service, which stays open when it ends. It warms the service when it
+    starts, unless it ``is_warm``; ``watcher`` keeps searches, ``hands`` grades that are given by hand.
     """
-    metrics = Metrics(service)
     app = FastAPI(
         title="qbe",
         version=version("qbe"),
@@ -58,21 +54,20 @@ def create_app(
         lifespan=_lifespan,
         root_path=settings.root_path,
     )
-    app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
+    state = app.state
+    state.service, state.watcher, state.hands = service, watcher, hands
+    state.metrics, state.ready = Metrics(service), threading.Event()
+    state.unreadable = ""  # why the newest generation cannot be read
     if is_warm:
-        app.state.ready.set()
-    app.state.watcher = watcher
-    app.state.hands = hands
-    app.state.unreadable = ""  # why the newest commit cannot be read
-    watching = [] if watcher is None else [routes.watching]
-    routers = [routes.api, labels.router, routes.operations, *watching]
+        state.ready.set()
+    routers = [routes.api, routes.operations, *([] if watcher is None else [routes.watching])]
     for router in routers:
         app.include_router(router)
     _add_handlers(app)
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
-    app.state.routes = [*app.routes, *(route for router in routers for route in router.routes)]
+    state.routes = [*app.routes, *(route for router in routers for route in router.routes)]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -80,11 +75,11 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-API-Key"],
         )
-    return Guard(app, settings, metrics, frozenset(files))
+    return Guard(app, settings, state.metrics, frozenset(files) | {"/health"})
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Content and media type of the page's files by their paths; ``/`` is the page itself.
+    """Content and media type of the page's files by path; ``/`` is the page itself.
 
     >>> page_files()["/"][1]
     'text/html; charset=utf-8'
@@ -107,62 +102,50 @@ def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Resp
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Warm the service, and follow the index, until the application ends."""
-    tasks = [asyncio.create_task(_warm(app)), asyncio.create_task(_follow(app))]
+    task = asyncio.create_task(_follow(app))
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _warm(app: FastAPI) -> None:
-    if not app.state.ready.is_set():
-        await asyncio.to_thread(app.state.service.warm)
-        app.state.ready.set()
-    await asyncio.to_thread(_find_new, app)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _follow(app: FastAPI) -> None:
-    service = app.state.service
+    """Warm the service, then follow the index, until the application ends."""
+    state = app.state
+    if not state.ready.is_set():
+        await asyncio.to_thread(state.service.warm)
+        state.ready.set()
+    log.info("ready")
+    await asyncio.to_thread(_find_new, state.watcher)
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
-        app.state.metrics.look()
+        state.metrics.update()
         try:
-            if await asyncio.to_thread(service.index.refresh):
-                log.info("a newer commit of the index: %d papers", len(service.index))
-                await asyncio.to_thread(_find_new, app)
-            app.state.unreadable = ""
-        except QbeError as error:  # perhaps mended by the next commit; until then the last one is served
-            if str(error) != app.state.unreadable:  # said once
+            if await asyncio.to_thread(state.service.index.refresh):
+                log.info("a newer commit of the index: %d papers", len(state.service.index))
+                await asyncio.to_thread(_find_new, state.watcher)
+            state.unreadable = ""
+        except QbeError as error:  # the next generation may be readable; until then the last one is served
+            if str(error) != state.unreadable:
                 log.error("%s: %s", type(error).__name__, error)
-            app.state.unreadable = str(error)
+            state.unreadable = str(error)
 
 
-def _find_new(app: FastAPI) -> None:
-    """Find what is new for the searches that are kept, if any are; what goes wrong is logged."""
+def _find_new(watcher: Watcher | None) -> None:
     try:
-        if app.state.watcher is not None:
-            app.state.watcher.find()
+        if watcher is not None:
+            watcher.find()
     except QbeError as error:
         log.error("%s: %s", type(error).__name__, error)
 
 
-def _methods(request: Request) -> set[str]:
-    """What the address of a request can be asked by."""
-    all_routes: Sequence[BaseRoute] = request.app.state.routes
-    routes = [route for route in all_routes if route.matches(request.scope)[0] is not Match.NONE]
-    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
-    return methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
-
-
 def _add_handlers(app: FastAPI) -> None:
-    """Make errors of all kinds answers of this form."""
+    """Make errors of all kinds responses of one form."""
 
     @app.exception_handler(QbeError)
     def library(_: Request, error: QbeError) -> JSONResponse:
-        return failure_of(error)
+        return routes.failure_of(error)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -178,7 +161,12 @@ def _add_handlers(app: FastAPI) -> None:
                 message = f"expected an address of the interface, found {request.url.path}; see {described}"
                 return failure(404, message)
             case 405:
-                headers["Allow"] = ", ".join(sorted(_methods(request)))
+                matching = [
+                    route for route in app.state.routes if route.matches(request.scope)[0] is not Match.NONE
+                ]
+                methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+                methods |= ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
+                headers["Allow"] = ", ".join(sorted(methods))
                 if request.method == "OPTIONS":
                     return Response(status_code=204, headers=headers)
                 message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"

@@ -1,12 +1,15 @@
-"""What every request passes: who may ask, how much and how fast it must be sent, and what is said of it."""
+"""Guard of a server: host names, API key, limits of bodies, headers, metrics, and the log of requests."""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import logging
 import os
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -14,57 +17,63 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qbe.errors import UsageError
-from qbe.serve.network import guard
-from qbe.serve.network.guard import LOCAL, check_access, failure, read_body
+from qbe.errors import UsageError, input_error
+from qbe.util.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.serve.service.service import SearchService
+    from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
-LOGGED, LONGEST_METHOD = 2000, 20
-"""Bytes of a path, of what is searched for, and of a method, that are logged."""
+MIN_KEY = 16
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names of this machine."""
+
+MAX_BODY, BODY_SECONDS = 1_000_000, 10.0
+MAX_DISCARDED = 20_000_000
+"""Bytes of a body that is too long which are read before it is refused: a client that is still sending when
+its connection is closed never sees the answer.
+"""
+
+FILE_PATH = "/api/paper-file"
+MAX_FILE, FILE_SECONDS, MAX_FILES = 32_000_000, 30.0, 4
+"""Bytes of an uploaded file, seconds for it to arrive, and files that are held at a time."""
+
+MAX_MESSAGE, MAX_LOGGED, MAX_METHOD = 500, 2000, 20
+"""Characters of an error message; bytes of a path or a query, and of a method, in the log."""
 
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
-"""Those that are counted by their names; a client can make up others without end."""
+"""Methods with a series of their own in the metrics; a client can invent others without end."""
 
-OPEN_PATHS = frozenset({"/health"})
-"""What needs no key, as the page does not either."""
-
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-FILE_PATH = "/api/paper-file"
-MOST_FILE, MOST_FILES, FILE_SECONDS = 32_000_000, 4, 30.0
-"""Bytes of a file that is sent there, files that are held at a time, seconds within which one must arrive."""
-
 _FORMS = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
-"""Types of bodies that pages of other sites may send without leave."""
+"""Content types that pages of other sites may send without a preflight request."""
 
-_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper limits of the buckets in which times of answers are counted."""
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable with the folder of counts that several processes share; prometheus_client reads it
+when it is imported.
+"""
 
 
 class ServeSettings(NamedTuple):
-    """Who may ask, and what is logged.
-
-    ``api_key`` is what requests must bring, None: nothing. ``hosts`` are the names under which the server is
-    reached, None: any. ``origins`` are those of other pages that may ask. ``log_queries`` says whether what
-    is searched for is logged. ``root_path`` is what a server in front puts before all paths, such as /qbe.
+    """Who may send requests, and what is logged: the ``api_key`` that requests must bring, the ``hosts`` in
+    their Host header (None: any), the ``origins`` of other sites, and a ``root_path`` such as /qbe.
     """
 
     api_key: str | None = None
@@ -83,184 +92,249 @@ def settings_for(
     log_queries: bool,
     root_path: str = "",
 ) -> ServeSettings:
-    """Settings for a server that listens at ``host``; raises UsageError where everybody could ask, and for
-    a root path that is none.
+    """Settings of a server that listens at ``host``; raises UsageError where everybody could use it.
 
-    A server for this machine alone answers only under the names of this machine and ``hosts``, so that no
-    page of another site can reach it by a name that is made to lead here.
+    A local server answers only under the names of this machine and ``hosts``, so that no page of another site
+    can reach it by a name that resolves to this machine.
 
     >>> settings_for("127.0.0.1", None, ("papers.example.org",), (), log_queries=False).hosts == LOCAL | {
     ...     "papers.example.org"}
     True
-    >>> settings_for("0.0.0.0", None, (), (), log_queries=False)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `key_file` with `host` 0.0.0.0, which others can reach, found none; ...
     """
     check_access(host, key)
     names = LOCAL | {name.lower() for name in hosts} if host in LOCAL or hosts else None
     root_path = root_path.rstrip("/")
-    if root_path and not _ROOT_PATH.fullmatch(root_path):
+    if root_path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", root_path):
         raise UsageError(f"expected a `root_path` such as /qbe, found {root_path!r}")
     return ServeSettings(key, names, origins, log_queries, root_path)
 
 
-SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable of the environment by which several processes count together: the folder of their counts.
-prometheus_client reads it when it is imported.
-"""
+def check_access(host: str, key: str | None) -> None:
+    """Raise UsageError for a host that others can reach without a key.
+
+    >>> check_access("0.0.0.0", None)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `key_file` with `host` 0.0.0.0, which others can reach, found none; ...
+    """
+    if host not in LOCAL and key is None:
+        raise UsageError(
+            f"expected `key_file` with `host` {host}, which others can reach, found none; write a key of "
+            f"{MIN_KEY} or more characters into a file, or leave `host` out"
+        )
+
+
+def read_key(path: str) -> str:
+    r"""Read the API key in the first line of a file; warn where others may read the file.
+
+    Raises InputError for a file that cannot be read, UsageError for a key that is too short.
+
+    >>> _ = Path("key").write_text("a-key-that-is-long-enough\n")
+    >>> read_key("key")
+    'a-key-that-is-long-enough'
+    """
+    try:
+        if Path(path).stat().st_mode & 0o077:
+            log.warning("%s: others may read this key; chmod 600 it", path)
+        key = Path(path).read_text(encoding="ascii").partition("\n")[0].strip()
+    except OSError as error:
+        raise input_error(path, error) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: the API key must be ASCII") from None
+    if len(key) < MIN_KEY or not key.isprintable() or " " in key:
+        raise UsageError(
+            f"{path}: expected a key of {MIN_KEY} or more characters without spaces in the first line, "
+            f"found {len(key)}"
+        )
+    return key
+
+
+def failure(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    r"""Make the response of an error.
+
+    >>> failure(404, "no such\npaper").body
+    b'{"error":{"message":"no such paper"}}'
+    """
+    return JSONResponse({"error": {"message": one_line(message)[:MAX_MESSAGE]}}, status, headers)
 
 
 class Metrics:
-    """Requests by route and status with their times, and what the service holds: of all processes that count
-    together, if there are several.
-    """
+    """Counts and times of requests by route and status, of all workers, and the size of the index."""
 
     def __init__(self, service: SearchService) -> None:
-        self._service, self._registry = service, CollectorRegistry()
-        self._requests = Counter(
-            "qbe_http_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry
-        )
+        self._service, registry = service, CollectorRegistry()
+        labels = ("method", "route", "status")
+        self._requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)
         self._seconds = Histogram(
             "qbe_http_request_seconds",
             "Time until an answer was complete.",
             ("route",),
-            buckets=SECONDS,
-            registry=self._registry,
+            buckets=BUCKETS,
+            registry=registry,
         )
         self._waiting = Gauge(
             "qbe_searches_waiting",
             "Searches not answered yet.",
             ("stage",),
             multiprocess_mode="livesum",
-            registry=self._registry,
+            registry=registry,
         )
-        self._collected = CollectorRegistry() if SHARED_METRICS in os.environ else self._registry
-        if self._collected is not self._registry:
+        self._collected = registry
+        if SHARED_METRICS in os.environ:
+            self._collected = CollectorRegistry()
             MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
-        self._collected.register(_Holdings(service))
+        self._collected.register(_IndexSize(service))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request; ``route`` is a path of the interface, never one that a client made up."""
+        """Count a request; ``route`` is a path template of the application."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def look(self) -> None:
-        """Note how many searches wait, for this process or another that is asked for the metrics."""
+    def update(self) -> None:
+        """Publish how many searches wait, for the worker that answers /metrics."""
         for stage, count in self._service.waiting.items():
             self._waiting.labels(stage).set(count)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        self.look()
+        self.update()
         return generate_latest(self._collected)
 
 
-class _Holdings(Collector):
+class _IndexSize(Collector):
     def __init__(self, service: SearchService) -> None:
         self._service = service
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        about = self._service.about()
+        about, commits = self._service.about(), "Commits since the index was built."
         yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
-        yield GaugeMetricFamily(
-            "qbe_index_generation", "Commits since the index was built.", about["generation"]
-        )
+        yield GaugeMetricFamily("qbe_index_generation", commits, about["generation"])
 
 
-class Guard(guard.Guard):
-    """Refuses what must not or need not reach the application; counts and logs every request.
+class Guard:
+    """ASGI middleware that refuses requests from elsewhere (400), without the key (401), too long (413) or
+    slow (408), adds security headers, and counts and logs every request.
 
-    Logged are method, path, status and time; what is searched for only where the settings say so.
+    A body is read before the application is called, so that a slow client holds no thread. The log has
+    method, path, status and time; queries only if the settings say so, keys never.
     """
 
     def __init__(
-        self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, page_paths: frozenset[str]
+        self,
+        app: ASGIApp,
+        settings: ServeSettings,
+        metrics: Metrics | None = None,
+        open_paths: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__(app, settings.api_key)
-        self._settings, self._metrics = settings, metrics
-        self._open = OPEN_PATHS | page_paths
-        self._files = 0  # that are held
+        """``open_paths`` need no key."""
+        self._app, self._settings, self._metrics, self._open = app, settings, metrics, open_paths
+        self._files = 0
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send) -> bytes:
-        """Answer a request, with the headers that all answers have; returns its body."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on to the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         begin, body = time.perf_counter(), b""
-        status = 499  # what others log for a client that did not wait
+        status = 499  # logged for a client that did not wait
         method, scope = scope["method"], _normalized(scope)
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                if "cache-control" not in headers:
-                    headers["Cache-Control"] = "no-store"
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        is_file = self._is_file(scope)
+        is_file = scope["method"] == "POST" and self._path(scope) == FILE_PATH
         self._files += is_file
         try:
-            body = await super().answer(scope, receive, guarded)
+            answer: ASGIApp | None = self._refusal(scope, is_file=is_file)
+            if answer is None:
+                limits = (MAX_FILE, FILE_SECONDS) if is_file else (MAX_BODY, BODY_SECONDS)
+                try:
+                    body, answer = await _read_body(scope, receive, *limits), self._app
+                except HTTPException as error:
+                    answer = failure(error.status_code, error.detail, {"Connection": "close"})
+            messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def replay() -> Message:
+                return messages.pop() if messages else await receive()
+
+            await answer(scope, replay, send_with_headers)
+        except ClientDisconnect:
+            pass
         finally:
             self._files -= is_file
             self._record(method, scope, status, time.perf_counter() - begin, b"" if is_file else body)
-        return body
 
-    async def body(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request; a file may be longer, and take longer, than others."""
-        if self._is_file(scope):
-            return await read_body(receive, MOST_FILE, FILE_SECONDS)
-        return await super().body(scope, receive)
+    def _path(self, scope: Scope) -> str:
+        return str(scope["path"]).removeprefix(self._settings.root_path)
 
-    def _is_file(self, scope: Scope) -> bool:
-        path: str = scope["path"].removeprefix(self._settings.root_path)
-        return path == FILE_PATH and bool(scope["method"] == "POST")
-
-    def refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that does not reach the application: under another name, without the key,
-        for the root path, or with a file too many or of another site.
-        """
-        hosts, root_path = self._settings.hosts, self._settings.root_path
-        host = _name_of(Headers(scope=scope).get("host", ""))
+    def _refusal(self, scope: Scope, *, is_file: bool) -> Response | None:
+        """The response to a request that must not reach the application."""
+        key, hosts, *_, root_path = self._settings
+        headers = Headers(scope=scope)
+        host = headers.get("host", "").lower()
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if hosts is not None and host not in hosts:
             return failure(
                 400, f"expected a known host, found {host!r}; start the server with --allow-host {host}"
             )
-        if root_path and scope["path"] == root_path:  # the page's own addresses are relative
+        if root_path and scope["path"] == root_path:  # URLs in the page are relative
             return RedirectResponse(f"{root_path}/")
-        if scope["path"].removeprefix(root_path) in self._open or scope["method"] == "OPTIONS":
+        if self._path(scope) in self._open or scope["method"] == "OPTIONS":
             return None
-        if self._is_file(scope):
-            if self._files > MOST_FILES:
-                return failure(
-                    429,
-                    f"expected at most {MOST_FILES} files at a time; try again in 1 s",
-                    {"Retry-After": "1"},
-                )
-            if Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
-                return failure(
-                    415, "expected a file as application/octet-stream, found a body of another type"
-                )
-        return super().refusal(scope)
+        if is_file and self._files > MAX_FILES:
+            message = f"expected at most {MAX_FILES} files at a time; try again in 1 s"
+            return failure(429, message, {"Retry-After": "1"})
+        if is_file and headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
+            return failure(415, "expected a file as application/octet-stream, found a body of another type")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        if key is None or hmac.compare_digest(given.encode(), key.encode()):
+            return None
+        found = "another one" if given else "none"
+        message = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
+        return failure(401, message, {"WWW-Authenticate": "Bearer"})
 
     def _record(self, method: str, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        counted = method if route != "other" and method in METHODS else "other"
-        self._metrics.count(counted, route, status, seconds)
-        query_text = ""
+        if self._metrics is not None:
+            counted = method if route != "other" and method in METHODS else "other"
+            self._metrics.count(counted, route, status, seconds)
+        query = ""
         if self._settings.log_queries:
-            query_text = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
-        path = repr(scope["path"][:LOGGED])[1:-1]
-        log.info("%s %s %d %.3f s%s", method[:LONGEST_METHOD], path, status, seconds, query_text)
+            query = " " + repr((scope["query_string"] or body)[:MAX_LOGGED].decode("utf-8", "replace"))
+        path = repr(scope["path"][:MAX_LOGGED])[1:-1]
+        log.info("%s %s %d %.3f s%s", method[:MAX_METHOD], path, status, seconds, query)
+
+
+async def _read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
+    """The body of a request; raises HTTPException for one that is too long or slow, ClientDisconnect."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in Request(scope, receive).stream():
+                size += len(part)
+                if size <= limit:
+                    parts.append(part)
+                elif size > max(limit, MAX_DISCARDED):
+                    break
+    except TimeoutError:
+        raise HTTPException(408, f"expected the request within {seconds:g} s") from None
+    if size > limit:
+        raise HTTPException(413, f"expected a request of at most {limit:,} bytes")
+    return b"".join(parts)
 
 
 def _normalized(scope: Scope) -> Scope:
-    """A request as the application knows it: HEAD is answered like GET, and the server leaves the body out.
+    """A request as the application reads it: HEAD as GET, since the server leaves the body out.
 
-    A body is JSON even where its type says otherwise, as that of `curl -d` does; that of a page in a browser
-    is not, since pages of other sites could send it without leave.
+    A body is JSON even where its type says otherwise, as that of `curl -d` does; but not that of a browser,
+    since pages of other sites could send it without a preflight request.
     """
     scope = {**scope, "method": "GET" if scope["method"] == "HEAD" else scope["method"]}
     names = {name for name, _ in scope["headers"]}
@@ -268,14 +342,3 @@ def _normalized(scope: Scope) -> Scope:
         others = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
     return scope
-
-
-def _name_of(host: str) -> str:
-    """The name in a Host header, without the port.
-
-    >>> _name_of("LOCALHOST:8765"), _name_of("[::1]:8765")
-    ('localhost', '::1')
-    """
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

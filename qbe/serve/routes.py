@@ -1,4 +1,4 @@
-"""The addresses of the interface, and errors as answers: a status, and one line to act on."""
+"""Routes of the HTTP interface, and errors as responses: a status, and one line to act on."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from fastapi.sse import format_sse_event
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.feeds.watch.watcher import WatchBody, Watcher, WatchName
-from qbe.feeds.watch.watches import check_since
-from qbe.serve.guard import Metrics
-from qbe.serve.network.guard import failure
-from qbe.serve.service.queue import OverloadedError, TooSlowError
-from qbe.serve.service.records import as_json
-from qbe.serve.service.requests import (
+from qbe.feeds.reports import Watcher
+from qbe.feeds.watches import check_since
+from qbe.label.by_hand import HandGrades, Turn
+from qbe.models.llm.grading import default_guideline
+from qbe.search.queries import pasted_paper
+from qbe.search.records import as_json
+from qbe.serve.guard import Metrics, failure
+from qbe.serve.models import (
     Comparison,
     Export,
     PastedText,
     RecommendationBody,
     SearchBody,
+    WatchBody,
+    WatchName,
     is_list,
 )
-from qbe.serve.service.service import SearchService
+from qbe.serve.queue import OverloadedError, TooSlowError
+from qbe.serve.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
@@ -38,7 +43,7 @@ EXPORTS = {
     "markdown": ("text/markdown", "md"),
     "json": ("application/jsonl", "jsonl"),
 }
-"""Media type and ending of files, by format."""
+"""Media type and file extension by format."""
 
 STATUSES: tuple[tuple[type[QbeError], int], ...] = (
     (PaperNotFoundError, 404),
@@ -65,7 +70,7 @@ _SINGLE = {"since", "name"} | {
 
 
 async def single_values(request: Request) -> None:
-    """Raise UsageError where an address gives a parameter of one value several times."""
+    """Raise UsageError for a query parameter of one value that is given several times."""
     for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
         if count > 1 and name in _SINGLE:
             raise UsageError(f"expected one value of {name:.60}, found {count}; give one")
@@ -77,7 +82,7 @@ watching = APIRouter(prefix="/api/watches", dependencies=[Depends(single_values)
 
 
 def failure_of(error: QbeError) -> JSONResponse:
-    """The answer for an error of the library; what is not the client's fault is logged.
+    """The response to an error of the library; what is not the client's fault is logged.
 
     >>> failure_of(OverloadedError(2)).headers["retry-after"]
     '2'
@@ -89,13 +94,18 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
-def service_of(request: Request) -> SearchService:
-    """The service of the application."""
+def _service(request: Request) -> SearchService:
     service: SearchService = request.app.state.service
     return service
 
 
-Service = Annotated[SearchService, Depends(service_of)]
+def _watcher(request: Request) -> Watcher:
+    watcher: Watcher = request.app.state.watcher
+    return watcher
+
+
+Service = Annotated[SearchService, Depends(_service)]
+Watching = Annotated[Watcher, Depends(_watcher)]
 
 
 def _json(record: dict[str, Any]) -> Response:
@@ -112,7 +122,7 @@ def about(service: Service, request: Request) -> Response:
 @api.get("/search")
 def get_search(request: Annotated[SearchBody, Query()], service: Service) -> Response:
     """Search by parameters of the address; lists are repeated parameters."""
-    return _json(service.search(request))
+    return _json(service.search(request.form()))
 
 
 @api.post("/search")
@@ -120,7 +130,7 @@ def search(
     request: Annotated[SearchBody, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
 ) -> Response:
     """Search for papers like papers of the index, or like a pasted abstract."""
-    return _json(service.search(request))
+    return _json(service.search(request.form()))
 
 
 @api.post("/search/stream")
@@ -128,7 +138,7 @@ def stream(request: SearchBody, service: Service) -> StreamingResponse:
     """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
-    records = service.stream(request)
+    records = service.stream(request.form())
     first = next(records)
 
     def events() -> Iterator[bytes]:
@@ -174,25 +184,26 @@ async def paper_file(
 @api.post("/facets")
 def facets(request: PastedText, service: Service) -> Response:
     """Label the sentences of a pasted abstract with their facets."""
-    return _json(service.label(request))
+    return _json(service.label(request.text, request.title))
 
 
 @api.get("/compare")
 def get_compare(request: Annotated[Comparison, Query()], service: Service) -> Response:
     """Compare two papers by parameters of the address."""
-    return _json(service.compare(request))
+    return compare(request, service)
 
 
 @api.post("/compare")
 def compare(request: Comparison, service: Service) -> Response:
     """Compare two papers: a grade from 0 to 3 for each facet, and the closest sentences."""
-    return _json(service.compare(request))
+    given = request.paper_id or pasted_paper(str(request.text), request.title)
+    return _json(service.compare(given, request.other_id))
 
 
 @api.post("/citations")
 def citations(request: RecommendationBody, service: Service) -> Response:
     """Recommend papers that a paper should cite."""
-    return _json(service.recommend(request))
+    return _json(service.recommend(request.form()))
 
 
 @api.get("/titles")
@@ -216,19 +227,10 @@ def export(request: Export, service: Service) -> Response:
     """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines."""
     media_type, ending = EXPORTS[request.format]
     return Response(
-        service.export(request),
+        "".join(service.export_parts(request.paper_ids, request.format)),
         media_type=f"{media_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
     )
-
-
-def watcher_of(request: Request) -> Watcher:
-    """The watches of the application."""
-    watcher: Watcher = request.app.state.watcher
-    return watcher
-
-
-Watching = Annotated[Watcher, Depends(watcher_of)]
 
 
 @watching.get("")
@@ -244,7 +246,7 @@ def watches(
 @watching.post("")
 def watch(body: WatchBody, watcher: Watching) -> Response:
     """Keep a search: papers that come into the index from now on are reported."""
-    return _json(watcher.add(body))
+    return _json(watcher.add(body.name, body.search.form(), body.grade))
 
 
 @watching.post("/remove")
@@ -274,3 +276,61 @@ def metrics(request: Request) -> Response:
     """Counts and times, for Prometheus."""
     counted: Metrics = request.app.state.metrics
     return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+# Grades by hand
+
+
+Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
+HandGrade = Annotated[int, Field(ge=0, le=3, strict=True)]
+
+
+class GivenGrades(BaseModel):
+    """The grades of a pair by an assessor."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    assessor: Assessor
+    query_id: str
+    paper_id: str
+    background: HandGrade
+    method: HandGrade
+    result: HandGrade
+
+
+def _hands(request: Request) -> HandGrades:
+    hands: HandGrades | None = request.app.state.hands
+    if hands is None:
+        raise UsageError(
+            "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"
+        )
+    return hands
+
+
+Hands = Annotated[HandGrades, Depends(_hands)]
+
+
+@api.get("/labels")
+def next_pair(hands: Hands, service: Service, assessor: Annotated[Assessor, Query()]) -> Response:
+    """The next pair for an assessor: titles and abstracts alone, with nothing of how it was found."""
+    return _pair(service, hands.turn(assessor))
+
+
+@api.post("/labels")
+def give(hands: Hands, service: Service, body: GivenGrades) -> Response:
+    """Keep the grades of a pair, in the place of earlier ones; answers with the next pair."""
+    grades = (body.background, body.method, body.result)
+    return _pair(service, hands.grade(body.assessor, body.query_id, body.paper_id, grades))
+
+
+def _pair(service: SearchService, turn: Turn) -> Response:
+    pair: dict[str, Any] | None = None
+    if turn.pair is not None:
+        query, candidate = (service.index.paper(each) for each in (turn.pair.query_id, turn.pair.paper_id))
+        pair = {
+            "query_id": turn.pair.query_id,
+            "paper_id": turn.pair.paper_id,
+            "query": {"title": query.title, "abstract": query.abstract},
+            "candidate": {"title": candidate.title, "abstract": candidate.abstract},
+        }
+    return _json({"graded": turn.graded, "total": turn.total, "pair": pair, "guideline": default_guideline()})

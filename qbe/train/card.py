@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.cards import DEFAULT_ENCODER
 from qbe.types import Facet
 
 README = "README.md"

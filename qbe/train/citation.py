@@ -23,9 +23,8 @@ from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, C
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.pooling import PaperVectors
-from qbe.models.grade.head import Head, mean_head
+from qbe.models.heads import Head, mean_head
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filtering import FilterCache

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import parse_paper
-from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.identity import TitleIndex
+from qbe.corpus.json_stream import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
 from qbe.train.work import Sources
 from qbe.types import Paper, Sentence

@@ -31,13 +31,11 @@ from transformers.utils import logging
 from qbe.cite.links import Evidence, Ints
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.models.encode.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.models.export.cross_encoder import export_cross_encoder
-from qbe.models.export.encoder import positions
+from qbe.models.cards import ENCODER, TOKENIZER
+from qbe.models.export.encoder import export_cross_encoder, positions
 from qbe.models.export.pytorch import load_model, write_tokenizer
-from qbe.models.kinds import ENCODER, TOKENIZER
-from qbe.models.registry import BASE_ENCODER
-from qbe.models.sources import find_start, weights_file
+from qbe.models.folders import BASE_ENCODER, find_start, weights_file
+from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import BM25Stage

@@ -20,16 +20,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qbe.errors import CorpusError, UsageError, check_positive
-from qbe.models.encode.tokenizer import PaperTokenizer, Window, passes
-from qbe.models.encoder_format import COSINE, L2, MEAN, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.models.cards import DIFFERENCE, ENCODER, GRAPH, LARGE_ENCODER, RANGES, TOKENIZER, model_file
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.graph import store_graph
 from qbe.models.export.pytorch import write_tokenizer
-from qbe.models.export.quantization import channel_ranges
-from qbe.models.kinds import DIFFERENCE, ENCODER, GRAPH, RANGES, TOKENIZER
+from qbe.models.export.quantize import channel_ranges
+from qbe.models.folders import BASE_ENCODER, find_start, weights_file
+from qbe.models.formats import COSINE, L2, MEAN, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
-from qbe.models.registry import BASE_ENCODER, LARGE_ENCODER
-from qbe.models.sources import find_start, model_file, weights_file
+from qbe.models.tokenizer import PaperTokenizer, Window, passes
 from qbe.runs import GradedLists
 from qbe.search.rerank.projections import ProjectionModel, write_model
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.grade.head import Head, mean_head
-from qbe.models.grade.model import OUTPUTS, GradeModel, on_scale, write_model
-from qbe.models.grade.words import FILE, SHIPPED, shipped_words
+from qbe.models.grades import OUTPUTS, GradeModel, on_scale, write_model
+from qbe.models.heads import Head, mean_head
+from qbe.models.words import FILE, SHIPPED, shipped_words
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.opening import stored_vectors
 from qbe.search.rerank.graded import FEATURES, Features, GradedQuery

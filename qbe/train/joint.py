@@ -22,13 +22,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from qbe.index.reader import IndexReader
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.export.joint import export_joint
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import DEFAULT_RERANKER, JOINT_MODEL, TOKENIZER, JointCard, write_card
+from qbe.models.export.encoder import export_joint
+from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
 from qbe.models.large import LARGE, weights_folder
-from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import JOINT, JOINT_MODEL, JointCard, pair_input, write_joint_card
-from qbe.models.sources import packaged_weights
+from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.opening import open_grader
@@ -71,7 +69,7 @@ HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
 
 class PairBatch(NamedTuple):
     """Pairs as the network reads them: token ``ids`` and ``sides`` (pairs, tokens) int64, padded with 0, and
-    ``lengths`` (pairs,); see `qbe.models.reranker_files.JOINT_INPUTS`.
+    ``lengths`` (pairs,); see `qbe.models.cards.JOINT_INPUTS`.
     """
 
     ids: Tensor
@@ -386,7 +384,7 @@ class JointTraining(Training):
             parity=parity,
             training={},
         )
-        write_joint_card(folder, unfinished)
+        write_card(folder, unfinished)
         with Workers(self.run.threads) as workers:
             stored, joint = open_grader(self._index, self._reader), JointGrader(folder, workers)
             compared = {
@@ -403,9 +401,9 @@ class JointTraining(Training):
             platt(last.mean[:, place], (last.grades[:, place] >= SIMILAR_FROM).astype(np.float64))
             for place in range(FACETS)
         ]
-        write_joint_card(folder, replace(unfinished, chances=lines, training=training))
+        write_card(folder, replace(unfinished, chances=lines, training=training))
         return Card(
-            name=JOINT,
+            name=DEFAULT_RERANKER,
             purpose="Says how similar two papers are in background, method and result, from 0 (unrelated) to "
             "3 (near identical), by reading both as one text: a cross-encoder of "
             f"{self._network.shape.layers} layers, learned from {training['pairs']:,} graded pairs and "
@@ -417,10 +415,14 @@ class JointTraining(Training):
             figures={
                 f"{label} | {by}": rms_errors(estimated, each.grades)
                 for label, each in compared.items()
-                for by, estimated in (("grades", each.stored), (JOINT, each.joint), ("their mean", each.mean))
+                for by, estimated in (
+                    ("grades", each.stored),
+                    (DEFAULT_RERANKER, each.joint),
+                    ("their mean", each.mean),
+                )
             },
             places=2,
-            command=f"{JOINT} --index DIR --dev FILE...",
+            command=f"{DEFAULT_RERANKER} --index DIR --dev FILE...",
             limits=GRADES_LIMITS,
             licence=f"{APACHE}; derived from all-MiniLM-L6-v2 (same licence)",
         )

@@ -83,7 +83,7 @@ def as_asked(grades: Tensor) -> Tensor:
 def grade_loss(
     predicted: Tensor, grades: Tensor, *, differences: float, chances: float, crossed: float
 ) -> Tensor:
-    """The loss of scores (pairs, 9), as of `qbe.models.grade.model.GradeModel`, against grades (pairs, 3).
+    """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
     Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate;
     with the weight ``chances``, by cross-entropy, `as_asked`. Pairs whose grades by background and method

@@ -489,7 +489,7 @@ def mean_by_paper(rows: Tensor, places: Tensor, papers: int) -> Tensor:
     return sums / torch.bincount(places, minlength=papers)[:, None]
 
 
-# Small heads over features (`qbe.models.grade.head`).
+# Small heads over features (`qbe.models.heads`).
 
 
 class Standardization(NamedTuple):

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import Floats
-from qbe.models.registry import BASE_ENCODER
-from qbe.models.tag.tagger import Tagger, TaggingEncoder
+from qbe.models.encoder import Encoder
+from qbe.models.folders import BASE_ENCODER
+from qbe.models.pooling import Floats
+from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.train.work import Sources
 from qbe.types import Facet, Paper, Sentence

@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.corpus import read_jsonl, read_records
+from qbe.corpus.identity import TitleIndex
 from qbe.corpus.sentences import split_sentences
-from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, ModelError
-from qbe.models.encode.encoder import Encoder
-from qbe.models.encode.pooling import Floats
-from qbe.models.export.tagger import HeadInputs, export_head
-from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
-from qbe.models.sources import packaged_weights
-from qbe.models.tag.tagger import Tagger, TaggingEncoder, span_mask
-from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, resolve_tagger, write_tagger_card
+from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles, TaggerMetadata, write_card
+from qbe.models.encoder import Encoder
+from qbe.models.export.encoder import HeadInputs, export_head
+from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights, resolve_tagger
+from qbe.models.pooling import Floats
+from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
 from qbe.train.card import APACHE, Card
 from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, Teacher, Tokens
@@ -347,7 +346,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
             f"expected a loss of at most {MAX_LOSS} points of micro-F1 on dev, found {lost:.2f} on {name}; "
             "train a tagger for it with: qbe train tagger"
         )
-    write_tagger_card(folder, replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
+    write_card(folder, replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
     return scores
 
 
@@ -493,7 +492,7 @@ class TaggerTraining(Training):
         )
         test = measure(self._trunk, Tagger(TaggerFiles(folder, metadata)), self._labelled["test"])
         training["test"] = test.figures
-        write_tagger_card(folder, metadata)
+        write_card(folder, metadata)
         return Card(
             name=metadata.name,
             purpose=f"Labels each sentence of an abstract {', '.join(LABELS[:-1])} or {LABELS[-1]}. "

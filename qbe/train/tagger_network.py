@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qbe.models.encode.pooling import Floats
+from qbe.models.pooling import Floats
 
 LABEL_COUNT = 5
 MAX_POSITION = 32

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from qbe.corpus.read import read_corpus
+from qbe.corpus.reading import read_corpus
 from qbe.corpus.sentences import split_sentences
-from qbe.models.grade.words import FILE, TechniqueWords, terms_of
+from qbe.models.words import FILE, TechniqueWords, terms_of
 from qbe.runs import read_graded_pairs
 from qbe.train.card import Card
 from qbe.train.pairs import papers_of

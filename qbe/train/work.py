@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.export.staging import check_model_folder, staged_folder
+from qbe.models.cards import check_model_folder, staged_folder
 from qbe.util.files import atomic_file, sha256, write_text
 
 if TYPE_CHECKING:

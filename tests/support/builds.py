@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.read import AS_IT_COMES
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import dump_record, paper_to_record
+from qbe.corpus.records import AS_IT_COMES, Reading, dump_record, paper_to_record
 from qbe.index.build import build
 from qbe.index.source import BuildSettings, Execution
 from qbe.index.store import Manifest

@@ -13,7 +13,7 @@ from qbe.cite.scoring import FEATURE_SETS
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.manifest import read_manifest
-from qbe.models.grade.head import Head
+from qbe.models.heads import Head
 from qbe.types import Paper
 from support.live import corpus
 from support.tiny import HIDDEN

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.index.store import MANIFEST, current, seal, unseal
-from qbe.models.reranker_files import read_reranker_card, write_reranker_card
+from qbe.models.cards import CROSS_ENCODER, read_card, write_card
 from qbe.util.files import sha256
 
 
@@ -18,8 +18,8 @@ def truncate(path: Path) -> None:
 
 def vouch(folder: Path, name: str) -> None:
     """Write the digest of a changed file to the card of a reranker's export."""
-    card = read_reranker_card(folder)
-    write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
+    card = read_card(folder, CROSS_ENCODER)
+    write_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
 
 
 def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

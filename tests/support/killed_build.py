@@ -16,13 +16,11 @@ from pathlib import Path
 import onnxruntime  # noqa: F401  (loaded before there are processes)
 
 from qbe.cli.index import main as index_main
-from qbe.index.building import build, shards  # noqa: F401
+from qbe.index import build
 from qbe.index.dense import faiss_build  # noqa: F401
-from qbe.models.encode import encoder  # noqa: F401
-from qbe.models.tag import tagger  # noqa: F401
 
-SHARD_PAPERS = 24
-"""Papers a shard, so that sixty make three."""
+BLOCK = 24
+"""Papers a block, so that sixty make three."""
 
 MOMENTS = {
     # name: (audit event of the interpreter, what one of its arguments ends in, how often it has come)
@@ -30,15 +28,15 @@ MOMENTS = {
     "papers written, not noted": ("os.rename", "/build.json", 1),
     "papers noted": ("shutil.rmtree", "/lucene", 1),
     "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
-    "second shard begun": ("os.rename", "/0000000024.npy", 1),
-    "vectors begun": ("open", "/vectors.npy", 1),
     "facets begun": ("open", "/facets.npy", 2),  # they were begun with the papers already
-    "shards read": ("open", "/0000000000.npy", 1),
-    "vectors written": ("shutil.rmtree", "/shards", 1),
+    "first block noted": ("os.rename", "/build.json", 2),
+    "second block noted": ("os.rename", "/build.json", 3),
+    "third block noted": ("os.rename", "/build.json", 4),
+    "all encoded": ("open", "/manifest.json", 1),
+    "FAISS begun": ("open", "/vectors.npy", 2),  # to be read
     "manifest written": ("os.rename", "/manifest.json", 1),
-    "put in place": ("os.rename", "/index", 1),
-    "old index exchanged": ("shutil.rmtree", "/.index.building", 2),
-    "state left": ("os.remove", "/index/build.json", 1),
+    "put in place": ("os.rename", "/000001", 1),
+    "published, not current": ("os.rename", "/CURRENT", 1),
 }
 LUCENE = "lucene begun"
 """A moment inside Java, where no event tells: the index folder has its first file."""
@@ -62,7 +60,7 @@ def main(moment: str, arguments: list[str]) -> None:
 
         sys.addaudithook(hook)
 
-    shards.SHARD_PAPERS = SHARD_PAPERS
+    build.BLOCK = BLOCK
     index_main(arguments)
 
 

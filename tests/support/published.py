@@ -21,7 +21,7 @@ def exported_here(command: list[str], **_: Any) -> SimpleNamespace:
     from qbe.cli.export import main
 
     with contextlib.redirect_stdout(io.StringIO()):
-        main(command[3:])
+        main(command[4:])
     return SimpleNamespace(returncode=0)
 
 

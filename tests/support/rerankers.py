@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from qbe.index.index import Index
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.pooling import PaperVectors
+from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Query
 from qbe.search.rerank.matching import VectorMatching
 from qbe.search.rerank.projections import FacetProjection, ProjectedMatching, StoredPapers

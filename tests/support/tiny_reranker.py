@@ -7,13 +7,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-import qbe.datasets.embedded
-from qbe.datasets.embedded import grade, pool, read_layout
-from qbe.models.export.joint import export_joint
-from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import JOINT_MODEL, JointCard, write_joint_card
-from qbe.models.sources import packaged_weights
+import qbe.datasets.sample
+from qbe.datasets.sample import grade, pool, read_layout
+from qbe.models.cards import JOINT_MODEL, TOKENIZER, JointCard, write_card
+from qbe.models.export.encoder import export_joint
+from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
 from qbe.runs import GradedPair, read_topics
 from qbe.train.fit import copied
 from qbe.train.joint import HEAD, JointNetwork, grades_of, head_scores
@@ -22,7 +20,7 @@ from qbe.util.files import sha256
 from support.tiny import Sizes, write_weights
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
-SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.sample.__file__).with_name("sample")
 
 
 def write_bert(folder: Path, seed: int = 0, positions: int = MAX_TOKENS) -> None:
@@ -73,4 +71,4 @@ def write_joint(folder: Path) -> None:
         head = [weights[name] for name in HEAD]
         parity = export_joint(base, lambda *given: grades_of(head_scores(*given, *head)), folder)
         files = {path.name: sha256(path) for path in (folder / JOINT_MODEL, base / TOKENIZER)}
-    write_joint_card(folder, JointCard(files=files, chances=[[0.0, 1.0]] * 3, parity=parity, training={}))
+    write_card(folder, JointCard(files=files, chances=[[0.0, 1.0]] * 3, parity=parity, training={}))

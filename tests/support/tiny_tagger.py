@@ -6,8 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from qbe.models.encoder_files import read_card
-from qbe.models.tagger_files import HEAD, TaggerMetadata, write_tagger_card
+from qbe.models.cards import ENCODER, HEAD, TaggerMetadata, read_card, write_card
 from qbe.types import FacetProbabilities
 from qbe.util.files import sha256
 
@@ -20,7 +19,7 @@ def write_tagger(folder: Path, encoder: Path, seed: int = 0) -> None:
     The mean over the sentences is subtracted, so that labels vary within a paper.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    trunk = read_card(encoder)
+    trunk = read_card(encoder, ENCODER)
     labels = FacetProbabilities._fields
     random = np.random.default_rng(seed)
     weights = 10 * random.standard_normal((trunk.dimension, len(labels))).astype(np.float32)
@@ -58,4 +57,4 @@ def write_tagger(folder: Path, encoder: Path, seed: int = 0) -> None:
         files={HEAD: sha256(folder / HEAD)},
         training={},
     )
-    write_tagger_card(folder, card)
+    write_card(folder, card)

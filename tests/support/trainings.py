@@ -293,8 +293,8 @@ def encoder(request: pytest.FixtureRequest) -> Training:
 @contextmanager
 def small_readers(encoder: Path, tagger: Path) -> Iterator[None]:
     """An encoder and a tagger in place of those that ship, which take most of a tiny training."""
-    from qbe.models.encode.encoder import Encoder
-    from qbe.models.tag.tagger import Tagger
+    from qbe.models.encoder import Encoder
+    from qbe.models.tagger import Tagger
     from qbe.train import encoder as training
 
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,7 @@ from qbe.errors import OutputError, UsageError
 from qbe.index.dense.ann import AUTO, FaissParams
 from qbe.index.dense.faiss_segment import FAISS, building, read_index, searched
 from qbe.index.dense.stored import Vectors, blocks
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
 
 SAMPLED = 64
 """Vectors that the centroid of each list is learned from."""
@@ -31,12 +31,14 @@ def write_faiss_segment(
     threads: int = 1,
     advance: Callable[[int], Any] = lambda _: None,
     learned: Path | None = None,
+    kept: bool = False,
 ) -> None:
     """Build an index over vectors (sentences, dimension) into a folder, by default an exact one: by inner
     product for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added; ``learned`` is the file of an index whose centroids and codes are taken; None: they are trained. Raises
+    added; ``learned`` is the file of an index whose centroids and codes are taken; None: they are trained. Its
+    own vectors are ``kept`` where they are the first of ``vectors``. Raises
     OutputError where it cannot be written.
 
     >>> folder = Path("exact")
@@ -53,8 +55,10 @@ def write_faiss_segment(
             index = train(vectors, similarity, params)
         else:
             index = read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-            index.reset()
-        for block in blocks(vectors):
+            if not kept:
+                index.reset()
+        advance(index.ntotal)
+        for block in blocks(vectors, first=index.ntotal):
             index.add(block)
             advance(len(block))
         faiss.write_index(index, str(folder / FAISS))

@@ -51,8 +51,12 @@ def read_index(path: Path, flags: int) -> Any:
 
     untyped: Any = faiss
     with _reading:
+        before = untyped.get_deserialization_vector_byte_limit()
         untyped.set_deserialization_vector_byte_limit(path.stat().st_size)
-        return faiss.read_index(str(path), flags)
+        try:
+            return faiss.read_index(str(path), flags)
+        finally:
+            untyped.set_deserialization_vector_byte_limit(before)
 
 
 _reading = threading.Lock()

@@ -140,7 +140,7 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
     """Minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
 
-    Their squares are sums of products of multiples of 2 ** -16 (see `qbe.models.encode.pooling.stored`), which
+    Their squares are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`), which
     double precision holds exactly, so that the same is true as of `similarities`, and equal vectors have
     distance 0.
 

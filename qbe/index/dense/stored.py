@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from qbe.index.dense.ann import FLOAT16, INT8
 from qbe.index.rows import StackedRows
 from qbe.index.store import Files
-from qbe.models.encode.pooling import GRID
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
+from qbe.models.pooling import GRID
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -81,7 +81,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
     A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
     are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
-    `qbe.models.encode.pooling.stored`).
+    `qbe.models.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
@@ -187,11 +187,11 @@ def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, 
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
-def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
-    """The vectors as float32 arrays of up to ``rows`` rows, in order.
+def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[NDArray[np.float32]]:
+    """The vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order.
 
     >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
     [2, 2, 1]
     """
-    for first in range(0, len(vectors), rows):
-        yield vectors[first : first + rows].astype(np.float32)
+    for begin in range(first, len(vectors), rows):
+        yield vectors[begin : begin + rows].astype(np.float32)

@@ -97,7 +97,7 @@ class VectorStore(Protocol):
 
     @property
     def similarity(self) -> str:
-        """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+        """How the vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """The sentence vectors of papers (n,), in the order of ``rows``."""

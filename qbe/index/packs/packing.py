@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 import numpy as np
 import zstandard
 
-from qbe.corpus.record import dump_record
+from qbe.corpus.records import dump_record
 from qbe.errors import OutputError, PackError, UsageError, file_error
 from qbe.index.manifest import MANIFEST, describe_files, digest, write_manifest
 from qbe.index.packs.layout import (

@@ -1,7 +1,9 @@
-"""PyTorch models: loaded from folders in the Hugging Face format, traced to ONNX files."""
+"""PyTorch models: loaded from folders in the Hugging Face format, with adapters, and traced to ONNX files."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import MissingDependencyError, ModelError
-from qbe.models.kinds import TOKENIZER
+from qbe.models.cards import TOKENIZER
+from qbe.models.folders import ADAPTER_CONFIG, adapter_weights
 
 TEXTS = (
     "Short.",
@@ -19,19 +22,19 @@ TEXTS = (
     "two collections it does, at a hundredth of the cost; on a third it does not, and we explain why.",
     "Sätze mit Umlauten, Formeln wie $O(n \\log n)$, URLs (https://example.org) and 3.14 numbers!",
 )
-"""What exported models are compared with their originals on."""
+"""Texts on which exported models are compared with their originals."""
 
 
 def load_model(
     folder: Path, architecture: str, expected: str, parameter: str = "`folder`", **settings: Any
 ) -> tuple[Any, Collection[str]]:
-    """The model in ``folder`` in single precision, for inference, and the names of weights that are missing.
+    """Load the model in ``folder`` in single precision, for inference, and name the weights that are missing.
 
-    ``architecture`` is an automatic class of transformers, ``expected`` the name of such a model in an error,
-    ``parameter`` what it says to check, and ``settings`` are fields of the model's configuration to change.
-    Weights are read from model.safetensors, and where there is only a pytorch_model.bin from that, of which
-    PyTorch then unpickles tensors and nothing else (``weights_only``); no code of the model's is run. Raises
-    ModelError when the model cannot be loaded, MissingDependencyError without transformers.
+    ``architecture`` is an automatic class of transformers, ``expected`` names such a model in an error,
+    ``parameter`` is the parameter that it says to check, and ``settings`` change fields of the model's
+    configuration. Weights are read from model.safetensors, else from pytorch_model.bin, of which PyTorch
+    unpickles tensors only (``weights_only``); no code of the model's is run. Raises ModelError when the model
+    cannot be loaded, MissingDependencyError without transformers.
     """
     try:
         import transformers
@@ -56,8 +59,32 @@ def load_model(
     return model.eval().float(), report["missing_keys"]
 
 
+def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
+    """Load the BERT-family model in ``folder``; raises ModelError, which names ``parameter``, if it cannot."""
+    model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
+    lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
+    if lacking:  # transformers would go on with random numbers in their place
+        raise ModelError(
+            f"{folder}: expected the weights of a BERT-family model, found none for {lacking[0]} and "
+            f"{len(lacking) - 1} more; give the folder of a trained encoder"
+        )
+    return model
+
+
+def positions(model: Any) -> int:
+    """Return the largest number of tokens in a pass; RoBERTa and MPNet count positions after that of padding.
+
+    >>> from types import SimpleNamespace
+    >>> config = SimpleNamespace(max_position_embeddings=514)
+    >>> positions(SimpleNamespace(config=config, embeddings=SimpleNamespace(padding_idx=1)))  # RoBERTa
+    512
+    """
+    padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
+    return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
+
+
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer in ``folder``; raises ModelError where the ``tokenizers`` package cannot read it."""
+    """Load the tokenizer in ``folder``; raises ModelError where the ``tokenizers`` package cannot read it."""
     from tokenizers import Tokenizer
 
     path = folder / TOKENIZER
@@ -71,7 +98,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def write_tokenizer(folder: Path, path: Path) -> None:
-    """The tokenizer of the model in ``folder`` as a file of the ``tokenizers`` package.
+    """Write the tokenizer of the model in ``folder`` as a file of the ``tokenizers`` package.
 
     A folder without one has word pieces of BERT's kind in vocab.txt, and in tokenizer_config.json how texts
     are prepared for them (SPECTER's are cased, and yet its texts are lowercased). Raises ModelError where
@@ -117,3 +144,99 @@ def to_onnx(
             opset_version=17,
             dynamo=False,
         )
+
+
+# Bottleneck adapters
+
+_ADAPTER = {
+    "mh_adapter": False,
+    "output_adapter": True,
+    "non_linearity": "relu",
+    "original_ln_before": True,
+    "original_ln_after": True,
+    "residual_before_ln": True,
+    "adapter_residual_before_ln": False,
+    "ln_before": False,
+    "ln_after": False,
+    "is_parallel": False,
+    "scaling": 1.0,
+    "use_gating": False,
+    "phm_layer": False,
+    "inv_adapter": None,
+    "cross_adapter": False,
+    "leave_out": [],
+}
+"""The settings of a supported adapter, as the adapters library calls them."""
+# For settings that a file need not contain, the library's default is the value above.
+_REQUIRED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_before")
+_TENSOR = re.compile(
+    r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down|up)(?:\.0)?\.(weight|bias)"
+)
+
+
+def apply_adapter(model: Any, folder: Path) -> None:
+    """Put the bottleneck adapter in ``folder`` into every layer of a BERT-family model, such as SPECTER2's.
+
+    The adapter is that of Pfeiffer et al. (AdapterFusion, EACL 2021): with x the output of the feed-forward
+    network, r its input, and N the normalization of the layer, a layer computes
+    N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r). The folder holds adapter_config.json with
+    adapter.safetensors or pytorch_adapter.bin, of which only tensors are unpickled. Raises ModelError for
+    another kind of adapter, and for one that does not fit the model.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    class Adapted(torch.nn.Module):
+        def __init__(self, output: Any, tensors: dict[str, Any]) -> None:
+            super().__init__()
+            hidden, bottleneck = model.config.hidden_size, len(tensors["down.bias"])
+            self.output = output
+            self.down, self.up = torch.nn.Linear(hidden, bottleneck), torch.nn.Linear(bottleneck, hidden)
+            for side in ("down", "up"):
+                names = ("weight", "bias")
+                getattr(self, side).load_state_dict({name: tensors[f"{side}.{name}"] for name in names})
+
+        def forward(self, hidden_states: torch.Tensor, input_tensor: torch.Tensor) -> torch.Tensor:
+            fed = self.output.dense(hidden_states)
+            normalized = self.output.LayerNorm(fed + input_tensor)
+            adapted = fed + self.up(torch.relu(self.down(normalized)))
+            result: torch.Tensor = self.output.LayerNorm(adapted + input_tensor)
+            return result
+
+    path = adapter_weights(folder)
+    _check_adapter_settings(folder / ADAPTER_CONFIG)
+    try:
+        pickled = path.suffix != ".safetensors"
+        tensors = torch.load(path, map_location="cpu", weights_only=True) if pickled else load_file(path)
+        layers: dict[int, dict[str, Any]] = {}
+        for name, tensor in tensors.items():
+            match = _TENSOR.fullmatch(name)
+            if match is None:
+                raise ValueError(f"a tensor {name}")
+            layers.setdefault(int(match[1]), {})[f"{match[2]}.{match[3]}"] = tensor.float()
+        if set(layers) != set(range(len(model.encoder.layer))):
+            raise ValueError(f"{len(layers)} layers, where the model has {len(model.encoder.layer)}")
+        for number, layer in enumerate(model.encoder.layer):
+            layer.output = Adapted(layer.output, layers[number]).eval()
+    except Exception as error:
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise ModelError(
+            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give one of this "
+            "model as `adapter`"
+        ) from error
+
+
+def _check_adapter_settings(path: Path) -> None:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))["config"]
+        actual = {name: settings[name] for name in _ADAPTER if name in settings or name in _REQUIRED}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelError(
+            f"{path}: expected the settings of a bottleneck adapter, found {error!r}; give another `adapter`"
+        ) from error
+    for name, value in actual.items():
+        if value != _ADAPTER[name]:
+            raise ModelError(
+                f"{path}: expected an adapter of Pfeiffer's kind, with {name} {_ADAPTER[name]}, found "
+                f"{value}; give another `adapter`"
+            )

@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qbe.models.batches import pair_batches
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encode.batches import batches, padded
-from qbe.models.encode.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.models.encoder_files import HALF, check_precision
-from qbe.models.reranker_files import PAIR_INPUTS, SCORE, RerankerFiles, open_reranker_session
-from qbe.models.session import CPU, chosen_device
+from qbe.models.cards import PAIR_INPUTS, SCORE, RerankerFiles
+from qbe.models.gpu import batches, padded, pair_batches
+from qbe.models.pooling import EncodedAspect
+from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session
+from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Paper
 from qbe.util.parallel import Memo, Workers
@@ -38,7 +36,7 @@ class CrossEncoder:
     (Nogueira et al., 2020, section 4).
 
     The query's sentences are those of its aspect, in the order of the abstract. One pair is one call of a
-    single-threaded session, and the workers score several pairs at a time: see `qbe.models.encode.encoder` for
+    single-threaded session, and the workers score several pairs at a time: see `qbe.models.encoder` for
     why. In fp16, which is for GPUs, pairs of similar length are scored side by side. It compares no
     sentences: its scores have no match.
     """
@@ -62,8 +60,8 @@ class CrossEncoder:
         self._query_tokens = metadata.query_tokens or tokens
         self._candidate_tokens = metadata.candidate_tokens or tokens
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
-        model = pair_batches(files) if self._batched else files.model()
-        self._session = open_reranker_session(model, self._inputs, [SCORE], device)
+        model = pair_batches(files) if self._batched else files.model
+        self._session = open_session(model, device, inputs=self._inputs, outputs=[SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
     def batch_score(

@@ -2,7 +2,7 @@
 
 A candidate is compared with a paper in several views: projected and plain sentence vectors of each facet
 (`qbe.search.rerank.projections`), also weighted by the tagger's probabilities, and the words of techniques and
-problems that both have (`qbe.models.grade.words`). The grade model turns these features into grades.
+problems that both have (`qbe.models.words`). The grade model turns these features into grades.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qbe.models.encode.pooling import PaperVectors
-from qbe.models.grade.model import Estimates, GradeModel, on_scale
-from qbe.models.grade.words import NAMES as WORD_FEATURES
-from qbe.models.grade.words import PapersTerms, TechniqueWords, facet_shares
+from qbe.models.grades import Estimates, GradeModel, on_scale
+from qbe.models.pooling import PaperVectors
+from qbe.models.words import NAMES as WORD_FEATURES
+from qbe.models.words import PapersTerms, TechniqueWords, facet_shares
 from qbe.search.rerank.projections import (
     TERMS,
     Bools,
@@ -99,7 +99,7 @@ class Compared(NamedTuple):
 class Features:
     """Compares candidates with a paper in every view.
 
-    >>> from qbe.models.grade.words import shipped_words
+    >>> from qbe.models.words import shipped_words
     >>> from qbe.search.rerank.projections import find_model, read_model
     >>> from qbe.search.opening import stored_vectors
     >>> projections = read_model(find_model(index.manifest.dense["encoder"])).projections

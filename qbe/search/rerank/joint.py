@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.encode.tokenizer import PaperTokenizer
-from qbe.models.encoder_files import resolve_encoder
-from qbe.models.kinds import verify_digest
-from qbe.models.registry import DEFAULT_ENCODER
-from qbe.models.reranker_files import (
-    JOINT,
+from qbe.models.cards import (
+    DEFAULT_ENCODER,
+    DEFAULT_RERANKER,
+    JOINT_GRADER,
     JOINT_GRADES,
     JOINT_INPUTS,
     JOINT_MODEL,
     JOINT_OUTPUT,
-    open_reranker_session,
-    pair_input,
-    read_joint_card,
+    read_card,
+    verify_digest,
 )
+from qbe.models.folders import resolve_encoder
+from qbe.models.session import open_session
+from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.search.rerank.cross_encoder import side
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Facet, Paper
@@ -57,11 +57,11 @@ class JointGrader:
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
         """Raise ModelError where a file is missing or damaged."""
-        self.card = read_joint_card(folder)
+        self.card = read_card(folder, JOINT_GRADER)
         tokenizer = resolve_encoder(DEFAULT_ENCODER).tokenizer
         for path in (folder / JOINT_MODEL, tokenizer):
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
-        self._session = open_reranker_session(folder / JOINT_MODEL, JOINT_INPUTS, [JOINT_OUTPUT])
+        self._session = open_session(folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
         self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
         self._kept: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
         self._keeping = threading.Lock()
@@ -114,7 +114,7 @@ def _content(paper: Paper) -> Hashable:
 class JointReranker:
     """Scores a candidate by its joint grade in the facet of the query, without a match of sentences."""
 
-    name = JOINT
+    name = DEFAULT_RERANKER
     needs_vectors = False
     takes_whole_abstracts = False
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.models.encode.aspect import EncodedAspect
-from qbe.models.encoder_format import L2
+from qbe.models.formats import L2
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.search.rerank.transport import REGULARIZATION, Bools, Doubles, entropic_transport, total

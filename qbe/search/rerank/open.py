@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qbe.errors import UsageError
-from qbe.models.encoder_files import usual_precision
-from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import JOINT, joint_folder, read_joint_card, resolve_reranker
-from qbe.models.session import AUTO, CPU, chosen_device
+from qbe.models.cards import DEFAULT_RERANKER, JOINT_GRADER, read_card
+from qbe.models.folders import joint_folder, resolve_reranker
+from qbe.models.session import AUTO, CPU, chosen_device, usual_precision
 
 if TYPE_CHECKING:
     from qbe.search.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
@@ -24,7 +23,7 @@ def open_reranker(
     workers: Workers | None = None,
     device: str = CPU,
 ) -> Reranker:
-    """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
+    """The reranker of that registry name, folder or hub name; see `qbe.models.cards`.
 
     ``workers`` score as many candidates at a time as they have threads (by default one). ``device``, one of
     `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16 and in batches; joint
@@ -56,7 +55,7 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
     ['model.int8.onnx', 'tokenizer.json']
     """
     joint = joint_folder(name)
-    card = resolve_reranker(name, precision).metadata if joint is None else read_joint_card(joint)
+    card = resolve_reranker(name, precision).metadata if joint is None else read_card(joint, JOINT_GRADER)
     return dict(card.files)
 
 
@@ -77,7 +76,7 @@ class _DeferredReranker:
 
     def __init__(self, name: str, workers: Workers | None, device: str) -> None:
         self.takes_whole_abstracts = joint_folder(name) is None
-        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else JOINT
+        self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else DEFAULT_RERANKER
         self._model, self._workers, self._device = name, workers, device
         self._opening = threading.Lock()
         self._opened: Reranker | None = None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.models.grade.head import Arrays, Storage
+from qbe.models.heads import Arrays, Storage
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
 from qbe.util.parallel import Workers
@@ -179,7 +179,7 @@ class ProjectedMatching:
 
     It takes aspects that are a facet. Of a score, ``match`` is the closest pair of sentences.
 
-    >>> from qbe.models.encode.aspect import EncodedAspect
+    >>> from qbe.models.pooling import EncodedAspect
     >>> from qbe.query import Aspect
     >>> from qbe.types import Sentence
     >>> axes = np.eye(2)

@@ -1,0 +1,615 @@
+"""Papers as entries of a bibliography: BibTeX (for biber and biblatex or BibTeX itself) and RIS, in UTF-8.
+
+Oren Patashnik's "BibTeXing", the manual of the LaTeX package biblatex and Research Information Systems' "RIS
+Format Specifications" describe them.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+from qbe.corpus import fields
+from qbe.corpus.markup import symbol_of, without_latex
+from qbe.corpus.names import ET_AL, given_first, person_name, read_name, split_authors, split_name
+from qbe.errors import UsageError
+from qbe.types import Paper
+from qbe.util.text import one_line
+
+FORMATS = ("bibtex", "ris")
+ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
+"""The kinds of references, by the names that BibTeX has for them."""
+
+PROVIDER = "qbe"  # of the record (DP), by which files of RIS are told from others
+COMMENT = "%% "  # begins a comment between entries
+
+_ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
+_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
+_ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.pdf)?")
+_ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
+_PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_JOURNAL = re.compile(
+    r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
+    r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
+    re.IGNORECASE,
+)
+_MEETING = re.compile(
+    r"\b(?:proceedings|proc\.|conference|conf\.|workshop|symposium|congress|colloquium|meeting)(?!\w)"
+    r"|^(?:advances in neural|findings of the|lecture notes)\b",
+    re.IGNORECASE,
+)
+_NO_NAME = re.compile(r"\[?no authors?(?: names?)? (?:available|listed|found)\]?", re.IGNORECASE)
+_KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
+_ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")  # with a year, such as "ACL 2020"
+
+_TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
+FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "about across after against all along also among an and are as at be been before between beyond "
+        "both but by can did do does each for from had has have how if in into is it its may more most no "
+        "not of off on onto or other our over so such than that the their them then there these they this "
+        "those through to toward towards under upon us using via was we were what when where which while "
+        "who why will with within without you your ",
+    )
+)
+"""English articles, pronouns, prepositions, conjunctions and auxiliary verbs, in lower case."""
+
+_LONGEST = 40  # letters of a name or a word in a key; longer ones are no words
+_ANONYMOUS = "Anonymous"
+_LETTERS = str.maketrans(  # letters that have no accent to be removed
+    {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
+    | {"đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "\u0131": "i"}
+)
+
+# A formula: nothing but text stands between the amounts of "$5 and $10".
+_FORMULA = re.compile(
+    r"(?<![\\$])(?:\$\$(?:[^$\\]|\\[^$])+\$\$(?!\$)|\$(?=[^\s$])(?:[^$\\]|\\[^$])*(?<=\S)\$(?![\d$]))"
+)
+_NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]|\^\^")
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+# Commands with arguments and names of functions that a formula may have, besides symbols.
+_MATHEMATICS = re.compile(
+    r"[dtc]?frac|[dt]?binom|sqrt|hat|tilde|widehat|widetilde|bar|overline|underline|vec|d{0,3}dot|check|breve|acute|"
+    r"grave|mathring|(?:over|under)(?:brace|set|(?:left|right|leftright)arrow)|x(?:left|right)arrow|stackrel|"
+    r"substack|left|right|middle|[bB]igg?[lrm]?|math(?:rm|bf|bb|cal|frak|sf|it|tt|scr|op|bin|rel|ord|normal)|"
+    r"boldsymbol|bm|pmb|text(?:rm|bf|it|sf|tt|normal|sc)?|mbox|emph|operatorname|rm|bf|it|sf|tt|cal|ensuremath|"
+    r"a?(?:rc)?(?:sin|cos|tan)h?|cot|sec|csc|log|ln|lg|exp|max|min|sup|inf|lim(?:sup|inf)?|arg(?:max|min)?|det|dim|"
+    r"ker|gcd|deg|hom|Pr|[bp]?mod|(?:no)?limits|q?quad|(?:display|text|script|scriptscript)style|[vh]?phantom|"
+    r"not|choose|over|atop|prime|nonumber|thinspace"
+)
+_ESCAPED_BRACE = re.compile(r"\\[{}]")
+# Braces have names, since BibTeX counts escaped ones.
+_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\textbraceleft{}",
+        "}": r"\textbraceright{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{character: f"\\{character}" for character in "&%$#_"},
+    }
+)
+_WORD = re.compile(r"[^\W_][\w&'\u2019]*")
+_NEW_BEGIN = re.compile(r"[:.?!\u2013\u2014-]\s")
+
+
+class Reference(NamedTuple):
+    """What a bibliography says of a paper; texts are in one line, and '' where nothing is known.
+
+    ``names`` are the authors' as `qbe.corpus.names.person_name` has them, and there are others where
+    ``has_others``; ``year`` has four digits, ``arxiv`` is an id without version and ``category`` its category
+    of arXiv, ``doi`` is in lower case and bare, ``key`` the library's own, if it does no harm in LaTeX.
+    """
+
+    paper_id: str
+    title: str
+    names: tuple[str, ...]
+    has_others: bool
+    year: str
+    venue: str
+    doi: str
+    arxiv: str
+    category: str
+    url: str
+    abstract: str
+    key: str
+    tags: tuple[str, ...]
+
+    @property
+    def authors(self) -> tuple[str, ...]:
+        """The names for readers, "Given Family"; "et al." is the last where there are others."""
+        return (*map(given_first, self.names), *((ET_AL,) if self.has_others else ()))
+
+    @property
+    def kind(self) -> str:
+        """ARTICLE of a journal, IN_PROCEEDINGS, or OTHER where no venue is known, such as preprints.
+
+        The words of the venue tell, such as "Workshop"; a venue whose name tells nothing is a journal. An
+        acronym with a year, "ACL 2020", is a conference.
+        """
+        if not self.venue:
+            return OTHER
+        if _JOURNAL.search(self.venue):
+            return ARTICLE
+        is_meeting = _MEETING.search(self.venue) or _ACRONYM.fullmatch(self.venue)
+        return IN_PROCEEDINGS if is_meeting else ARTICLE
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Addresses by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
+        from urllib.parse import quote
+
+        links = {
+            "arxiv": self.arxiv and f"https://arxiv.org/abs/{self.arxiv}",
+            "doi": self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}",
+            "url": self.url,
+        }
+        return {name: address for name, address in links.items() if address}
+
+    @property
+    def link(self) -> str:
+        """The first of `links`, or ''."""
+        return next(iter(self.links.values()), "")
+
+    @property
+    def page(self) -> str:
+        """The corpus's own address, else that of arXiv, or ''; a DOI stands in a field of its own."""
+        return self.url or self.links.get("arxiv", "")
+
+
+def reference_of(paper: Paper) -> Reference:
+    """What a bibliography says of a paper, out of its metadata (their names are in ``docs/corpora.md``).
+
+    Metadata of other types than these are left out. The id of arXiv is that of ``ids``, or else one that the
+    DOI, the URL or the paper's own id is; "arXiv" and "CoRR" are no venues. A text that stands for the title
+    and the abstract is the title only.
+
+    >>> from qbe.types import Sentence
+    >>> metadata = {"authors": ["Ann Lee"], "year": 2019, "venue": "ACL 2019", "doi": "10.1145/7.9"}
+    >>> reference = reference_of(Paper("1905.01234", "On fish", (Sentence("Fish swim."),), metadata=metadata))
+    >>> reference.authors, reference.year, reference.kind, reference.links
+    (('Ann Lee',), '2019', 'inproceedings',
+    {'arxiv': 'https://arxiv.org/abs/1905.01234', 'doi': 'https://doi.org/10.1145/7.9'})
+    """
+    metadata = paper.metadata
+    ids = metadata.get("ids")
+    url = _address(metadata.get("url"))
+    doi = fields.doi(_in_one_line(metadata.get("doi")))
+    arxiv_id = _in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
+    arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
+    categories, tags = metadata.get("categories"), metadata.get("tags")
+    year = fields.year(paper.year)
+    venue, key = _clean(metadata.get("venue")), _in_one_line(metadata.get("key"))
+    return Reference(
+        _in_one_line(paper.paper_id),
+        _clean(paper.title),
+        tuple(author_names(metadata.get("authors"))),
+        metadata.get("et_al") is True,
+        "" if year is None else f"{year:04}",
+        "" if _PREPRINTS.fullmatch(venue) else venue,
+        doi,
+        arxiv,
+        _arxiv_class(categories) if arxiv else "",
+        url,
+        _clean(paper.abstract) if paper.abstract != paper.title else "",
+        key if _KEY.fullmatch(key) and key.isprintable() else "",
+        tuple(tag for each in tags if (tag := _clean(each))) if isinstance(tags, list | tuple) else (),
+    )
+
+
+def _clean(value: Any) -> str:
+    return " ".join(without_latex(_in_one_line(value)).split())
+
+
+def _in_one_line(value: Any) -> str:
+    return one_line(value) if isinstance(value, str) else ""
+
+
+def author_names(value: Any) -> list[str]:
+    """Return the authors of a paper's metadata as `qbe.corpus.names.person_name` has them.
+
+    ``value`` is a list of strings, as the readers make it. In a corpus of JSON lines it may also be one
+    string of names, or a list of objects with ``name`` or with ``first``, ``middle`` (a list), ``last`` and
+    ``suffix``, as S2ORC has them. What databases write where no author is known is left out.
+
+    >>> author_names("Ann Lee, Jan van der Berg and Cy Doe"), author_names(["Lee, Ann", "Plato"])
+    (['Ann Lee', 'Jan van der Berg', 'Cy Doe'], ['Ann Lee', 'Plato'])
+    >>> author_names([{"first": "Ann", "middle": ["B."], "last": "Lee", "suffix": ""}, {"name": "Cy Doe"}])
+    ['Ann B. Lee', 'Cy Doe']
+    """
+    names: Iterable[str] = map(_name, value) if isinstance(value, list | tuple) else ()
+    if isinstance(value, str):
+        names = split_authors(_clean(value))
+    return [name for name in names if name and not _NO_NAME.fullmatch(name)]
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str):
+        name = _clean(value)
+        return read_name(name) if "," in name else name
+    if not isinstance(value, Mapping):
+        return ""
+    middle = value.get("middle")
+    given = [value.get("first"), *(middle if isinstance(middle, list) else [middle])]
+    family, suffix = _clean(value.get("last")), _clean(value.get("suffix"))
+    return _clean(value.get("name")) or person_name(
+        family, " ".join(filter(None, map(_clean, given))), suffix
+    )
+
+
+def _address(value: object) -> str:
+    """Return a link to the web; '' for other addresses, which a reader should not follow."""
+    text = _in_one_line(value)
+    is_whole = isinstance(value, str) and text == value.strip()  # a control character may hide an address
+    return text if is_whole and _ADDRESS.fullmatch(text) and text.isprintable() else ""
+
+
+def _arxiv(arxiv_id: str, doi: str, url: str, paper_id: str) -> str:
+    by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
+    for text in (arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
+        match = _ARXIV.fullmatch(text) if text else None
+        if match:
+            return match[1]
+    return ""
+
+
+def _arxiv_class(categories: object) -> str:
+    first = categories[0] if isinstance(categories, list | tuple) and categories else None
+    return first if isinstance(first, str) and _ARXIV_CLASS.fullmatch(first) else ""
+
+
+class Bibliography:
+    """The entries of a file that grows: each paper has one, and a key of its own.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("7", "On fish", (Sentence("Fish swim."),), metadata={"year": 2019})
+    >>> bibliography = Bibliography("bibtex")
+    >>> print(bibliography.add(paper))
+    @misc{Anonymous2019fish,
+      title = {On fish},
+      year = {2019},
+      abstract = {Fish swim.},
+    }
+    >>> bibliography.add(paper) is None, bibliography.key("7")
+    (True, 'Anonymous2019fish')
+    """
+
+    def __init__(self, form: str) -> None:
+        """``form`` is one of FORMATS; raises UsageError for another."""
+        if form not in FORMATS:
+            raise UsageError(f"expected `form` {' or '.join(FORMATS)}, found {form!r}")
+        self._is_bibtex = form == "bibtex"
+        self._keys = Keys()
+        self._by_id: dict[str, str] = {}
+
+    def add(self, paper: Paper) -> str | None:
+        """The entry of a paper, lines that end with a line break; None for a paper that has one already."""
+        if paper.paper_id in self._by_id:
+            return None
+        reference = reference_of(paper)
+        self._by_id[paper.paper_id] = key = self._keys.add(reference)
+        if self._is_bibtex:
+            return to_bibtex(reference, key)
+        return to_ris(reference, key if reference.key else "")
+
+    def key(self, paper_id: str) -> str:
+        """The key of a paper's entry; raises KeyError for a paper that has none."""
+        return self._by_id[paper_id]
+
+
+def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
+    r"""Yield the entries of papers in one of FORMATS, each paper's once; joined by line breaks they are a file.
+
+    >>> papers = [Paper("7", "On fish", ()), Paper("8", "On stone", ()), Paper("7", "On fish", ())]
+    >>> print("\n".join(entries(papers)))
+    @misc{Anonymousfish,
+      title = {On fish},
+    }
+    <BLANKLINE>
+    @misc{Anonymousstone,
+      title = {On stone},
+    }
+    """
+    bibliography = Bibliography(form)
+    return (entry for paper in papers if (entry := bibliography.add(paper)) is not None)
+
+
+def to_bibtex(reference: Reference, key: str) -> str:
+    r"""An entry, each field in one line.
+
+    Its type is the `Reference.kind`. Characters with a meaning in LaTeX are escaped; accents and formulas
+    stay, and so do the dashes (``--``) and quotation marks of LaTeX. DOI and URL are as they are, which
+    biblatex expects, but for braces, backslashes and ``^^``, which are percent-encoded.
+
+    >>> from qbe.corpus.bibliography import reference_of
+    >>> from qbe.types import Paper, Sentence
+    >>> metadata = {"authors": ["Ann van Müller"], "year": 2019, "venue": "Fish & Chips", "doi": "10.1145/7"}
+    >>> paper = Paper("7", "Ten ways to use BERT", (Sentence("We save 50%."),), metadata=metadata)
+    >>> print(to_bibtex(reference_of(paper), "Mueller2019bert"))
+    @article{Mueller2019bert,
+      title = {Ten ways to use {BERT}},
+      author = {van Müller, Ann},
+      journal = {Fish \& Chips},
+      year = {2019},
+      doi = {10.1145/7},
+      abstract = {We save 50\%.},
+    }
+    """
+    lines = [f"  {name} = {{{value}}},\n" for name, value in _bibtex_fields(reference) if value]
+    return "".join((f"@{reference.kind}{{{key},\n", *lines, "}\n"))
+
+
+def comment(text: str) -> str:
+    """Return a line between entries; "@" would begin an entry, and is written as "(at)".
+
+    >>> print(comment("method@s036"))
+    %% method(at)s036
+    <BLANKLINE>
+    """
+    return f"{COMMENT}{' '.join(text.split()).replace('@', '(at)')}\n"
+
+
+def _bibtex_fields(reference: Reference) -> Iterator[tuple[str, str]]:
+    yield "title", to_latex_title(reference.title)
+    yield (
+        "author",
+        " and ".join([*map(_bibtex_author, reference.names), *(["others"] if reference.has_others else [])]),
+    )
+    yield "journal" if reference.kind == ARTICLE else "booktitle", to_latex(reference.venue)
+    yield "year", reference.year
+    yield "doi", _verbatim(reference.doi)
+    yield "url", _verbatim(reference.page)
+    yield "eprint", reference.arxiv
+    yield "archiveprefix", "arXiv" if reference.arxiv else ""
+    yield "primaryclass", reference.category
+    separator = "; " if any("," in tag for tag in reference.tags) else ", "
+    yield "keywords", to_latex(separator.join(reference.tags))
+    yield "abstract", to_latex(reference.abstract)
+
+
+def _bibtex_author(name: str) -> str:
+    """Return a name as BibTeX reads it back; in braces where its parts are not known."""
+    parts = split_name(name)
+    if parts is None:
+        return f"{{{escaped(given_first(name))}}}"
+    return ", ".join(filter(None, (parts.family, parts.suffix, parts.given)))
+
+
+def _verbatim(address: str) -> str:
+    """Replace braces, backslashes and ``^^``, which TeX may read as one: none can be escaped."""
+    return address.replace("\\", "%5C").replace("{", "%7B").replace("}", "%7D").replace("^^", "%5E%5E")
+
+
+def to_ris(reference: Reference, key: str = "") -> str:
+    """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
+
+    The ID is the ``key``, if there is one, else the paper's id.
+
+    >>> from qbe.corpus.bibliography import reference_of
+    >>> from qbe.types import Paper, Sentence
+    >>> metadata = {"authors": ["Ann van Müller", "Plato"], "year": 2019, "venue": "Fish & Chips"}
+    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata))))
+    TY  - JOUR
+    DP  - qbe
+    ID  - 7
+    TI  - On fish
+    AU  - van Müller, Ann
+    AU  - Plato
+    PY  - 2019
+    JO  - Fish & Chips
+    AB  - Fish swim.
+    ER  -
+    """
+    return "".join(
+        f"{tag}  - {value}\n" for tag, value in _ris_fields(reference, key) if value or tag == "ER"
+    )
+
+
+def _ris_fields(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
+    yield "TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")
+    yield "DP", PROVIDER
+    yield "ID", key or reference.paper_id
+    yield "TI", reference.title
+    for name in reference.names:
+        parts = split_name(name)
+        yield (
+            "AU",
+            given_first(name)
+            if parts is None
+            else ", ".join(filter(None, (parts.family, parts.given, parts.suffix))),
+        )
+    yield "N1", ET_AL if reference.has_others else ""
+    yield "PY", reference.year
+    yield "T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue
+    yield "DO", reference.doi
+    # A semicolon separates addresses.
+    yield "UR", reference.page.replace(";", "%3B")
+    for tag in reference.tags:
+        yield "KW", tag
+    yield "AB", reference.abstract
+    yield "ER", ""
+
+
+class Keys:
+    """Gives the entries of a file their keys, one after the other.
+
+    A key is the library's own, else the first author's family name without particles, the year, and the
+    first word of the title that says something, in ASCII. It depends on the paper alone; of papers with the
+    same key in a file, the second gets an "a" at its end, the third a "b", of the library's own keys behind a
+    hyphen: "smith2020a" may be that of a later paper. Keys that differ by case only are the same, since they
+    are to BibTeX.
+
+    >>> from qbe.corpus.bibliography import reference_of
+    >>> from qbe.types import Paper
+    >>> paper = Paper("7", "On the Fish of Çeşme", (), metadata={"authors": ["Ann Müller"], "year": 2019})
+    >>> keys = Keys()
+    >>> [keys.add(reference_of(paper)) for _ in range(3)]
+    ['Muller2019fish', 'Muller2019fisha', 'Muller2019fishb']
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, count[int]] = {}
+
+    def add(self, reference: Reference) -> str:
+        """The key of a paper that is not in the file yet."""
+        key = plain = reference.key or key_of(reference)
+        hyphen = "-" if reference.key else ""
+        while key.casefold() in self._taken:
+            key = plain + hyphen + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
+        self._taken.add(key.casefold())
+        return key
+
+
+def key_of(reference: Reference) -> str:
+    """Return the key that is made for a paper in a file of its own."""
+    first = reference.names[0] if reference.names else ""
+    name = split_name(first)
+    if name:  # without particles such as "van der", if anything is left
+        first = " ".join(word for word in name.family.split() if not word.islower()) or name.family
+    family = _ascii_letters(first) or _ANONYMOUS
+    words = (_ascii_letters(word).lower() for word in re.split(r"[\W_]+", _folded(reference.title)))
+    subject = next((word for word in words if len(word) > 2 and word not in FUNCTION_WORDS), "")
+    return f"{family}{reference.year}{subject or _ascii_letters(reference.paper_id, string.digits)}"
+
+
+def _folded(text: str) -> str:
+    """The text without accents."""
+    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
+    return "".join(each for each in decomposed if not unicodedata.combining(each))
+
+
+def _ascii_letters(text: str, others: str = "") -> str:
+    allowed = string.ascii_letters + others
+    return "".join(each for each in _folded(text) if each in allowed)[:_LONGEST]
+
+
+def _in_letters(number: int) -> str:
+    """Write 0 as a, 25 as z, 26 as aa."""
+    text = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        text = string.ascii_lowercase[letter] + text
+    return text
+
+
+def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a text, each with whether it is a formula of LaTeX.
+
+    A formula stands between dollars, with no space within the first or before the last of them, and its
+    braces are balanced.
+
+    >>> list(with_formulas("From $5 to $10 in $O(n^{2})$"))
+    [('From $5 to $10 in ', False), ('$O(n^{2})$', True), ('', False)]
+    """
+    begin = 0
+    for match in _FORMULA.finditer(text):
+        if _is_safe(match[0]):
+            yield text[begin : match.start()], False
+            yield match[0], True
+            begin = match.end()
+    yield text[begin:], False
+
+
+def to_latex(text: str) -> str:
+    r"""Return a text in LaTeX: characters with a meaning are escaped, formulas and all other characters stay.
+
+    >>> print(to_latex("50% of Gödel & {co}: $x_1$ is x_1"))
+    50\% of Gödel \& \textbraceleft{}co\textbraceright{}: $x_1$ is x\_1
+    """
+    return "".join(part if formula else escaped(part) for part, formula in with_formulas(text))
+
+
+def escaped(text: str) -> str:
+    """Escape a text for LaTeX, dollars and all."""
+    return text.translate(_ESCAPES)
+
+
+def to_latex_title(title: str) -> str:
+    r"""A title in LaTeX, with braces around what has to keep its capital letters, and around formulas.
+
+    Styles of bibliographies change the case of letters. Braces protect words with capitals after their first
+    letter, or with a capital and digits, single capitals but "A", and, where at most half of the words of
+    more than four letters begin with a capital, all capitals but those that begin a sentence or a subtitle.
+    Where there are nothing but capitals, none is protected.
+
+    >>> print(to_latex_title("From BERT to X-Rays: A Bayesian Model of AT&T in $O(N)$"))
+    From {BERT} to {X}-Rays: A Bayesian Model of {AT\&T} in {$O(N)$}
+    >>> print(to_latex_title("From {left} to right: A model of the Bayesian reader"))
+    From \textbraceleft{}left\textbraceright{} to right: A model of the {Bayesian} reader
+    """
+    in_capitals, every_capital = title.isupper(), _has_few_capitals(title)
+    parts = []
+    is_first = True
+    for part, formula in with_formulas(title):
+        if formula:
+            parts.append(f"{{{part}}}")
+            is_first = False
+            continue
+        begin = 0
+        for word in _WORD.finditer(part):
+            between = part[begin : word.start()]
+            may_change = is_first or _NEW_BEGIN.search(between) is not None or not every_capital
+            keeps = not in_capitals and _keeps_capitals(word[0], may_change)
+            parts += [escaped(between), f"{{{escaped(word[0])}}}" if keeps else escaped(word[0])]
+            begin, is_first = word.end(), False
+        parts.append(escaped(part[begin:]))
+    return "".join(parts)
+
+
+def _is_safe(formula: str) -> bool:
+    """Return True if a formula may stay in a file for BibTeX.
+
+    Nothing in it ends a line or a cell; its braces are balanced for BibTeX, which counts escaped ones, and
+    for readers that do not; no command takes its last dollar for an argument, or does anything but write
+    mathematics.
+    """
+    names = _COMMAND.findall(formula)
+    if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in names):
+        return False
+    if _NOT_IN_FORMULAS.search(formula) or not _is_closed(formula):
+        return False
+    return _is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))
+
+
+def _is_closed(formula: str) -> bool:
+    r"""Whether a formula ends with its last dollar, as in ``$\hat x$`` and not in ``$\hat$``."""
+    if "\\" not in formula:
+        return True
+    from pylatexenc.latexwalker import LatexMathNode, LatexWalker, LatexWalkerError
+
+    try:
+        nodes, _, length = LatexWalker(formula, tolerant_parsing=False).get_latex_nodes()
+    except LatexWalkerError:
+        return False
+    return len(nodes) == 1 and isinstance(nodes[0], LatexMathNode) and length == len(formula)
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "{") - (character == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _has_few_capitals(title: str) -> bool:
+    longer = [word for word in _WORD.findall(title)[1:] if len(word) > 4 and word[1:].islower()]
+    return bool(longer) and 2 * sum(word[0].isupper() for word in longer) <= len(longer)
+
+
+def _keeps_capitals(word: str, may_change: bool) -> bool:
+    """Return True for a word to protect; ``may_change``: its first letter need not be."""
+    if not word[0].isupper() or may_change:
+        is_symbol = len(word) == 1 and word.isupper() and word != "A"
+        is_code = word[0].isupper() and any(letter.isdigit() for letter in word)
+        return is_symbol or is_code or any(letter.isupper() for letter in word[1:])
+    return True

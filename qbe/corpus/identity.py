@@ -1,0 +1,396 @@
+"""Which papers are the same: ids, made from the content where a source has none, titles and DOIs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+import unicodedata
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from qbe.corpus.fields import doi, present
+from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_from_record, paper_to_record
+from qbe.corpus.streams import display_name
+from qbe.errors import RecordError, output_error
+from qbe.types import Paper
+
+CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
+"""Whose ids the papers of a format have: keys that people choose, so that two papers may have one; ids that a
+database assigns, so that these are one paper; or qbe's own, of which each must occur once.
+"""
+
+ARXIV_DOI = "10.48550/"  # begins DOIs of arXiv
+MADE = "sha-"  # begins ids made from title, year and first author
+MERGED_IDS = "merged_ids"  # in metadata: ids of papers that were merged into this one
+FEWEST_WORDS = 4  # shorter titles ("Editorial") are compared only where year and first author are known
+MAX_JACCARD = 0.7
+"""Titles of a higher Jaccard similarity (words in both / words in either) count as the same paper's."""
+
+_ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
+_MARKS = re.compile(r"(?<=\w)[+#]+")  # of "C++" and "C#"
+_ASCII = {
+    code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
+}
+Told = tuple[str, str, str]
+
+
+def content_id(paper: Paper) -> str:
+    """Return the id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits.
+
+    >>> content_id(Paper("", "On fish", (), metadata={"doi": "https://doi.org/10.1000/ABC"}))
+    '10.1000/abc'
+    >>> content_id(Paper("", "On fish", (), metadata={"ids": {"arxiv": "arXiv:2001.00001v2"}}))
+    '2001.00001'
+    >>> content_id(Paper("", "On fish", (), metadata={"year": 2019, "authors": ["Ann Lee"]}))
+    'sha-f137f42a09453453'
+    """
+    other_ids = paper.metadata.get("ids")
+    arxiv = other_ids.get("arxiv") if isinstance(other_ids, dict) else None
+    match = _ARXIV.fullmatch(arxiv.strip()) if isinstance(arxiv, str) else None
+    made = doi(str(paper.metadata.get("doi") or "")) or (match[1] if match else "")
+    return usable_id(made) or made_id(paper)
+
+
+def made_id(paper: Paper) -> str:
+    """Return the id of a paper that has neither an id of its own nor a DOI or arXiv id."""
+    return f"{MADE}{content_digest(paper)[:16]}"
+
+
+def content_digest(paper: Paper) -> str:
+    """Return the SHA-256 of normalized title, year and first author.
+
+    The abstract counts, too, where the title has fewer than FEWEST_WORDS words and year or author are
+    unknown.
+    """
+    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+    parts = [title, paper.year, author]
+    if title.count(" ") + 1 < FEWEST_WORDS and not (title and paper.year and author):
+        parts.append(paper.abstract)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def second_id(paper: Paper, paper_id: str) -> str:
+    """Return the id of a paper whose id another paper has: with six digits of its content.
+
+    For an id made from the content, the digits are of what else tells the papers apart (`told_apart`).
+
+    >>> second_id(Paper("lee2019", "On stone", ()), "lee2019")
+    'lee2019-aef603'
+    """
+    return f"{paper_id}-{_further_digest(paper, paper_id)[:6]}"
+
+
+def _further_digest(paper: Paper, paper_id: str) -> str:
+    digest = content_digest(paper)
+    if not paper_id.startswith(MADE):
+        return digest
+    letters, marks, _ = told_apart(paper)
+    return hashlib.sha256(f"{digest}{letters[:1]}{marks}".encode()).hexdigest()
+
+
+def usable_id(key: str) -> str:
+    r"""Return a key as an id that a TREC run can hold.
+
+    White space and control characters become ``_``; a digest ends one that is too long.
+
+    >>> usable_id(" Lee 2019,\tb"), usable_id("lee2019")
+    ('Lee_2019,_b', 'lee2019')
+    """
+    if is_id(key):
+        return key
+    key = "_".join("".join(c if c.isprintable() else " " for c in key).split())
+    if len(key) > MAX_ID_CHARS:
+        key = f"{key[: MAX_ID_CHARS - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return key
+
+
+def other_ids(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what a paper is called besides its id and title: DOI, further and merged ids, URL.
+
+    >>> other_ids({"doi": "10.1000/abc", "ids": {"pmid": 7}, "merged_ids": ["lee2019"]})
+    ['10.1000/abc', '7', 'lee2019']
+    """
+    ids, merged_ids = metadata.get("ids"), metadata.get(MERGED_IDS)
+    further = [*ids.values()] if isinstance(ids, Mapping) else []
+    further += merged_ids if isinstance(merged_ids, list) else []
+    return [str(each) for each in (metadata.get("doi"), *further, metadata.get("url")) if each]
+
+
+def normalized_title(title: str) -> str:
+    """Return the words of letters and digits in lower case, without accents.
+
+    >>> normalized_title("Gödel's Theorem: A Proof.")
+    'godels theorem a proof'
+    """
+    if title.isascii():
+        return " ".join(title.translate(_ASCII).split())
+    letters = unicodedata.normalize("NFKD", title.casefold())
+    kept = "".join(
+        c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters
+    )
+    return " ".join(kept.split())
+
+
+def first_author(authors: Any) -> str:
+    """Return the family name of the first of some authors: a list, or one text with commas or semicolons.
+
+    >>> first_author(["Kurt Gödel", "Emil Post"]), first_author("Kurt Gödel, Emil Post"), first_author(None)
+    ('godel', 'godel', '')
+    """
+    if isinstance(authors, str):
+        authors = authors.replace(";", ",").split(",")
+    if not isinstance(authors, list) or not authors:
+        return ""
+    return normalized_title(_first_name(authors).partition(",")[0]).rpartition(" ")[2]
+
+
+def _first_name(authors: list[Any]) -> str:
+    first = authors[0]
+    name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
+    return str(name or "")
+
+
+def told_apart(paper: Paper) -> Told:
+    """Return what may tell a paper from another one with its title, year and first author's family name.
+
+    That is: first letters of this author's given names, signs as of "C++" in the title, and the DOI where the
+    title is short ("Editorial").
+
+    >>> told_apart(Paper("1", "C++ for fish", (), metadata={"authors": ["Ann B. Lee"], "doi": "10.1000/7"}))
+    ('ab', '++', '10.1000/7')
+    """
+    authors = paper.metadata.get("authors")
+    given = ""
+    if isinstance(authors, list) and authors:
+        family, comma, given = _first_name(authors).partition(",")
+        given = given if comma else family.strip().rpartition(" ")[0]
+    letters = "".join(dict.fromkeys(word[0] for word in normalized_title(given).split()))
+    is_short = normalized_title(paper.title).count(" ") + 1 < FEWEST_WORDS
+    return letters, "".join(_MARKS.findall(paper.title)), (_doi(paper) if is_short else None) or ""
+
+
+def are_apart(one: Told, other: Told) -> bool:
+    """Return True if what is known of two papers (`told_apart`) differs; a DOI of arXiv does not count.
+
+    >>> are_apart(("a", "", ""), ("ab", "", "")), are_apart(("a", "", ""), ("b", "", ""))
+    (False, True)
+    """
+    (letters, marks, doi), (its_letters, its_marks, its_doi) = one, other
+    return (
+        marks != its_marks
+        or bool(letters and its_letters and set(letters).isdisjoint(its_letters))
+        or bool(doi and its_doi and doi != its_doi and ARXIV_DOI not in (doi[:9], its_doi[:9]))
+    )
+
+
+def _doi(paper: Paper) -> str | None:
+    value = paper.metadata.get("doi")
+    return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None
+
+
+def _title(paper: Paper) -> str | None:
+    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+    if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
+        return None
+    return f"{title}|{paper.year}|{author}"
+
+
+class Ids:
+    """The ids of the papers of some sources."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = sources
+        self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
+        self._titles = array("q")  # hashes of their normalized titles
+        self._made: dict[str, Told] = {}  # what tells papers apart whose ids are made, by id
+        self._ends: list[int] = []  # the number of the last paper of each source read
+
+    def end_source(self) -> None:
+        """Note that the papers of the next source follow."""
+        self._ends.append(len(self._titles))
+
+    def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
+        """The id of a paper, and whether it is another one than those before it, by id and title.
+
+        Where a paper of another title has its id, ``whose`` says what follows (CHOSEN, ASSIGNED or UNIQUE):
+        for CHOSEN the id gets six digits of the content as a suffix (`second_id`), and a made id is another
+        paper's, too, where these are told apart (`told_apart`). Raises RecordError for UNIQUE.
+
+        >>> ids = Ids(["refs.bib"])
+        >>> papers = [Paper("lee2019", title, ()) for title in ("On fish", "On Fish.", "On stone")]
+        >>> [ids.place(paper, "refs.bib, line 1", CHOSEN) for paper in papers]
+        [('lee2019', True), ('lee2019', False), ('lee2019-aef603', True)]
+        """
+        paper_id, title = paper.paper_id, normalized_title(paper.title)
+        told = told_apart(paper) if whose == CHOSEN and paper_id.startswith(MADE) else None
+        if self._note(paper_id, title, told):
+            return paper_id, True
+        if whose == ASSIGNED or self._is_same(paper_id, title, told):
+            return paper_id, False
+        if whose == UNIQUE:
+            raise RecordError(
+                f"{where}: expected each paper_id once, found {paper_id!r} again with another title "
+                f"(first {self.first(paper_id)}); drop one of them",
+                "a paper_id that occurs twice",
+            )
+        paper_id = second_id(paper, paper_id)
+        if self._note(paper_id, title, told):
+            return paper_id, True
+        if not self._is_same(paper_id, title, told):
+            paper_id = f"{paper.paper_id}-{_further_digest(paper, paper.paper_id)}"
+        return paper_id, self._note(paper_id, title, told)
+
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def number(self, paper_id: str) -> int:
+        """The number of the paper of that id in the corpus, from 1."""
+        return self._numbers[paper_id]
+
+    def _note(self, paper_id: str, title: str, told: Told | None) -> bool:
+        """Note the next paper; False where there is one of that id."""
+        if paper_id in self._numbers:
+            return False
+        self._titles.append(hash(title))
+        self._numbers[paper_id] = len(self._titles)
+        if told is not None:
+            self._made[paper_id] = told
+        return True
+
+    def _is_same(self, paper_id: str, title: str, told: Told | None) -> bool:
+        """Whether the paper of that id has this title, by its words, and nothing tells the two apart."""
+        if told and paper_id in self._made and are_apart(told, self._made[paper_id]):
+            return False
+        return bool(title) and self._titles[self._numbers[paper_id] - 1] == hash(title)
+
+    def first(self, paper_id: str) -> str:
+        """Where the paper of that id occurred, in words."""
+        number = self._numbers[paper_id]
+        index = bisect_left(self._ends, number)
+        before = self._ends[index - 1] if index else 0
+        return f"as paper {number - before} of {display_name(self._sources[index])}"
+
+
+class Seen:
+    """The papers before, by title (with year and first author) or by DOI.
+
+    >>> seen = Seen("title")
+    >>> seen.add(Paper("1", "Attention is all you need", (), metadata={"year": 2017}))
+    >>> seen.first(Paper("2", "Attention Is All You Need.", (), metadata={"date": "2017-06-12"}))
+    '1'
+    """
+
+    def __init__(self, by: str) -> None:
+        self.by = "DOI" if by == "doi" else "title, year and first author"
+        self._key = _doi if by == "doi" else _title
+        self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
+
+    def first(self, paper: Paper) -> str | None:
+        """The id of an earlier paper that is the same one; None where this is the first."""
+        key = self._key(paper)
+        told = self._told(paper)
+        before = self._papers.get(key, ()) if key is not None else ()
+        return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
+
+    def add(self, paper: Paper) -> None:
+        """Note a paper that is the first."""
+        key = self._key(paper)
+        if key is not None:
+            self._papers[key].append((paper.paper_id, self._told(paper)))
+
+    def _told(self, paper: Paper) -> Told | None:
+        return told_apart(paper) if self._key is _title else None
+
+
+def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
+    """Yield papers with what their duplicates add, in their order, through a temporary file.
+
+    Each comes with None, a duplicate with the number (from 1, among those with None) of the paper that it is.
+    Raises OutputError where the file cannot be written.
+    """
+    places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
+    with tempfile.TemporaryFile() as file:
+        for paper, first in papers:
+            if first is None:
+                places.append(end)
+            elif first:
+                duplicates[first].append(end)
+            else:
+                continue
+            try:
+                end += file.write(json.dumps(paper_to_record(paper)).encode() + b"\n")
+            except OSError as error:
+                raise output_error(tempfile.gettempdir(), error) from error
+        for number, place in enumerate(places, start=1):
+            paper = _read(file, place)
+            for other in duplicates.get(number, ()):
+                paper = _merge(paper, _read(file, other))
+            yield paper
+
+
+def _read(file: IO[bytes], place: int) -> Paper:
+    if file.tell() != place:
+        file.seek(place)
+    return paper_from_record(json.loads(file.readline()))
+
+
+def _merge(paper: Paper, other: Paper) -> Paper:
+    """Return the paper with the longer abstract, the metadata that it lacks, and all ids of both."""
+    longer = max(paper, other, key=lambda each: len(each.abstract))
+    metadata = {**other.metadata, **present(paper.metadata)}
+    for name in ("tags", "collections", MERGED_IDS):
+        lists = [each.metadata.get(name) for each in (paper, other)]
+        values = [value for each in lists if isinstance(each, list) for value in each]
+        values += [other.paper_id] if name == MERGED_IDS and other.paper_id != paper.paper_id else []
+        if values:
+            metadata[name] = [value for place, value in enumerate(values) if value not in values[:place]]
+    ids, others = paper.metadata.get("ids"), other.metadata.get("ids")
+    if isinstance(ids, dict) and isinstance(others, dict):
+        metadata["ids"] = {**others, **present(ids)}
+    title = paper.title or other.title
+    return Paper(paper.paper_id, title, longer.sentences, longer.labelled, metadata, longer.offsets)
+
+
+def title_words(title: str) -> frozenset[str]:
+    """Return the words of a title in lower case, without punctuation."""
+    return frozenset(re.findall(r"\w+", title.lower()))
+
+
+class TitleIndex:
+    """A set of titles that also finds near duplicates (Jaccard similarity of the words above MAX_JACCARD).
+
+    >>> TitleIndex(["A Model of the Heart."]).holds("THE HEART: a model of it")
+    True
+    """
+
+    def __init__(self, titles: Iterable[str]) -> None:
+        self._titles = list({words for title in titles if (words := title_words(title))})
+        self._titles_by_word: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self._titles):
+            for word in words:
+                self._titles_by_word[word].append(number)
+
+    @classmethod
+    def of_corpus(cls, source: Path) -> TitleIndex:
+        """Index the titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
+        from qbe.corpus.json_formats import read_jsonl
+
+        return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
+
+    def holds(self, title: str) -> bool:
+        """Whether the set has this title or a near duplicate of it."""
+        words = title_words(title)
+        # A near duplicate has more than MAX_JACCARD of the words, so it has one of any others than so many:
+        # of the rarest. Frequent words would lead to most of a large set.
+        numbers = (self._titles_by_word.get(word, []) for word in words)
+        rarest = sorted(numbers, key=len)[: len(words) - int(MAX_JACCARD * len(words))]
+        return any(
+            len(words & self._titles[number]) / len(words | self._titles[number]) > MAX_JACCARD
+            for number in {number for postings in rarest for number in postings}
+        )

@@ -1,0 +1,614 @@
+"""Papers in JSON: qbe's own records, arXiv, OpenAlex, Semantic Scholar, Crossref, CSL-JSON and Zotero.
+
+Schemas: arXiv's ``arxiv-metadata-oai-snapshot.json``; OpenAlex's work object (developers.openalex.org); the
+"S2AG Datasets" and "Academic Graph" APIs (api.semanticscholar.org) and S2ORC 20200705v1; Crossref's "Metadata
+API JSON Format"; ``csl-data.json`` of the Citation Style Language, and items of Zotero's Web API.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from email.utils import parsedate
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from qbe.corpus import tables
+from qbe.corpus.fields import (
+    NOT_THIS_FORMAT,
+    Fields,
+    date_of_parts,
+    dated,
+    doi,
+    no_title,
+    not_a_paper,
+    once,
+    present,
+    record,
+    wrong_type,
+    year,
+)
+from qbe.corpus.json_stream import decode_record, decode_text, json_objects, object_items
+from qbe.corpus.markup import clean_abstract, clean_title, plain, without_latex
+from qbe.corpus.names import person_name
+from qbe.corpus.records import (
+    FIELDS,
+    MAX_ABSTRACT_CHARS,
+    OFFSETS,
+    Entry,
+    Reading,
+    Splitter,
+    converted,
+    dump_record,
+    paper_to_record,
+    parse_paper,
+)
+from qbe.corpus.streams import Head, display_name, head_of, numbered_lines, open_source
+from qbe.errors import CorpusError, RecordError
+from qbe.types import Paper
+
+# --- qbe's own, and others with usual names ---
+
+_MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
+_TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
+# An object with a list of papers, as databases answer (Lens, Dimensions).
+_ANSWER = re.compile(
+    r'\{(?:(?!"title")[^\[\]{}])*"(data|items|results|papers|records|documents|publications|works|articles|hits)"'
+    r"\s*:\s*\[\s*(?:null\s*,\s*)*\{"
+)
+_OF_SENTENCES = ("pred_labels", OFFSETS)
+_OWN = frozenset((*FIELDS, *_OF_SENTENCES))
+
+
+def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield unchanged records with their places (``{file}, line {number}``); blank lines are skipped.
+
+    Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON object,
+    or longer than MAX_LINE_BYTES.
+
+    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish"}')
+    >>> list(read_records("papers.jsonl"))
+    [('papers.jsonl, line 1', {'paper_id': 7, 'title': 'On fish'})]
+    """
+    with open_source(source) as stream:
+        for where, found in _own_entries(stream, display_name(source)):
+            if isinstance(found, RecordError):
+                raise found
+            yield where, dict(found)
+
+
+def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:
+    """Yield the papers of a file (plain, .gz, .bz2, .xz, .zst, .zip) or of standard input (``-``).
+
+    ``split`` splits abstracts that are one string. Ids are not compared with each other: see
+    `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything invalid.
+
+    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish", "abstract": ["We count."]}')
+    >>> [(paper.paper_id, paper.abstract) for paper in read_jsonl("papers.jsonl")]
+    [('7', 'We count.')]
+    """
+    for where, original in read_records(source):
+        yield parse_paper(original, where, split)
+
+
+def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
+    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number.
+
+    >>> paper = parse_paper({"paper_id": 7, "title": "On fish", "abstract": ["We count."]}, "a record")
+    >>> with Path("papers.jsonl").open("wb") as stream:
+    ...     write_jsonl([paper], stream)
+    1
+    """
+    count = 0
+    for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
+        stream.write(dump_record(paper_to_record(paper)))
+    return count
+
+
+def is_jsonl(head: Head) -> bool:
+    return head.text.startswith(("{", "[")) and _TITLE.search(head.text) is not None
+
+
+def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield qbe's own records, or records that tell title and others under usual names, as a table does.
+
+    >>> data = b'[{"_id": 7, "title": "On fish", "text": "Fish swim.", "year": "2019"}]'
+    >>> [entry] = read_entries(io.BufferedReader(io.BytesIO(data)), "papers.json", Reading())
+    >>> entry.record
+    {'paper_id': 7, 'title': 'On fish', 'abstract': 'Fish swim.', 'metadata': {'year': 2019}}
+    """
+    lacking = set(reading.columns.values())
+    by_names: dict[tuple[str, ...], tables.Columns] = {}
+
+    def to_record(original: Mapping[str, Any], where: str) -> dict[str, Any]:
+        is_own = "paper_id" in original and not reading.columns
+        metadata = original.get("metadata")
+        own_alone = original.keys() <= _OWN or "title" not in original
+        if is_own and (own_alone or not isinstance(metadata, Mapping | None)):
+            return dict(original)
+        names = tuple(original)
+        lacking.difference_update(names)
+        if names not in by_names:
+            there = {field: column for field, column in reading.columns.items() if column in names}
+            try:
+                by_names[names] = tables.find_columns(names, there, where, may_lack_abstract=True)
+            except CorpusError as error:
+                raise RecordError(str(error), "no title") from None
+        columns = by_names[names]
+        values = {field: original[names[position]] for field, position in columns.positions.items()}
+        if is_own:
+            return {**original, "metadata": tables.metadata_of(values, where) | present(metadata or {})}
+        made = tables.to_record(columns, values, where)
+        if isinstance(made["abstract"], list):
+            made |= {each: original[each] for each in _OF_SENTENCES if each in original}
+        if isinstance(metadata, Mapping):
+            made["metadata"] |= metadata
+        return made
+
+    yield from converted(_own_entries(stream, name), to_record)
+    if lacking:
+        raise CorpusError(
+            f"{name}: expected records with {', '.join(map(ascii, sorted(lacking)))}, found none; "
+            "check `columns`"
+        )
+
+
+def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    """Yield the objects as they are; one of an object of objects (CSFCube's form) gets its name as its id."""
+    head = head_of(stream, name)
+    match = _MAPPING.match(head.text)
+    if match is None or match[1] in FIELDS or any(key.lower().endswith("title") for key in head.record):
+        answer = _ANSWER.match(head.text)
+        yield from json_objects(stream, name, answer[1] if answer else None)
+        return
+    for key, (where, found) in object_items(stream, name):
+        yield Entry(where, found if isinstance(found, RecordError) else {"paper_id": key, **found})
+
+
+# --- arXiv ---
+
+_CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
+_AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+
+
+def is_arxiv(head: Head) -> bool:
+    return head.has("id", "title", "abstract", "categories", "versions")
+
+
+def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    r"""Yield the records of arXiv's snapshot; those of other categories are left out before they are parsed.
+
+    >>> line = b'{"id": "0704.1", "title": "On\\n fish", "abstract": "Fish swim.\\n", "categories": "q-bio"}'
+    >>> [entry] = read_arxiv(io.BufferedReader(io.BytesIO(line)), "snapshot.json", Reading())
+    >>> entry.record["title"], entry.record["metadata"]["categories"]
+    ('On fish', ['q-bio'])
+    """
+    is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
+
+    def lines() -> Iterator[tuple[str, bytes]]:
+        for number, line in numbered_lines(stream, name):
+            if reading.categories and (match := _CATEGORIES.search(line)) and not is_kept(match[1]):
+                continue
+            if not line.isspace():
+                yield f"{name}, line {number}", line
+
+    def to_record(line: bytes, where: str) -> dict[str, Any]:
+        return from_arxiv(decode_record(decode_text(line, where).rstrip(), where), where)
+
+    return converted(lines(), to_record)
+
+
+def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the record of a paper of arXiv, with the date of its first version."""
+    try:
+        metadata: dict[str, Any] = {
+            "authors": _arxiv_authors(source),
+            "categories": (source.get("categories") or "").split(),
+            "date": source.get("update_date"),
+            "venue": source.get("journal-ref"),
+            "doi": doi(source.get("doi") or ""),
+            "url": f"https://arxiv.org/abs/{source['id']}",
+        }
+        versions = source.get("versions")
+        if versions and (parsed := parsedate(versions[0]["created"])):
+            metadata["date"] = f"{parsed[0]:04}-{parsed[1]:02}-{parsed[2]:02}"
+        return record(
+            source["id"], clean_title(source["title"]), clean_abstract(source["abstract"] or ""), metadata
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise RecordError(
+            f"{where}: expected a record of arXiv's snapshot with id, title and abstract, found "
+            f"{type(error).__name__} {error}; mend or remove it",
+            NOT_THIS_FORMAT,
+        ) from None
+
+
+def _arxiv_authors(source: Mapping[str, Any]) -> list[str]:
+    parsed = source.get("authors_parsed")
+    if not parsed:
+        names = _AND.split(source.get("authors") or "")
+        return [without_latex(name).strip() for name in names if name]
+    authors = list[str]()
+    for parts in parsed:
+        family, given, *suffixes = map(without_latex, parts[:3])
+        suffix = suffixes[0] if suffixes else ""
+        if family.isalpha() and given[:1].isupper() and " " not in given and not suffix:  # most, faster
+            authors.append(f"{given} {family}")
+        else:
+            authors.append(person_name(family, given, suffix))
+    return authors
+
+
+# --- OpenAlex ---
+
+MAX_POSITION = 100_000  # the highest position of a word in an abstract that is believed
+_WORK = re.compile(r"(?:^|/)(W\d{1,18})$")
+_WORK_ID = re.compile(r'"id"\s*:\s*"https://openalex\.org/W\d+"')
+_FIELD = re.compile(
+    r'"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"\s*:'
+)
+_RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
+
+
+def is_openalex(head: Head) -> bool:
+    is_json = head.text.startswith(("{", "["))
+    return is_json and _WORK_ID.search(head.text) is not None and _FIELD.search(head.text) is not None
+
+
+def read_openalex(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the works of a snapshot's file or of an answer.
+
+    >>> work = b'{"id": "https://openalex.org/W7", "title": "On fish", "publication_year": 2019}'
+    >>> [entry] = read_openalex(io.BufferedReader(io.BytesIO(work)), "part_000", Reading())
+    >>> entry.record["paper_id"], entry.record["metadata"]["year"]
+    ('W7', 2019)
+    """
+    is_answer = _RESULTS.match(head_of(stream, name).text) is not None
+    return converted(json_objects(stream, name, "results" if is_answer else None), _from_openalex, reading)
+
+
+def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if "results" in source:
+        raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
+    work = Fields(source, where)
+    identifier = work.text("id")
+    if (match := _WORK.search(identifier)) is None:
+        raise RecordError(
+            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
+            f"{ascii(identifier[:60]) if identifier else 'none'}; give files of works only",
+            NOT_THIS_FORMAT if identifier else "no paper_id",
+        )
+    title = clean_title(work.text("title", "display_name"))
+    if not title:
+        raise no_title(where)
+    ids = work.object("ids")
+    cites = (_WORK.search(each) for each in work.texts("referenced_works[]"))
+    categories = work.texts("topics[].field.display_name")
+    if not work.objects("topics[]"):  # before there were topics: the concepts of the highest level
+        concepts = (each for each in work.objects("concepts[]") if each.get("level") == 0)
+        categories = [str(each.get("display_name") or "") for each in concepts]
+    metadata = {
+        "authors": list(filter(None, map(plain, work.texts("authorships[].author.display_name")))),
+        "year": year(source.get("publication_year")),
+        "date": work.text("publication_date"),
+        "venue": plain(work.text("primary_location.source.display_name")),
+        "categories": once(map(plain, categories)),
+        "doi": doi(work.text("doi") or str(ids.get("doi"))),
+        "url": work.text("primary_location.landing_page_url") or f"https://openalex.org/{match[1]}",
+        "cites": [each[1] for each in cites if each],
+        "ids": present(
+            {
+                "pmid": _last_part(ids.get("pmid")),
+                "pmc": _pmc(_last_part(ids.get("pmcid"))),
+                "mag": _last_part(ids.get("mag")),
+            }
+        ),
+        "tags": once(map(plain, work.texts("keywords[].display_name"))),
+    }
+    abstract = clean_abstract(_inverted(work, where) or work.text("abstract"))
+    return record(match[1], title, abstract, metadata)
+
+
+def _inverted(work: Fields, where: str) -> str:
+    """Return the text of an index that maps each word to its positions."""
+    words: list[tuple[int, str]] = []
+    length = 0
+    for word, positions in work.object("abstract_inverted_index").items():
+        if not isinstance(positions, list):
+            raise wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
+        if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
+            actual = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
+            raise RecordError(
+                f"{where}: expected positions from 0 to {MAX_POSITION:,} in abstract_inverted_index, "
+                f"found {actual}; mend or remove the record",
+                NOT_THIS_FORMAT,
+            )
+        length += len(positions) * (len(word) + 1)
+        if length > MAX_ABSTRACT_CHARS:
+            raise RecordError(
+                f"{where}: expected abstract of at most {MAX_ABSTRACT_CHARS:,} characters, found more; "
+                "shorten it or drop the paper",
+                "abstract that is too long",
+            )
+        words += ((position, word) for position in positions)
+    words.sort()
+    return " ".join(word for _, word in words)
+
+
+def _last_part(value: Any) -> str:
+    """Return what stands after the last slash of a URL, or the digits of a number."""
+    return str(value).rstrip("/").rpartition("/")[2] if isinstance(value, str | int) else ""
+
+
+def _pmc(number: str) -> str:
+    digits = number.upper().removeprefix("PMC")
+    return digits and f"PMC{digits}"
+
+
+# --- Semantic Scholar ---
+
+_S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
+# A list of papers, with null for those that are not known, perhaps in an object.
+_LIST = re.compile(
+    r'(?:\{(?:[^\[\]{}]{0,1000},)?\s*"(data|recommendedPapers|papers)"\s*:\s*)?\[\s*(?:null\s*,\s*)*\{'
+)
+# The names of further ids, in small letters, in metadata of the API and of S2ORC.
+_IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
+_IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
+
+
+def is_s2(head: Head) -> bool:
+    return (
+        head.has("corpusid", "title", "externalids")
+        or _has_only_abstracts(head)
+        or head.has("paperId", "title")
+        or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
+        or (_LIST.match(head.text) is not None and '"paperId"' in head.text and '"title"' in head.text)
+    )
+
+
+def _has_only_abstracts(head: Head) -> bool:
+    return head.has("corpusid", "abstract") and not head.has("title")
+
+
+def read_s2(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the papers of a file of S2AG's data set ``papers``, of an answer of the API, or of S2ORC.
+
+    Raises CorpusError for S2AG's data set ``abstracts``, whose records have no titles.
+
+    >>> paper = b'{"paperId": "ab12", "title": "On fish", "fieldsOfStudy": ["Biology"]}'
+    >>> [entry] = read_s2(io.BufferedReader(io.BytesIO(paper)), "papers.jsonl", Reading())
+    >>> entry.record["paper_id"], entry.record["metadata"]
+    ('ab12', {'categories': ['Biology']})
+    """
+    head = head_of(stream, name)
+    if _has_only_abstracts(head):
+        raise CorpusError(
+            f"{name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
+            "both by corpusid first"
+        )
+    answer = _LIST.match(head.text)
+    yield from converted(json_objects(stream, name, answer[1] if answer else None), _from_s2, reading)
+
+
+def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for relation in ("citedPaper", "citingPaper"):
+        source = Fields(source, where).object(relation) or source
+    # The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
+    names = {name.lower(): value for name, value in source.items()}
+    paper = Fields(names, where)
+    title, abstract = clean_title(paper.text("title")), paper.text("abstract")
+    if not title:
+        raise no_title(where)
+    ids = (name for name in ("paper_id", "paperid", "corpusid") if names.get(name) not in (None, ""))
+    paper_id = names.get(named_by := next(ids, ""))
+    if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
+        raise wrong_type(where, named_by, "a string or whole number", paper_id)
+    external = {name.lower(): value for name, value in paper.object("externalids").items() if value}
+    journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
+    fields_of_study = paper.texts("s2fieldsofstudy[].category") or paper.texts("fieldsofstudy[]")
+    cites = [each.get("paperId") for each in paper.objects("references[]")]
+    values = {**names, **external}
+    numbers = {
+        key: str(values[name]) for name, key in _IDS.items() if isinstance(values.get(name), str | int)
+    }
+    authors = (_s2_author(Fields(each, where)) for each in paper.objects("authors[]"))
+    metadata = {
+        "authors": list(filter(None, authors)),
+        "year": year(names.get("year")),
+        "date": paper.text("publicationdate"),
+        "venue": plain(paper.text("venue", journal)),
+        "categories": once(fields_of_study or paper.texts("mag_field_of_study[]")),
+        "doi": doi(Fields(external, where).text("doi") or paper.text("doi")),
+        "url": paper.text("url", "s2_url"),
+        "cites": [each for each in cites if isinstance(each, str)] or paper.texts("outbound_citations[]"),
+        "ids": present({**numbers, "pmc": _pmc(numbers.get("pmc", ""))}),
+    }
+    if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
+        abstract = abstract.replace(":::", " ")
+    return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
+
+
+def _s2_author(author: Fields) -> str:
+    """Return the name of an author, or of S2ORC's its parts."""
+    parts = author.text("first"), *author.texts("middle[]"), author.text("last"), author.text("suffix")
+    return plain(author.text("name") or " ".join(parts))
+
+
+# --- Crossref ---
+
+_DOI = re.compile(r'"DOI"\s*:\s*"')
+_TITLES = re.compile(r'"(?:container-)?title"\s*:\s*\[')  # those of CSL-JSON, which is similar, are strings
+_ITEMS = re.compile(r'"items"\s*:\s*\[')
+_MESSAGE = re.compile(r'"message"\s*:\s*\{')
+_HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
+_TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
+
+
+def is_crossref(head: Head) -> bool:
+    if not head.text.startswith(("{", "[")) or head.has("paper_id"):
+        return False
+    return _DOI.search(head.text) is not None and _TITLES.search(head.text) is not None
+
+
+def read_crossref(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the works of lines, of the public data file's ``items``, or of an answer of the REST API.
+
+    >>> work = b'{"DOI": "10.1234/ABC", "title": ["On fish"], "issued": {"date-parts": [[2019, 5]]}}'
+    >>> data = b'{"items": [%s]}' % work
+    >>> [entry] = read_crossref(io.BufferedReader(io.BytesIO(data)), "0.json", Reading())
+    >>> entry.where, entry.record["paper_id"], entry.record["metadata"]["date"]
+    ('0.json, item 1', '10.1234/abc', '2019-05')
+    """
+    text, path = head_of(stream, name).text, None
+    items = _ITEMS.search(text)
+    if text.startswith("{") and items is not None and not _DOI.search(text, 0, items.start()):
+        path = "message.items" if _MESSAGE.search(text, 0, items.start()) else "items"
+    return converted(json_objects(stream, name, path), _from_crossref, reading)
+
+
+def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if "message" in source and "DOI" not in source:
+        source = Fields(source, where).object("message")
+    if "items" in source:
+        raise CorpusError(f"{where}: expected a work, found a list of works within a work; mend the file")
+    work = Fields(source, where)
+    title, subtitle = clean_title(work.text("title[]")), clean_title(work.text("subtitle[]"))
+    if subtitle and subtitle.lower() not in title.lower():  # further titles are translations
+        title = f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
+    if not title:
+        raise no_title(where)
+    authors = (Fields(each, where) for each in work.objects("author[]"))
+    own_doi = work.text("DOI").strip().lower()
+    metadata = {
+        "authors": [name for each in authors if (name := _crossref_author(each))],
+        **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
+        "venue": plain(work.text("container-title[]")),
+        "categories": work.texts("subject[]"),
+        "doi": own_doi,
+        "url": work.text("URL"),
+        "cites": once(map(doi, work.texts("reference[].DOI"))),
+    }
+    # The abstract is in JATS: a colon after each heading, and each formula once.
+    text, *others = _TWICE.split(work.text("abstract"))
+    text += "".join(other.partition("</mml:math>")[2] for other in others)
+    return record(own_doi, title, clean_abstract(_HEADING.sub(_with_colon, text)), metadata)
+
+
+def _with_colon(heading: re.Match[str]) -> str:
+    words = heading[1].strip(" \t\n\r.:")
+    return f" {words}: " if words else " "
+
+
+def _crossref_author(author: Fields) -> str:
+    parts = (plain(author.text(part)) for part in ("family", "given", "suffix"))
+    return person_name(*parts) or plain(author.text("name"))
+
+
+# --- CSL-JSON and Zotero ---
+
+_CSL_ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
+# What an item has and other formats lack.
+_OF_CSL = re.compile(
+    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
+    r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
+)
+_NOT_CSL = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
+_URL = re.compile(r"https?://[^/]+/")
+_ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
+_KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+def is_csl(head: Head) -> bool:
+    text = head.text
+    return text.startswith(("[", "{")) and bool(_OF_CSL.search(text)) and not _NOT_CSL.search(text)
+
+
+def read_csl(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the items of an array, of an object with ``items``, or one by one.
+
+    >>> item = b'{"id": "http://zotero.org/users/1/items/AB", "title": "On fish", "DOI": "10.1234/A"}'
+    >>> [entry] = read_csl(io.BufferedReader(io.BytesIO(b"[%s]" % item)), "library.json", Reading())
+    >>> entry.where, entry.record["paper_id"], entry.record["metadata"]
+    ('library.json, item 1', 'AB', {'doi': '10.1234/a'})
+    """
+    del reading
+    text = head_of(stream, name).text
+    is_list = text.startswith("{") and _CSL_ITEMS.match(text) is not None
+    return converted(json_objects(stream, name, "items" if is_list else None), _from_csl)
+
+
+def _from_csl(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    source = Fields(source, where).object("data") or source
+    if "itemType" in source:
+        source = _of_zotero(source, where)
+    item = Fields(source, where)
+    title = clean_title(item.text("title"))
+    if not title:
+        raise no_title(where, is_fault=True)
+    noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
+    key = item.text("citation-key").strip() or (noted[1] if noted else "")
+    arxiv, keywords = _ARXIV.match(str(source.get("number") or "")), source.get("keyword")
+    ids = {"arxiv": arxiv[1] if arxiv else "", "pmid": source.get("PMID"), "pmcid": source.get("PMCID")}
+    words = re.split("[;,]", keywords) if isinstance(keywords, str) else keywords
+    words = words if isinstance(words, list) else []
+    metadata = {
+        "authors": [_csl_author(Fields(author, where)) for author in item.objects("author[]")],
+        **dated(date_of_parts(source.get("issued"))),
+        "venue": plain(item.text("container-title")),
+        "doi": doi(item.text("DOI")),
+        "url": item.text("URL").strip(),
+        "ids": {
+            name: str(each).strip() for name, each in ids.items() if each and isinstance(each, str | int)
+        },
+        "key": key,
+        "tags": once(plain(word) for word in words if isinstance(word, str)),
+    }
+    return record(key or _csl_id(source, where), title, clean_abstract(item.text("abstract")), metadata)
+
+
+def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return an item of Zotero's as one of CSL; raises RecordError for notes and the like."""
+    fields = Fields(item, where)
+    if (kind := fields.text("itemType")) in ("attachment", "note", "annotation"):
+        raise not_a_paper(where, f"an {kind}")
+    creators = fields.objects("creators[]")
+    authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
+    venues = ("publicationTitle", "bookTitle", "proceedingsTitle", "conferenceName")
+    return {
+        "id": item.get("key") or item.get("itemKey"),
+        "citation-key": item.get("citationKey") or item.get("citekey"),
+        "title": item.get("title") or item.get("caseName") or item.get("subject"),
+        "abstract": item.get("abstractNote"),
+        "author": [
+            {"family": each.get("lastName"), "given": each.get("firstName"), "literal": each.get("name")}
+            for each in authors
+        ],
+        "issued": item.get("date"),
+        "container-title": next((item[name] for name in venues if item.get(name)), None),
+        "DOI": item.get("DOI"),
+        "URL": item.get("url"),
+        "note": item.get("extra"),
+        "number": item.get("archiveID"),
+        "keyword": [each.get("tag") for each in fields.objects("tags[]")],
+    }
+
+
+def _csl_id(item: Mapping[str, Any], where: str) -> str | None:
+    """Return the id, of a URL its DOI or its last part; None where there is none."""
+    value = item.get("id")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+        raise wrong_type(where, "id", "a string or a number", value)
+    paper_id = str(value if value is not None else "").strip().removesuffix(".0")
+    if _URL.match(paper_id):
+        paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
+    return paper_id or None
+
+
+def _csl_author(author: Fields) -> str:
+    particles = ("dropping-particle", "non-dropping-particle", "family")
+    family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
+    name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
+    return name or plain(author.text("literal"))

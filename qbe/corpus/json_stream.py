@@ -1,0 +1,189 @@
+"""JSON text to records, with errors that name the place: lines by the standard library, arrays by ijson."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from qbe.corpus.records import Entry, check_unicode
+from qbe.corpus.streams import MAX_LINE_BYTES, head_of, numbered_lines
+from qbe.errors import CorpusError, RecordError
+
+# pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
+DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+
+_MAX_DEPTH = 1000
+_PIECE_BYTES = 1 << 13  # so little at a time that brackets in it cannot nest deeply
+_KINDS = {list: "an array", str: "a string", type(None): "null"}
+
+
+def decode_text(data: bytes, where: str) -> str:
+    """Decode UTF-8; raises RecordError for another encoding.
+
+    >>> decode_text("Müller".encode("latin-1"), "papers.jsonl, line 3")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.RecordError: papers.jsonl, line 3: expected UTF-8 text, found byte 0xfc at position 2; ...
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        actual = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            actual = "UTF-16"
+        raise RecordError(
+            f"{where}: expected UTF-8 text, found {actual}; convert the file to UTF-8",
+            "text that is not UTF-8",
+        ) from None
+
+
+def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
+    """Return the JSON object of a text; raises RecordError for malformed JSON, other values, lone surrogates.
+
+    >>> decode_record('{"paper_id": "p1", "year": NaN}', "papers.jsonl, line 3")
+    {'paper_id': 'p1', 'year': None}
+    """
+    try:
+        record = DECODER.decode(text)
+        # In decoded UTF-8 only an escape brings a surrogate; a search is cheaper than a check of each line.
+        written = json.dumps(record, ensure_ascii=False) if "\\ud" in text or "\\uD" in text else ""
+    except (ValueError, RecursionError) as error:
+        problem = f"malformed JSON ({str(error).partition(';')[0]})"
+        if isinstance(error, RecursionError):
+            problem = "values nested too deeply"
+        elif isinstance(error, json.JSONDecodeError):
+            line = f"line {error.lineno}, " if error.lineno > 1 else ""
+            problem = f"malformed JSON ({error.msg} at {line}column {error.colno})"
+        advice = "mend or remove it"
+        if "\0" in text:
+            expected, problem, advice = "JSON", "a NUL byte", "remove it or fetch the file again"
+        message = f"{where}: expected {expected}, found {problem}; {advice}"
+        raise RecordError(message, "malformed JSON") from None
+    check_unicode(written, where)
+    return _object(record, where)
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    kind = _KINDS.get(type(value), "a number or boolean")
+    message = f"{where}: expected a JSON object, found {kind}; write one paper an object"
+    raise RecordError(message, "not a JSON object")
+
+
+def plain_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of a typed table with its metadata as JSON has it: without dates, decimals, NaN."""
+    if record.get("metadata") is not None:
+        written = json.dumps(record["metadata"], default=str)
+        record["metadata"] = DECODER.decode(written)
+    return record
+
+
+def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) -> Iterator[Entry]:
+    r"""Yield the objects of the array at a path such as ``message.items``.
+
+    Without a path they are those of an array, of lines, or one after another, as the text begins. Several
+    texts may follow each other, as pages of an answer do. A line or an item that is no object is an error in
+    its entry; null, which stands for what an answer has not, is none that ends a reading. Malformed JSON in
+    lines concerns its line alone; elsewhere nothing can be read after it, and CorpusError is raised.
+
+    >>> for data in b'{"id": 1}\n{"id": 2}', b'[{"id": 1}, {"id": 2}]', b'{\n"id": 1\n}\n{\n"id": 2\n}':
+    ...     [entry.record for entry in json_objects(io.BufferedReader(io.BytesIO(data)), "works.json")]
+    [{'id': 1}, {'id': 2}]
+    [{'id': 1}, {'id': 2}]
+    [{'id': 1}, {'id': 2}]
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}]}'))
+    >>> list(json_objects(stream, "works.json", "items"))
+    [Entry(where='works.json, item 1', record={'DOI': '10.1/2'})]
+    """
+    text = head_of(stream, name).text
+    if path is None and not text.startswith("["):
+        if not text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):
+            yield from _json_lines(stream, name)
+            return
+        prefix = ""  # objects over several lines
+    else:
+        prefix = f"{path}.item" if path else "item"
+    for _, entry in _items(stream, name, prefix):
+        yield entry
+
+
+def _json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    for number, line in numbered_lines(stream, name):
+        where = f"{name}, line {number}"
+        try:
+            if text := decode_text(line, where).rstrip():
+                yield Entry(where, decode_record(text, where, "one JSON object a line"))
+        except RecordError as error:
+            yield Entry(where, error)
+
+
+def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, Entry]]:
+    """Yield the objects that are the members of an object, with their names.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"7": {"title": "On fish"}}'))
+    >>> list(object_items(stream, "papers.json"))
+    [('7', Entry(where='papers.json, item 1', record={'title': 'On fish'}))]
+    """
+    return _items(stream, name, "", are_members=True)
+
+
+class _Bounded:
+    """The bytes of a stream, with an error for an item that is too long or nested too deeply for ijson.
+
+    It would hold all of a long item, and makes the path of each value, which takes quadratic time and memory.
+    Brackets in texts count for the depth, too, since nearly all are closed.
+    """
+
+    def __init__(self, stream: io.BufferedReader, where: str) -> None:
+        self._stream, self.where = stream, where
+        self.size = self.depth = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.size += len(data)
+        self.depth += data.count(b"[") + data.count(b"{") - data.count(b"]") - data.count(b"}")
+        for value, most, unit in (
+            (self.size, MAX_LINE_BYTES, "bytes"),
+            (self.depth, _MAX_DEPTH, "open brackets"),
+        ):
+            if value > most:
+                raise CorpusError(
+                    f"{self.where}: expected at most {most:,} {unit} an item, found more; write one paper an item"
+                )
+        return data
+
+
+def _items(
+    stream: io.BufferedReader, name: str, prefix: str, *, are_members: bool = False
+) -> Iterator[tuple[str, Entry]]:
+    import ijson
+
+    source, number = _Bounded(stream, name), 0
+    options = {"use_float": True, "multiple_values": True, "buf_size": _PIECE_BYTES}
+    values = (
+        ijson.kvitems(source, prefix, **options) if are_members else ijson.items(source, prefix, **options)
+    )
+    try:
+        for value in values:
+            number, source.size, source.depth = number + 1, 0, 0
+            where = source.where = f"{name}, item {number}"
+            key, value = value if are_members else ("", value)
+            try:
+                record: dict[str, Any] | RecordError = _object(value, where)
+            except RecordError as error:
+                record = error
+            if value is None:  # stands in an answer for what is not known
+                message = f"{where}: expected a JSON object, found null; nothing is known of it"
+                record = RecordError(message, "null", is_fault=False)
+            yield key, Entry(where, record)
+    except (ijson.JSONError, ValueError, OverflowError) as error:
+        place = f"{name}, after item {number}" if number else name
+        said = error.args[0] if error.args else ""
+        said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        reason = ascii(said.partition("\n")[0].strip())[1:-1]
+        raise CorpusError(
+            f"{place}: expected JSON, found it malformed or cut ({reason}); mend the file or fetch it again"
+        ) from None

@@ -1,0 +1,199 @@
+"""The reader of PDFs: one paper a file, found by a process of its own.
+
+What is hostile or damaged in a document can end that process, and nothing else. It reads documents from its
+standard input, each after its length in eight bytes, and answers each with a line of JSON: ``title``,
+``abstract``, ``source`` (see `qbe.corpus.pdf_layout`), ``arxiv`` and ``doi``, or ``error``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from qbe.corpus import fields
+from qbe.corpus.pdf_layout import FIRST, INTRODUCTION, find
+from qbe.corpus.pdf_lines import lines_of
+from qbe.corpus.records import Entry, Reading
+from qbe.corpus.streams import MAX_LINE_BYTES, Head
+from qbe.errors import RecordError, check_package
+from qbe.util import processes
+
+PAGES = 3  # that are read
+SECONDS = 20.0  # within which they must be read; those of papers take a fifth of a second
+MOST_BYTES = 1 << 30  # of memory that the process may ask for
+FEWEST_LETTERS = 200  # on the first pages of a document that holds its text
+PASSWORD, DAMAGED, NO_TEXT = "password", "damaged", "no text"
+
+STANDS_IN = {INTRODUCTION: fields.INTRODUCTION, FIRST: "its first paragraph"}
+"""What stands for an abstract that was not found, by where it was."""
+
+_PROBLEMS = {
+    PASSWORD: ("a PDF without a password", "an encrypted one; save it without", "a PDF with a password"),
+    DAMAGED: ("a whole PDF", "it truncated or damaged; fetch it again", "a damaged PDF"),
+    NO_TEXT: (
+        "text on the first pages of a PDF",
+        "hardly any, as in scans; recognize it first (ocrmypdf does), or give title and abstract as text",
+        "a PDF without text",
+    ),
+    "": (
+        f"a PDF whose first pages are read in {SECONDS:g} s and {MOST_BYTES >> 30} GiB",
+        "another one; give title and abstract as text",
+        "a PDF that cannot be read",
+    ),
+}
+_ARXIV = re.compile(r"arXiv:\s?((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?)")
+_DOI = re.compile(
+    r"(?:https?://(?:dx\.)?doi\.org/|doi\s*:?\s*(?:https?://(?:dx\.)?doi\.org/)?)(10\.\d{4,9}/\S+?)[.,;]?",
+    re.IGNORECASE,
+)
+
+
+def recognizes(head: Head) -> bool:
+    """Return True if the bytes begin as a PDF does, of a file called so also behind others."""
+    return head.data.startswith(b"%PDF-") or (head.suffix == ".pdf" and b"%PDF-" in head.data[:1024])
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the paper of a file, without an id; its abstract is None where no paragraph was found.
+
+    Raises MissingDependencyError without the package pypdfium2.
+    """
+    del reading
+    check_package("pypdfium2")
+    data = stream.read(MAX_LINE_BYTES + 1)
+    if len(data) > MAX_LINE_BYTES:
+        message = (
+            f"{name}: expected a PDF of at most {MAX_LINE_BYTES >> 20} MiB, found a larger one; give its text"
+        )
+        yield Entry(name, RecordError(message, "a PDF that is too large"))
+        return
+    found = _WORKER.read(data)
+    if (problem := found.get("error")) is not None:
+        expected, actual, reason = _PROBLEMS[problem]
+        yield Entry(name, RecordError(f"{name}: expected {expected}, found {actual}", reason))
+        return
+    yield Entry(name, _record(found, PurePath(name).name))
+
+
+def _record(found: dict[str, str], file: str) -> dict[str, Any]:
+    arxiv, year = found["arxiv"], ""
+    if arxiv:
+        digits = arxiv.rpartition("/")[2][:2]
+        year = f"{'19' if digits > '90' else '20'}{digits}"
+    metadata = {
+        "ids": {"arxiv": arxiv} if arxiv else {},
+        "doi": found["doi"],
+        "year": fields.year(year),
+        "file": file,
+        fields.ABSTRACT_FROM: STANDS_IN.get(found["source"], "") if found["abstract"] else "",
+    }
+    return {
+        "paper_id": None,
+        "title": found["title"],
+        "abstract": found["abstract"] or None,
+        "metadata": fields.present(metadata),
+    }
+
+
+class _Worker:
+    """The process that reads, started on demand, and again where a document has ended it."""
+
+    def __init__(self) -> None:
+        self._process: processes.Process | None = None
+        self._lock = threading.Lock()
+
+    def read(self, data: bytes) -> dict[str, str]:
+        """Return the answer of the process; ``error`` '' where it ended or took too long."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                atexit.register(self.end)  # which is to leave no process behind; once more does no harm
+                self._process = processes.start([sys.executable, "-m", "qbe.corpus.pdf"])
+            process = self._process
+            assert process.stdin is not None and process.stdout is not None
+            timer = threading.Timer(SECONDS, process.kill)
+            timer.start()
+            try:
+                process.stdin.write(len(data).to_bytes(8, "big") + data)
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except BrokenPipeError:
+                line = b""
+            except BaseException:  # such as an interrupt: the answer is not to be that of the next document
+                self._end()
+                raise
+            finally:
+                timer.cancel()
+            if not line.endswith(b"\n"):
+                self._end()
+                return {"error": ""}
+            found: dict[str, str] = json.loads(line)
+            return found
+
+    def end(self) -> None:
+        """Kill the process, so that a malicious PDF cannot affect the next one."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+_WORKER = _Worker()
+end_worker = _WORKER.end
+
+
+def answer(data: bytes) -> dict[str, str]:
+    """Return what a document holds, or what is wrong with it as ``error``."""
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        return {"error": PASSWORD if "assword" in str(error) or "ecurity" in str(error) else DAMAGED}
+    try:
+        lines, upward = lines_of(document, PAGES)
+    except pypdfium2.PdfiumError:
+        return {"error": DAMAGED}
+    text = " ".join(line.text for line in lines)
+    letters = sum(map(str.isalpha, text))
+    unknown = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" for each in text)
+    if letters < FEWEST_LETTERS or unknown > letters / 5:
+        return {"error": NO_TEXT}
+    found = find(lines, str(document.get_metadata_value("Title")))
+    stamp = _ARXIV.search(upward)
+    dois = {match[1].lower() for line in lines if line.page == 0 and (match := _DOI.fullmatch(line.text))}
+    names = {"arxiv": stamp[1] if stamp else "", "doi": dois.pop() if len(dois) == 1 else ""}
+    return {**found._asdict(), **names}
+
+
+def main() -> None:
+    """Answer documents until the input ends."""
+    import resource
+
+    for limit, value in (
+        (resource.RLIMIT_AS, MOST_BYTES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
+            resource.setrlimit(limit, (value, value))
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while size := source.read(8):
+        data = source.read(int.from_bytes(size, "big"))
+        target.write(json.dumps(answer(data)).encode("ascii") + b"\n")
+        target.flush()
+
+
+if __name__ == "__main__":
+    main()

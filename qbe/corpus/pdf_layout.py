@@ -1,0 +1,386 @@
+"""Title and abstract of a paper out of the lines of its first pages, by their places, sizes and headings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from qbe.corpus.pdf_lines import Line, joined_text, overlap, words_of
+
+HEADING, BLOCK, INTRODUCTION, FIRST = "heading", "block", "introduction", "first paragraph"
+"""Where an abstract was found: under its heading, as a paragraph without one before the introduction, or
+nowhere, and the introduction's first paragraph, or the first one of all, stands for it.
+"""
+
+FEWEST_WORDS, MOST_WORDS = 30, 700  # of a paragraph that may be an abstract; where reading of one ends
+
+_ABSTRACT = re.compile(
+    r"(?:\d+\.?\s+)?(?P<name>a ?b ?s ?t ?r ?a ?c ?t|(?:executive )?s ?u ?m ?m ?a ?r ?y|synopsis)\b"
+    r"(?P<mark>\s*[.:\u2013\u2014\u2015|-]+)?\s*(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_INTRODUCTION = re.compile(
+    r"(?:(?:1|I|\u00a7\s?1)\s*[.:)\u2013\u2014-]?\s*|chapter 1\W*)?i ?n ?t ?r ?o ?d ?u ?c ?t ?i ?o ?n"
+    r"(?:\s*[.:\u2013\u2014-]*|\s+(?:and|&)\s+[\w ]{3,40})",
+    re.IGNORECASE,
+)
+_END = re.compile(
+    r"(?:author )?key ?[- ]?(?:words?|phrases)\b(?: and phrases)?\s*(?:[:.\u2013\u2014-]|$|(?-i:[A-Z]))|"
+    r"(?:additional|general) (?:key ?words|terms)\b|index[- ]terms?\b|subject (?:terms|class|headings)|"
+    r"categories and subject|ccs concepts|acm (?:reference|classification|ccs)|pacs\b|"
+    r"(?:math(?:ematics|ematical)?\.? subject|ams|msc|jel|ccs|physh)\b[\s(:]*"
+    r"(?:class|codes?|numbers?|subject|\d)|"
+    r"a ?r ?t ?i ?c ?l ?e i ?n ?f ?o|article history|received\b.{0,60}\d{4}|(?:table of )?contents\s*$|"
+    r"permission to make|copyright\b|\u00a9|\(c\) ?\d{4}|c\u20dd|preprint submitted|submitted to\b|"
+    r"corresponding author|correspondence\b|e-?mail(?: address)?:|abbreviations:|funding:|doi\b|"
+    r"(?:code|data|project page|availability).{0,30}https?://\S+$|https?://\S+$|"
+    r"r ?\u00e9 ?s ?u ?m ?\u00e9|zusammenfassung|resumen\b",
+    re.IGNORECASE,
+)
+_SECTION = re.compile(r"(?:\d{1,2}|[IVX]{1,4})[.)]?\s+[A-Z][^.]{2,60}")
+# What footnotes and notes on authors have, and abstracts have not.
+_NO_PROSE = re.compile(
+    r"e-?mail|\S@\S|\bsupported (?:in part by|by .{0,60}(?:award|grant|foundation))|permission to make|"
+    r"preliminary version",
+    re.IGNORECASE,
+)
+_JOURNAL = re.compile(
+    r"(?:the )?(?:journal of|proceedings of|international journal|transactions on|ieee |acm |annals of|"
+    r"physical review|physics letters|nuclear physics|lecture notes|european organi[sz]ation|"
+    r"deutsches elektronen|preprint|typeset using|draft version|technical report|working paper|"
+    r"research (?:article|paper|report)|original (?:article|research|paper)|review article|"
+    r"regular (?:article|paper)|article\b|letters?\b|short (?:paper|communication)|communication$|report no|"
+    r"open access|under review|published (?:as|in|by)|available (?:at|online)|contents lists?|https?:|www\.|"
+    r"doi\b|arxiv|volume \d|vol\. ?\d)|.{0,40}\bjournal\b(?: of .{0,40})?$|journal homepage",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(r"[\s*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#]+$|^[\s*\u2020\u2021\u2217]+")
+_LIST_MARK = re.compile(r"^[^\w\"'\u2018\u201c($]+")
+
+
+class Found(NamedTuple):
+    """The title and the abstract, '' each where there is none, and where the abstract was."""
+
+    title: str
+    abstract: str
+    source: str
+
+
+def find(lines: Sequence[Line], named: str = "") -> Found:
+    """The title and the abstract in the lines of a paper's first pages; ``named`` is the title that the
+    document states, which counts where its words stand on the first page.
+
+    >>> def line(text: str, y: float, size: float, bold: bool = False) -> Line:
+    ...     return Line(text, text, 0, 72.0, 72.0 + 5 * len(text), y, size, bold)
+    >>> find([
+    ...     line("On fish", 80, 17), line("Ann Lee", 100, 12), line("Abstract", 130, 10, bold=True),
+    ...     line("Fish swim in lakes and in riv-", 144, 10), line("ers.", 156, 10),
+    ...     line("1 Introduction", 190, 12, bold=True),
+    ... ])
+    Found(title='On fish', abstract='Fish swim in lakes and in rivers.', source='heading')
+    """
+    words = words_of(lines)
+    heading, rest = _heading(lines)
+    title, last = title_of(lines, heading, named)
+    rows, source = _under(lines, heading, rest) if heading else [], HEADING
+    if not rows:
+        below = [line for line in lines if last is None or (line.page, line.y) > (last.page, last.y)]
+        intro = next((line for line in below if _INTRODUCTION.fullmatch(line.text)), None)
+        rows, source = _block(below, intro), BLOCK if intro else FIRST
+        if not rows and intro:
+            rows, source = _paragraph(lines, intro), INTRODUCTION
+    return Found(title, _LIST_MARK.sub("", joined_text(rows, words)), source)
+
+
+def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
+    """Return the line with the abstract's heading, and the text that follows in it; "abstract" before any
+    other.
+    """
+    found = list[tuple[bool, Line, str]]()
+    for line in lines:
+        if (match := _ABSTRACT.fullmatch(line.text)) is None:
+            continue
+        rest, mark = match["rest"], match["mark"]
+        is_named = match["name"].lower().replace(" ", "") == "abstract"
+        is_marked = mark and re.match(r"[\W\d]*[A-Z\d]", rest)  # "Abstract: We", and not "abstract, we"
+        begins = is_named and not mark and re.match(r"[A-Z][\w-]*[ ,]", rest)  # "Abstract We"
+        if rest and not is_marked and not (begins and line.size <= 1.25 * body_size(lines)):
+            continue
+        found.append((is_named, line, rest))
+    best = max(found, key=lambda each: (each[0], -each[1].page, -each[1].y), default=None)
+    return (None, "") if best is None else best[1:]
+
+
+def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
+    """Return the lines of the abstract of a heading."""
+    if rest:
+        begin = heading._replace(text=rest)
+    else:
+        near = [line for line in lines if line.page == heading.page and line is not heading]
+        beside = [
+            line
+            for line in near
+            if abs(line.y - heading.y) < 0.4 * line.size
+            and 0 < line.x0 - heading.x1 < 120
+            and len(line.text) > 25
+        ]
+        below = [
+            line
+            for line in near
+            if 0.4 * line.size < line.y - heading.y < 7 * line.size
+            and overlap(line, heading.x0 - 20, heading.x1 + 20) > 0
+            and len(line.text) > 8
+        ]
+        close = [line for line in below if line.y - heading.y < 3 * line.size]
+        start = min(close or beside or below, key=lambda each: (each.y, each.x0), default=None)
+        if start is None or _ends(start, start):
+            return []
+        begin = start
+    return _grown([line for line in lines if line is not heading], begin)
+
+
+def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -> list[Line]:
+    """Return the text that begins with a line: below it in its column, then at the top of the next one."""
+    rows, words = [begin], len(begin.text.split())
+    x0, x1, leading, last = begin.x0, begin.x1, 0.0, begin
+    used = {begin}
+    while words < MOST_WORDS:
+        row = _row_below(lines, last, x0, x1, leading, used)
+        if not row and not one_paragraph:
+            row = _row_of_next_column(lines, last, x0, x1, begin, used)
+            if row:
+                x0, x1 = row[0].x0, row[-1].x1
+        if not row or _ends(row[0], begin):
+            break
+        may_end = one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS
+        if may_end and _begins_paragraph(row[0], last, x0, leading):
+            break
+        if row[0].page == last.page and row[0].y > last.y and (not leading or len(rows) < 4):
+            leading = max(leading, row[0].y - last.y) if leading else row[0].y - last.y
+        used.update(row)
+        rows += row
+        words += sum(len(each.text.split()) for each in row)
+        x0, x1, last = min(x0, row[0].x0), max(x1, row[-1].x1), row[0]
+    return rows
+
+
+def _row_below(
+    lines: Sequence[Line], last: Line, x0: float, x1: float, leading: float, used: set[Line]
+) -> list[Line]:
+    """Return the lines of one baseline that come next below a line, between the edges of its column."""
+    most = 1.75 * leading if leading else 2.2 * last.size
+    slack = (2.5 if leading else 4.5) * last.size  # the first line may be indented
+    near = [
+        line
+        for line in lines
+        if line.page == last.page
+        and line not in used
+        and 0.5 * last.size < line.y - last.y <= most
+        and line.x0 > x0 - slack
+        and overlap(line, x0, x1) > 0.5 * min(line.x1 - line.x0, x1 - x0)
+    ]
+    full = [line for line in near if line.size > 0.8 * last.size]
+    if not full:
+        return []
+    first = min(full, key=lambda each: each.y)
+    return sorted(
+        (each for each in near if abs(each.y - first.y) < 0.4 * first.size), key=lambda each: each.x0
+    )
+
+
+def _row_of_next_column(
+    lines: Sequence[Line], last: Line, x0: float, x1: float, begin: Line, used: set[Line]
+) -> list[Line]:
+    """Return the first line of the column to the right, or of the next page where a sentence goes on.
+
+    There is none where the column goes on with something else.
+    """
+    alike = [line for line in lines if line.size > 0.92 * begin.size and line not in used]
+    if any(
+        line.page == last.page and line.y > last.y and overlap(line, x0, x1) > 0 and len(line.text) > 20
+        for line in alike
+    ):
+        return []
+    right = [line for line in alike if line.page == last.page and line.x0 > x1 and len(line.text) > 3]
+    if right:
+        return [min(right, key=lambda each: each.y)]
+    if re.search(r"[.!?)\u201d]$", last.text):
+        return []
+    following = [line for line in alike if line.page == last.page + 1 and len(line.text) > 20]
+    return [min(following, key=lambda each: (each.y, each.x0))] if following else []
+
+
+def _ends(line: Line, begin: Line) -> bool:
+    """Return True for keywords, a heading or another size than that of the abstract that began with
+    ``begin``.
+    """
+    is_capital = not line.text[:1].islower() or line.bold > begin.bold or line.text.startswith("http")
+    if is_capital and (_END.match(line.text) or _INTRODUCTION.fullmatch(line.text)):
+        return True
+    if line.size > 1.1 * begin.size or (line.size < 0.88 * begin.size and len(line.text) > 12):
+        return True
+    if begin.bold and not line.bold and len(line.text) > 25:
+        return True
+    is_marked = line.bold > begin.bold or line.text.isupper()
+    return line is not begin and is_marked and _SECTION.fullmatch(line.text) is not None
+
+
+def _begins_paragraph(line: Line, last: Line, x0: float, leading: float) -> bool:
+    is_lower = leading and line.page == last.page and line.y - last.y > 1.3 * leading
+    return bool(is_lower) or 0.7 * line.size < line.x0 - x0 < 4 * line.size
+
+
+def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
+    """Return the first paragraph of prose before the introduction's heading; of all where there is none."""
+    others = [line for line in lines if line is not intro]
+    for begin in others:
+        is_after = intro is not None and (
+            (begin.page, begin.y) >= (intro.page, intro.y)
+            or (begin.page == intro.page and begin.x0 > intro.x1)
+        )
+        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin) or not _is_prose_line(begin):
+            continue
+        if any(_is_left_of(line, begin) for line in others):
+            continue
+        rows = _grown(others, _first_of_paragraph(others, begin))
+        if _is_prose(rows) and not rows[0].text[0].islower():
+            return rows
+    return []
+
+
+def _is_left_of(line: Line, other: Line) -> bool:
+    """Whether a line is one of the column left of another's."""
+    return (
+        line.page == other.page
+        and abs(line.y - other.y) < 2
+        and line.x1 < other.x0
+        and line.x1 - line.x0 > 100
+    )
+
+
+def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
+    """Return the first line of a line's paragraph: names may fill the lines above one of prose."""
+    while True:
+        above = (
+            each
+            for each in lines
+            if each.page == line.page
+            and 0.8 * line.size < line.y - each.y < 1.4 * line.size
+            and abs(each.size - line.size) < 0.03 * line.size
+            and abs(each.x1 - line.x1) < 3
+            and abs(each.x0 - line.x0) < 2.5 * line.size
+            and each.bold == line.bold
+        )
+        first = next(above, None)
+        if first is None:
+            return line
+        line = first
+
+
+def _is_prose_line(line: Line) -> bool:
+    """Return True if a line may begin a paragraph of prose, and names neither authors nor affiliations."""
+    words = line.text.split()
+    lower = sum(word[:1].islower() for word in words)
+    return len(words) > 4 and lower > 0.5 * len(words)
+
+
+def _is_prose(rows: Sequence[Line]) -> bool:
+    text = _spaced(rows)
+    words = text.split()
+    lower = sum(word[:1].islower() for word in words)
+    if _NO_PROSE.search(text):
+        return False
+    return len(words) >= FEWEST_WORDS and lower > 0.55 * len(words) and len(rows) > 2
+
+
+def _paragraph(lines: Sequence[Line], intro: Line) -> list[Line]:
+    """Return the first paragraph under the introduction's heading."""
+    below = [
+        line
+        for line in lines
+        if line.page == intro.page
+        and 0.4 * line.size < line.y - intro.y < 6 * line.size
+        and overlap(line, intro.x0 - 20, intro.x1 + 20) > 0
+        and len(line.text) > 15
+    ]
+    begin = min(below, key=lambda each: (each.y, each.x0), default=None)
+    return [] if begin is None else _grown(lines, begin, one_paragraph=True)
+
+
+def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[str, Line | None]:
+    """Return the title and its last line; ``heading`` is the abstract's, ``named`` the stated title."""
+    first = next((line.page for line in lines if len(line.text) > 3), 0)
+    page = [line for line in lines if line.page == first]
+    bottom = 0.7 * max((each.y for each in page), default=0.0)
+    if heading is not None and heading.page == first:
+        bottom = heading.y
+    above = [line for line in page if line.y < bottom and re.search(r"[^\W\d_]", line.text)]
+    groups = list(_groups(above or page))
+    if stated := _stated(groups, named):
+        return stated
+    body = body_size(lines)
+    usable = [group for group in groups if not _is_other(group)]
+    several = [group for group in usable if len(_spaced(group).split()) > 1]
+    large = [group for group in several or usable if group[0].size > 1.04 * body]
+    if large:
+        best = max(large, key=lambda group: (round(group[0].size, 1), group[0].bold, -group[0].y))
+    else:
+        marked = [group for group in several if group[0].bold or _spaced(group).isupper()]
+        best = next(iter(marked or several or usable), [])
+    return (_MARKS.sub("", joined_text(best, words_of(lines), plain=True)), best[-1] if best else None)
+
+
+def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:
+    """Return the title that the document states, where its letters stand on the page."""
+    wanted = _letters(named)
+    if len(named.split()) < 2 or len(wanted) < 10:
+        return None
+    lines = [line for group in groups for line in group]
+    for begin in range(len(lines)):
+        letters = ""
+        for line in lines[begin : begin + 8]:
+            letters += _letters(line.plain)
+            if letters == wanted:
+                return " ".join(named.split()), line
+    return None
+
+
+def _letters(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def _spaced(group: Sequence[Line]) -> str:
+    return " ".join(line.text for line in group)
+
+
+def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Yield lines of one size that follow each other closely."""
+    group = list[Line]()
+    for line in sorted(lines, key=lambda each: (each.y, each.x0)):
+        if group:
+            last = group[-1]
+            alike = abs(line.size - last.size) < 0.06 * last.size and line.bold == last.bold
+            near = abs(line.y - last.y) < 2.0 or overlap(line, last.x0, last.x1) > -last.size
+            if not (alike and near and line.y - last.y < 1.9 * last.size):
+                yield group
+                group = []
+        group.append(line)
+    if group:
+        yield group
+
+
+def _is_other(group: Sequence[Line]) -> bool:
+    """Return True for large lines that name a journal or a kind of paper."""
+    text = _spaced(group)
+    is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
+    return is_journal or len(re.findall(r"[^\W\d_]", text)) < 3
+
+
+def body_size(lines: Sequence[Line]) -> float:
+    """Return the size that most letters have."""
+    letters = Counter[float]()
+    for line in lines:
+        letters[round(line.size, 1)] += len(line.text)
+    return letters.most_common(1)[0][0] if letters else 10.0

@@ -1,0 +1,288 @@
+"""The lines of text on the pages of a PDF, with what tells titles, columns and headings apart: place, size,
+weight; and their text, with hyphenated words joined.
+
+PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards, as reading
+does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+MOST_CHARACTERS = 40_000  # of a page; those of papers have some 6,000
+
+_BOLD = re.compile(r"bold|black|heavy|demi|medi\b|cmbx|sfbx|cmssbx|lmbx", re.IGNORECASE)
+_TEX = {0x0B: "ff", 0x0C: "fi", 0x0D: "fl", 0x0E: "ffi", 0x0F: "ffl"}  # ligatures of fonts that do not say so
+_ACCENTS = dict(
+    zip(
+        "\u00b4\u00a8\u02c6\u02dc\u00b8\u02c7\u02d8\u02da",
+        "\u0301\u0308\u0302\u0303\u0327\u030c\u0306\u030a",
+        strict=True,
+    )
+)
+_ACCENTED = re.compile(rf"([{''.join(_ACCENTS)}]) ?([A-Za-z\u0131])")
+_HYPHENS = {0xAD, 0x2010, 0x2011, 0xFFFE, 0x02}  # with what PDFium puts for one at the end of a line
+_FOOTNOTE_MARKS = frozenset("*\u2020\u2021\u00a7\u00b6\u2217\u22c6\u2225#")
+# Words behind which a hyphen at the end of a line is mostly one of the word itself.
+_FIRST_PARTS = frozenset(
+    (
+        *("self", "well", "cross", "low", "high", "real", "large", "small", "short", "long", "end", "fine"),
+        *("non", "multi", "semi", "state", "co", "pre", "post", "sub", "open", "zero", "few", "one", "two"),
+        *("three", "off", "on", "hand", "data", "user", "task", "domain", "model", "time", "cost", "rule"),
+    )
+)
+
+
+class Line(NamedTuple):
+    """Characters that stand beside each other: a line of one column, or a part of it.
+
+    ``plain`` is the text without marks of footnotes at its end. ``x0`` and ``x1`` are its ends, ``y`` its
+    baseline, from the top of its ``page`` (from 0), ``size`` that of its font; all in points.
+    """
+
+    text: str
+    plain: str
+    page: int
+    x0: float
+    x1: float
+    y: float
+    size: float
+    bold: bool
+
+
+class _Style(NamedTuple):
+    size: float
+    bold: bool
+    upright: bool
+
+
+class _Character(NamedTuple):
+    text: str
+    x0: float
+    x1: float
+    y: float
+    style: _Style
+    is_generated: bool
+
+
+def overlap(line: Line, x0: float, x1: float) -> float:
+    """Return how much of a line stands between two edges; the negative distance where nothing does."""
+    return min(line.x1, x1) - max(line.x0, x0)
+
+
+def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
+    """Return the lines of the first pages, from top to bottom, and the text that is written upwards.
+
+    That of arXiv's stamp is.
+    """
+    lines, rotated = list[Line](), list[str]()
+    for number in range(min(len(document), pages)):
+        page = document[number]
+        height = page.get_height()
+        characters = list(_characters(page.get_textpage(), height))
+        rotated.append("".join(each.text for each in characters if not each.style.upright))
+        upright = (each for each in characters if each.style.upright)
+        found = [line for run in _runs(upright) if (line := _line(run, number)) is not None]
+        lines += _without_numbers(_joined(found))
+    return lines, " ".join(rotated)
+
+
+def _characters(page: Any, height: float) -> Iterator[_Character]:
+    """Yield the characters of a page in the order in which they are written there."""
+    import pypdfium2.raw as pdfium
+
+    raw, styles, style = page.raw, dict[int, _Style](), _Style(0.0, False, True)
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    x, y, high = ctypes.c_double(), ctypes.c_double(), 0xD800
+    for place in range(min(pdfium.FPDFText_CountChars(raw), MOST_CHARACTERS)):
+        code = pdfium.FPDFText_GetUnicode(raw, place)
+        is_generated = pdfium.FPDFText_IsGenerated(raw, place) == 1
+        if not is_generated:
+            item = ctypes.cast(pdfium.FPDFText_GetTextObject(raw, place), ctypes.c_void_p).value or 0
+            if item not in styles:
+                styles[item] = _style(pdfium, raw, place)
+            style = styles[item]
+            pdfium.FPDFText_GetCharOrigin(raw, place, x, y)
+            pdfium.FPDFText_GetCharBox(raw, place, left, right, bottom, top)
+        if 0xD800 <= code < 0xDC00:  # the first half of a pair of UTF-16, whose place is that of the second
+            high = code
+            continue
+        if 0xDC00 <= code < 0xE000:
+            code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00
+        yield _Character(
+            _text(code, is_generated),
+            min(left.value, x.value),
+            max(right.value, x.value),
+            height - y.value,
+            style,
+            is_generated,
+        )
+
+
+def _text(code: int, is_generated: bool) -> str:
+    """Return the letters of a character: those of ligatures and mathematical alphabets as they are typed."""
+    if code in _HYPHENS:
+        return "-"
+    if not 0x20 <= code < 0x110000 or 0xD800 <= code < 0xE000:
+        return " " if is_generated else _TEX.get(code, " ")
+    is_variant = 0xFB00 <= code <= 0xFB06 or 0x1D400 <= code <= 0x1D7FF
+    return unicodedata.normalize("NFKC", chr(code)) if is_variant else chr(code)
+
+
+def _with_accents(text: str) -> str:
+    r"""Compose accents that are printed before their letters.
+
+    >>> _with_accents("Schr\u00a8odinger")
+    'Schrödinger'
+    """
+
+    def composed(match: re.Match[str]) -> str:
+        letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])
+        return letter if len(letter) == 1 else match[0]
+
+    return _ACCENTED.sub(composed, text)
+
+
+def _style(pdfium: Any, raw: Any, place: int) -> _Style:
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFText_GetMatrix(raw, place, matrix)
+    size = pdfium.FPDFText_GetFontSize(raw, place) * ((matrix.c**2 + matrix.d**2) ** 0.5 or 1.0)
+    name, flags = ctypes.create_string_buffer(200), ctypes.c_int()
+    pdfium.FPDFText_GetFontInfo(raw, place, name, 200, flags)
+    bold = _BOLD.search(name.value.decode(errors="replace")) is not None
+    is_upright = matrix.a > 0 and abs(matrix.b) < matrix.a / 10
+    return _Style(size, bold or pdfium.FPDFText_GetFontWeight(raw, place) >= 600, is_upright)
+
+
+def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
+    """Split characters where the next one does not go on beside the last one."""
+    run, last = list[_Character](), None
+    for each in characters:
+        if each.is_generated or each.text.isspace():
+            if run:
+                run.append(each)
+            continue
+        if last is not None:
+            size = max(each.style.size, last.style.size)
+            gap, ratio = each.x0 - last.x1, min(each.style.size, last.style.size) / (size or 1.0)
+            goes_back = gap < -0.8 * size and each.x0 < last.x0 - 0.1 * size  # not within a ligature
+            if goes_back or abs(each.y - last.y) > 0.6 * size or gap > (1.6 if ratio > 0.85 else 0.7) * size:
+                yield run
+                run = []
+        run.append(each)
+        last = each
+    if run:
+        yield run
+
+
+def _line(run: list[_Character], page: int) -> Line | None:
+    """Return the line of a run; None where it has nothing but white space."""
+    written = [each for each in run if not (each.is_generated or each.text.isspace())]
+    if not written:
+        return None
+    sizes = sorted(each.style.size for each in written)
+    size = sizes[len(sizes) // 2]
+    baseline = [each.y for each in written if each.style.size > 0.8 * size] or [written[0].y]
+    y = sorted(baseline)[len(baseline) // 2]
+    parts, last, end = list[str](), None, 0  # the end of what is no superscript at the end of the line
+    for each in run:
+        is_space = each.is_generated or each.text.isspace()
+        if is_space or (last is not None and each.x0 - last.x1 > 0.25 * size):
+            parts.append(" ")
+        if is_space:
+            continue
+        parts.append(each.text)
+        if (
+            not (each.style.size < 0.8 * size and y - each.y > 0.15 * size)
+            and each.text not in _FOOTNOTE_MARKS
+        ):
+            end = len(parts)
+        last = each
+    text, without = (_with_accents(" ".join("".join(each).split())) for each in (parts, parts[:end]))
+    bold = 2 * sum(each.style.bold for each in written) > len(written)
+    return Line(
+        text, without, page, min(each.x0 for each in written), max(each.x1 for each in written), y, size, bold
+    )
+
+
+def _joined(lines: list[Line]) -> list[Line]:
+    """Join lines that stand close beside each other on one baseline."""
+    done = list[Line]()
+    for line in sorted(lines, key=lambda each: (round(each.y), each.x0)):
+        for place in range(len(done) - 1, max(-1, len(done) - 8), -1):
+            other = done[place]
+            size = max(line.size, other.size)
+            alike = min(line.size, other.size) > 0.85 * size
+            first, second = sorted((other, line), key=lambda each: each.x0)
+            gap = second.x0 - first.x1
+            if abs(line.y - other.y) < 0.25 * size and -0.3 * size < gap < (0.9 if alike else 0.1) * size:
+                space = " " if gap > 0.15 * size else ""
+                larger = max(first, second, key=lambda each: len(each.text))
+                done[place] = larger._replace(
+                    text=first.text + space + second.text,
+                    plain=first.plain + space + second.plain,
+                    x0=first.x0,
+                    x1=max(first.x1, second.x1),
+                )
+                break
+        else:
+            done.append(line)
+    return done
+
+
+def _without_numbers(lines: list[Line]) -> list[Line]:
+    """Remove line numbers at the margin, as in manuscripts under review."""
+    numbers = [line for line in lines if line.text.isdigit() and len(line.text) <= 4]
+    dropped = set[Line]()
+    for edge in ("x0", "x1"):
+        columns: dict[int, list[Line]] = {}
+        for line in numbers:
+            columns.setdefault(round(getattr(line, edge) / 4), []).append(line)
+        for column in columns.values():
+            values = [int(line.text) for line in sorted(column, key=lambda each: each.y)]
+            if len(values) >= 5 and all(a < b for a, b in pairwise(values)):
+                dropped.update(column)
+    return [line for line in lines if line not in dropped]
+
+
+def words_of(lines: Sequence[Line]) -> Counter[str]:
+    """Count the words of the lines, hyphens kept, those at their ends left out, which may be parts."""
+    return Counter(word for line in lines for word in re.findall(r"[\w-]+", line.text.lower())[1:-1])
+
+
+def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
+    """Return the text of lines, with hyphenated words joined.
+
+    ``words`` are those of the document (`words_of`), ``plain`` says that no line has the mark of a footnote
+    at its end.
+
+    >>> rows = [Line(text, text, 0, 0, 9, 0, 9, False) for text in ("Well-", "known fish in riv-", "ers")]
+    >>> joined_text(rows, Counter())
+    'Well-known fish in rivers'
+    """
+    text = ""
+    for place, row in enumerate(rows, start=1):
+        piece = row.plain if plain or place == len(rows) else row.text  # no mark of a footnote at the end
+        if text.endswith("-") and text[-2:-1].isalnum() and piece[:1].isalnum():
+            text = text if _keeps_hyphen(text, piece, words) else text[:-1]
+            text += piece
+        else:
+            text += f" {piece}" if text else piece
+    return " ".join(text.split())
+
+
+def _keeps_hyphen(text: str, following: str, words: Counter[str]) -> bool:
+    """Return True if the hyphen at the end of a line is one of its word, by the same word elsewhere."""
+    before = re.search(r"[\w-]*$", text[:-1].lower())
+    after = re.match(r"[\w-]*", following.lower())
+    first, second = before[0] if before else "", after[0] if after else ""
+    if following[0].isupper() or following[0].isdigit() or "-" in first:
+        return True
+    joined, parted = words[first + second], words[f"{first}-{second}"]
+    return parted > joined if joined or parted else first in _FIRST_PARTS

@@ -1,0 +1,437 @@
+"""Records of papers: what readers yield, how they are asked to read, and the `qbe.types.Paper` of a record.
+
+The fields of a record are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole
+number), ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
+``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where the
+abstract was split here). Other fields are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import translate
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from qbe.errors import RecordError, UsageError
+from qbe.types import Facet, Paper, Sentence
+
+Original = TypeVar("Original")
+Splitter = Callable[[str], Sequence[str]]
+"""Splits an abstract into sentences."""
+
+Offsets = tuple[tuple[int, int], ...]
+"""Offsets (begin, end) of each sentence, end exclusive, in characters."""
+
+FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
+OFFSETS = "sentence_offsets"
+STOP, SKIP = "stop", "skip"
+ON_ERROR = (STOP, SKIP)
+SKIP_BYTES = 256 << 20
+DEDUPE = ("title", "doi")
+COLUMNS = (
+    *("id", "title", "abstract", "year", "date", "authors"),
+    *("venue", "categories", "tags", "doi", "url", "cites"),
+)
+"""The fields of a table that ``Reading.columns`` may name."""
+
+MAX_ABSTRACT_CHARS = 1_000_000  # also of titles; whole books are shorter, so it is a conversion error
+MAX_ID_CHARS = 512
+MAX_DEPTH = 100  # of objects and lists within metadata, which other code follows to the end
+NO_ABSTRACT = "no abstract"  # the reason of the error
+
+_LABELS = "background, objective, method, result or other, with or without '_label'"
+_CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
+_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
+
+
+class Entry(NamedTuple):
+    """A record of a source, or what is wrong with it.
+
+    ``where`` is its place (file and line, or file and number), with which every message about it begins.
+    ``record["abstract"]`` is None where there is none.
+    """
+
+    where: str
+    record: Mapping[str, Any] | RecordError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Options of reading a corpus; raises UsageError for impossible values.
+
+    ``format`` is one of `qbe.corpus.FORMAT_NAMES`; None: recognize each file's. ``columns`` names the columns
+    of a table for fields of papers (COLUMNS). ``categories`` are patterns such as ``cs.*``: papers without a
+    matching category are left out.
+
+    ``on_error`` is ``stop`` (end at a record that cannot be used) or ``skip`` (leave it out); None: ``skip``
+    for files of more than SKIP_BYTES together. Where more than the share ``max_rejected`` of at least 100
+    records cannot be used, reading ends with an error; papers that lack only an abstract do not count.
+    ``keep_without_abstract`` keeps such papers, with the title as abstract. ``dedupe`` merges papers of one
+    ``title`` (normalized, with year and first author) or one ``doi``. Reading ends after ``limit`` papers.
+
+    >>> Reading(categories=("cs.*",)).keeps({"categories": ["math.CO", "cs.CG"]})
+    True
+    >>> Reading(limit=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `limit` of at least 1, found 0
+    """
+
+    format: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    on_error: str | None = None
+    max_rejected: float = 0.01
+    keep_without_abstract: bool = False
+    dedupe: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, values in (
+            ("on_error", self.on_error, ON_ERROR),
+            ("dedupe", self.dedupe, DEDUPE),
+        ):
+            if value is not None and value not in values:
+                raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
+        if unknown := sorted(set(self.columns) - set(COLUMNS)):
+            raise UsageError(f"expected fields {', '.join(COLUMNS)}, found {unknown[0]!r}; check `columns`")
+        if not 0 <= self.max_rejected <= 1:
+            raise UsageError(f"expected `max_rejected` from 0 to 1, found {self.max_rejected:g}")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"expected `limit` of at least 1, found {self.limit}")
+
+    @cached_property
+    def _category(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(map(translate, self.categories))) if self.categories else None
+
+    def keeps(self, metadata: Mapping[str, Any]) -> bool:
+        """Return True if no category is chosen, or the paper has a chosen one."""
+        if self._category is None:
+            return True
+        categories = metadata.get("categories") or ()
+        names = categories.split() if isinstance(categories, str) else categories
+        return any(self._category.match(str(name)) for name in names)
+
+    def record(self) -> dict[str, Any]:
+        """Return the options that are not the default, as JSON values.
+
+        >>> Reading(categories=("cs.*",), on_error="skip").record()
+        {'categories': ['cs.*'], 'on_error': 'skip'}
+        """
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values |= {"columns": dict(self.columns), "categories": list(self.categories)}
+        if self.max_rejected == Reading.max_rejected:
+            values["max_rejected"] = None
+        return {name: value for name, value in values.items() if value}
+
+
+AS_IT_COMES = Reading()
+
+
+def converted(
+    originals: Iterable[tuple[str, Original | RecordError]],
+    to_record: Callable[[Original, str], dict[str, Any] | None],
+    reading: Reading | None = None,
+) -> Iterator[Entry]:
+    """Convert originals, each given with its place, to entries.
+
+    A RecordError that ``to_record`` raises, or that stands in place of an original, becomes the entry. Left
+    out are originals for which ``to_record`` returns None and, with ``reading``, papers of other categories.
+    """
+    for where, original in originals:
+        try:
+            if isinstance(original, RecordError):
+                raise original
+            record = to_record(original, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if record is not None and (reading is None or reading.keeps(record["metadata"])):
+            yield Entry(where, record)
+
+
+def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
+    """Return the offsets into ``text`` of its sentences, in order; None where a splitter added or dropped
+    letters.
+
+    White space and control characters may differ.
+
+    >>> locate("Fish  swim. We count.", ["Fish swim.", "We count."])
+    ((0, 11), (12, 21))
+    """
+    offsets, end = list[tuple[int, int]](), 0
+    for sentence in sentences:  # nearly all stand there as they are: ten times as fast as what follows
+        begin = text.find(sentence, end)
+        if begin < 0 or not sentence or (begin > end and not text[end:begin].isspace()):
+            break
+        end = begin + len(sentence)
+        offsets.append((begin, end))
+    if len(offsets) == len(sentences) and not text[end:].strip():
+        return tuple(offsets)
+    places = [match.start() for match in _VISIBLE.finditer(text)]
+    counts = [len(_VISIBLE.findall(sentence)) for sentence in sentences]
+    if sum(counts) != len(places):
+        return None
+    offsets, first, end = [], 0, 0
+    for count in counts:
+        begin, end = (places[first], places[first + count - 1] + 1) if count else (end, end)
+        offsets.append((begin, end))
+        first += count
+    return tuple(offsets)
+
+
+def parse_paper(
+    record: Mapping[str, Any], where: str, split: Splitter | None = None, default_id: str | None = None
+) -> Paper:
+    """The paper of a record.
+
+    ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string;
+    without it such an abstract is an error. ``default_id`` replaces a missing ``paper_id``. White space and
+    control characters within a text become single spaces; sentences that are empty then are dropped,
+    together with their labels.
+
+    Raises RecordError for a missing or invalid field, an abstract without a sentence, texts over
+    MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
+
+    >>> record = {"paper_id": 7, "title": "On  fish", "abstract": ["We count."], "pred_labels": ["method"]}
+    >>> paper = parse_paper(record, "papers.jsonl, line 1")
+    >>> paper.paper_id, paper.title, paper.sentences[0].facet
+    ('7', 'On fish', <Facet.METHOD: 'method'>)
+    """
+    paper_id = _paper_id(record.get("paper_id"), where, default_id)
+    title, abstract, labels = (record.get(name) for name in ("title", "abstract", "pred_labels"))
+    if not isinstance(title, str):
+        advice = 'add "title", if need be the empty string'
+        raise _invalid(where, "a string as title", title, advice, "no title")
+    _check_length(len(title), "title", where)
+    texts = _sentences(abstract, where, split)
+    if not any(texts):
+        raise lacking_abstract(where, "an empty one")
+    offsets = record.get(OFFSETS)
+    if isinstance(abstract, str):
+        offsets = locate(abstract, texts)
+    elif offsets is not None:
+        offsets = _offsets(offsets, len(texts), where)
+    facets = [None] * len(texts) if labels is None else _facets(labels, abstract, len(texts), where)
+    kept = [place for place, text in enumerate(texts) if text]
+    return Paper(
+        paper_id,
+        _clean(title, "title", where),
+        tuple(Sentence(texts[place], facets[place]) for place in kept),
+        labels is not None,
+        _metadata(record.get("metadata"), where),
+        None if offsets is None else tuple(offsets[place] for place in kept),
+    )
+
+
+def paper_from_record(record: Mapping[str, Any]) -> Paper:
+    """Return the paper of a record that `paper_to_record` made, without checks."""
+    labels, offsets = record.get("pred_labels"), record.get(OFFSETS)
+    facets = [None] * len(record["abstract"]) if labels is None else map(Facet.from_label, labels)
+    return Paper(
+        record["paper_id"],
+        record["title"],
+        tuple(map(Sentence, record["abstract"], facets)),
+        labels is not None,
+        record.get("metadata") or {},
+        None if offsets is None else tuple((begin, end) for begin, end in offsets),
+    )
+
+
+def paper_to_record(paper: Paper) -> dict[str, Any]:
+    """Invert `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
+
+    A predicted label stays; otherwise no facet becomes ``other_label``, and what was ``objective_label`` has
+    become ``background_label``. Probabilities of predicted labels are not kept.
+
+    >>> sentences = Sentence("One.", Facet.METHOD), Sentence("Two.")
+    >>> paper_to_record(Paper("1", "A title", sentences, labelled=True))["pred_labels"]
+    ['method_label', 'other_label']
+    """
+    record: dict[str, Any] = {
+        "paper_id": paper.paper_id,
+        "title": paper.title,
+        "abstract": [sentence.text for sentence in paper.sentences],
+    }
+    if paper.labelled:
+        labels = (
+            each.probabilities.label if each.probabilities else str(each.facet or "other")
+            for each in paper.sentences
+        )
+        record["pred_labels"] = [f"{label}_label" for label in labels]
+    if paper.offsets is not None:
+        record[OFFSETS] = [list(pair) for pair in paper.offsets]
+    if paper.metadata:
+        record["metadata"] = dict(paper.metadata)
+    return record
+
+
+def dump_record(record: dict[str, Any]) -> bytes:
+    """Return a record as one line of JSON."""
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def is_id(text: str) -> bool:
+    """Return True for one printable word that is not too long."""
+    # isprintable() refuses white space other than the space, control characters and surrogates.
+    return 0 < len(text) <= MAX_ID_CHARS and " " not in text and text.isprintable()
+
+
+def check_unicode(text: str, where: str) -> None:
+    """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RecordError(
+            f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
+            "a lone surrogate",
+        ) from None
+
+
+def lacking_abstract(where: str, actual: str) -> RecordError:
+    return RecordError(
+        f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
+    )
+
+
+def _paper_id(value: Any, where: str, default: str | None) -> str:
+    if value is None and default is not None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        expected = "a string or whole number as paper_id"
+        raise _invalid(where, expected, value, 'give each paper a "paper_id"', "no paper_id")
+    if is_id(value):
+        return value
+    if len(value) <= MAX_ID_CHARS:
+        problem = "white space" if value.split() != [value] else "an unprintable character"
+        raise RecordError(
+            f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
+            f"found {problem} in {_short(value)}; rename the paper",
+            "a paper_id with white space or control characters",
+        )
+    raise RecordError(
+        f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
+        "shorten it",
+        "a paper_id that is too long",
+    )
+
+
+def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
+    """Return cleaned sentences, empty ones kept, as labels count them."""
+    if isinstance(abstract, str):
+        _check_length(len(abstract), "abstract", where)
+        if split is None:
+            reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
+            expected = "a list of sentences as abstract"
+            raise _invalid(where, expected, abstract, "split it into sentences", reason)
+        return [text.strip() for text in split(_clean(abstract, "abstract", where))]
+    if not isinstance(abstract, (list, tuple)):
+        expected = "a list of sentences or a string as abstract"
+        reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
+        raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper', reason)
+    _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract", where)
+    return [_clean(text, "abstract", where) for text in abstract]
+
+
+def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | None]:
+    reason = "labels that do not fit"
+    if isinstance(abstract, str):
+        expected = "a list of sentences as abstract, one for each of pred_labels"
+        raise _invalid(where, expected, abstract, "split it", reason)
+    advice = "give one label a sentence, or none at all"
+    if not isinstance(labels, (list, tuple)):
+        raise _invalid(where, "a list as pred_labels", labels, advice, reason)
+    if len(labels) != count:
+        raise RecordError(
+            f"{where}: expected as many pred_labels as sentences in the abstract ({count}), "
+            f"found {len(labels)}; {advice}",
+            reason,
+        )
+    facets: list[Facet | None] = []
+    for label in labels:
+        try:
+            facets.append(Facet.from_label(label))
+        except (KeyError, AttributeError):
+            raise _invalid(
+                where, f"{_LABELS} as label", label, "rename the label", "an unknown label"
+            ) from None
+    return facets
+
+
+def _offsets(value: Any, sentences: int, where: str) -> Offsets:
+    try:
+        offsets = tuple((begin, end) for begin, end in value)
+        flat = [0, *(offset for pair in offsets for offset in pair)]
+        if len(offsets) == sentences and all(type(each) is int for each in flat) and flat == sorted(flat):
+            return offsets
+    except (TypeError, ValueError):
+        pass
+    raise RecordError(
+        f"{where}: expected {OFFSETS} as one pair of ascending offsets a sentence, found others; drop "
+        "the field",
+        "offsets that are not the sentences'",
+    )
+
+
+def _metadata(metadata: Any, where: str) -> Mapping[str, Any]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        reason = "metadata that is no object"
+        raise _invalid(where, "an object as metadata", metadata, "make it one or drop it", reason)
+    level: list[Any] = [metadata]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(child, (Mapping, list, tuple))
+        ]
+        if not level:
+            return metadata
+    raise RecordError(
+        f"{where}: expected metadata of at most {MAX_DEPTH} objects and lists within each other, "
+        "found more; drop it",
+        "metadata nested too deeply",
+    )
+
+
+def _clean(text: Any, field: str, where: str) -> str:
+    if not isinstance(text, str):
+        raise _invalid(where, f"strings in the {field}", text, "mend the record", f"{field} that is no text")
+    if text.isprintable():  # of white space it lets only the space pass
+        return text.strip() if "  " not in text else " ".join(text.split())
+    if "\0" in text:
+        raise RecordError(
+            f"{where}: expected text, found a NUL character in the {field}; remove it", "a NUL character"
+        )
+    check_unicode(text, where)
+    return " ".join(text.translate(_CONTROLS).split())
+
+
+def _check_length(length: int, field: str, where: str) -> None:
+    if length > MAX_ABSTRACT_CHARS:
+        raise RecordError(
+            f"{where}: expected {field} of at most {MAX_ABSTRACT_CHARS:,} characters, found {length:,}; "
+            "shorten it or drop the paper",
+            f"{field} that is too long",
+        )
+
+
+def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:
+    what = "none" if value is None else f"{type(value).__name__} {_short(value)}"
+    return RecordError(f"{where}: expected {expected}, found {what}; {advice}", reason)
+
+
+def _short(value: Any) -> str:
+    try:
+        text = ascii(value if not isinstance(value, str) else value[:60])
+    except RecursionError:
+        text = "values within values"
+    return text if len(text) <= 62 else text[:59] + "..."

@@ -1,0 +1,444 @@
+"""Papers in XML of many records: PubMed and the ACL Anthology, read one record at a time by libxml2 (lxml).
+
+PubMed's schema is NLM's DTD (``pubmed_250101.dtd``), described in "MEDLINE PubMed XML Element Descriptions
+and their Attributes"; the Anthology's is ``data/xml/schema.rnc`` of the repository ``acl-org/acl-anthology``.
+
+Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is refused,
+because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD passes, and the DTD is
+not read; entities that it may define stay in the text as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lxml.etree import LxmlError, XMLPullParser, XPath
+
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once, present, record
+from qbe.corpus.markup import clean_abstract, clean_title, plain, single_spaced
+from qbe.corpus.names import person_name
+from qbe.corpus.records import Entry, Reading, converted
+from qbe.corpus.streams import Head
+from qbe.errors import CorpusError, RecordError
+
+Element = Any
+"""An element of lxml, which states no types."""
+
+Parts = dict[str, list[Element]]
+"""The children of an element by tag: lxml takes longer to search for one tag than to go through all."""
+
+MAX_RECORD_BYTES = 8 << 20  # a paper of 15,000 authors has 5 MiB; libxml2 itself ends at twice that length
+MAX_DEPTH = 256  # where libxml2 ends
+
+_TOO_LARGE = f"at most {MAX_RECORD_BYTES >> 20} MiB a record", "more", "mend or remove it"
+_CHUNK_BYTES, _PROLOG_BYTES = 1 << 16, 1 << 10
+_PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
+_START = re.compile(r"<([^\s/>!?]+)")
+
+
+def root_tag(head: Head) -> str:
+    """Return the name of a document's root element; '' for what is no XML, or where it is not within reach.
+
+    >>> root_tag(Head("a.xml", b'<?xml version="1.0"?><!DOCTYPE dblp SYSTEM "dblp.dtd"><dblp>'))
+    'dblp'
+    """
+    place = 0
+    while match := _PROLOG.match(head.text, place):
+        place = match.end()
+    start = _START.match(head.text, place)
+    return start[1] if start else ""
+
+
+def text_of(element: Element | None) -> str:
+    r"""Return the text of an element with that of its inline markup, in single spaces.
+
+    >>> from lxml.etree import fromstring
+    >>> text_of(fromstring("<title>CO<sub>2</sub> in\n <i>Salmo</i> rivers</title>")), text_of(None)
+    ('CO2 in Salmo rivers', '')
+    """
+    return single_spaced(text_as_it_is(element))
+
+
+def text_as_it_is(element: Element | None) -> str:
+    """Return the same with the white space that the document has."""
+    if element is None:
+        return ""
+    return "".join(element.itertext()) if len(element) else element.text or ""
+
+
+def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
+    """Yield the elements of these tags with their places, as they end; each may be changed freely.
+
+    One within another, as where an end is lost, comes before that, which then lacks what stood before it.
+    What else the document holds is forgotten, but for the elements around each and their attributes. Raises
+    CorpusError for XML that is malformed or truncated, declarations within the document, records (or what
+    stands between two) of more than MAX_RECORD_BYTES, and a nesting deeper than MAX_DEPTH.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b"<set><part id='7'><a/></part></set>"))
+    >>> [(where, each.getparent().get("id")) for where, each in elements(stream, "set.xml", frozenset("a"))]
+    [('set.xml, record 1', '7')]
+    """
+    options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
+    parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
+    prolog: XMLPullParser | None = XMLPullParser(("start",), **options)
+    number = size = 0  # of records; of bytes since one ended
+    line = 1  # the last that was read
+    while True:
+        data = stream.read(_CHUNK_BYTES)
+        size += len(data)
+        line += data.count(b"\n")
+        if prolog is not None and _passed_prolog(prolog, data, name):
+            prolog = None
+        with contextlib.suppress(LxmlError):  # its log has all errors, also those that it does not raise
+            parser.feed(data) if data else parser.close()
+        for _, element in parser.read_events():
+            number, size = number + 1, 0
+            yield f"{name}, record {number}", element
+            _forget_before(element)
+        if errors := parser.feed_error_log.filter_from_errors():
+            raise _malformed(errors[0], name, line, is_end=not data)
+        if not data:
+            if prolog is not None:
+                raise _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
+            return
+        if size > MAX_RECORD_BYTES:
+            raise _error(f"{name}, line {line}", *_TOO_LARGE)
+
+
+def _forget_before(element: Element) -> None:
+    """Remove the elements that ended before this one, to which the parser may still add."""
+    while (parent := element.getparent()) is not None:
+        while (before := element.getprevious()) is not None:
+            parent.remove(before)
+        element = parent
+
+
+def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
+    """Return True if the root begins in some bytes; raises CorpusError for declarations before it.
+
+    So little is parsed after its beginning that nothing large can come of it.
+    """
+    for place in range(0, len(data), _PROLOG_BYTES):
+        with contextlib.suppress(LxmlError):  # the document's parser says it
+            parser.feed(data[place : place + _PROLOG_BYTES])
+        for _, root in parser.read_events():
+            declared = root.getroottree().docinfo.internalDTD
+            if declared is not None and (any(declared.iterentities()) or any(declared.iterelements())):
+                expected, found = "a DOCTYPE without declarations", "some in brackets"
+                raise _error(name, expected, found, "remove them with the brackets")
+            return True
+    return False
+
+
+def _malformed(problem: Any, name: str, line: int, *, is_end: bool) -> CorpusError:
+    where = f"{name}, line {problem.line}"
+    if problem.type_name == "ERR_DOCUMENT_END":
+        return _error(where, "one XML document", "more after its end", "give each a file of its own")
+    if problem.type_name == "ERR_RESOURCE_LIMIT":
+        nested = f"elements nested at most {MAX_DEPTH} deep", "more", "mend or remove them"
+        return _error(f"{name}, line {line}", *(nested if "depth" in problem.message else _TOO_LARGE))
+    if is_end:
+        return _error(f"{name}, line {line}", "the rest of the XML", "its end", "fetch the file again")
+    message = ascii(" ".join(problem.message.split())[:100].rstrip("."))[1:-1]
+    return _error(where, "well-formed XML", f"an error ({message})", "mend it or fetch the file again")
+
+
+def _error(where: str, expected: str, found: str, advice: str) -> CorpusError:
+    return CorpusError(f"{where}: expected {expected}, found {found}; {advice}")
+
+
+# --- PubMed ---
+
+DELETION = "a deletion in a stream"  # the reason of the error for deletions in PubMed's update files
+_SET, _ARTICLE, _BOOK = "PubmedArticleSet", "PubmedArticle", "PubmedBookArticle"
+_NAME = frozenset(("CollectiveName", "ForeName", "Initials", "LastName", "Suffix"))
+_OWN_DOI = XPath("string(*/ArticleIdList/ArticleId[@IdType='doi'])")
+_PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
+# The kind that the DTD assumes is "pubmed".
+_CITES = XPath(
+    "*/ReferenceList//Reference/ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']/text()",
+    smart_strings=False,
+)
+_DELETION = "DeleteCitation"
+_KEPT_PERIOD = re.compile(
+    r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$"
+)  # of an ellipsis, or an abbreviation such as U.S.
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
+_TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
+_TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
+_CITATION = re.compile(
+    rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID[^>]*>\s*(\d+)\s*<|<DeleteCitation>(.*?)</DeleteCitation>",
+    re.DOTALL,
+)
+_PMID = re.compile(rb"<PMID\b[^>]*>\s*(\d+)\s*<")
+_READ_BYTES = 1 << 20
+_LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20  # how far a citation may reach over the end of a chunk
+
+
+def is_pubmed(head: Head) -> bool:
+    return root_tag(head) in (_SET, _ARTICLE, _BOOK)
+
+
+def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the articles, books and chapters of a set; a list of deleted ones is an error (DELETION).
+
+    >>> title = "<ArticleTitle>[On fish].</ArticleTitle>"
+    >>> citation = f"<MedlineCitation><PMID>7</PMID><Article>{title}</Article></MedlineCitation>"
+    >>> text = f"<PubmedArticleSet><PubmedArticle>{citation}</PubmedArticle></PubmedArticleSet>"
+    >>> [entry] = read_pubmed(io.BufferedReader(io.BytesIO(text.encode())), "pubmed.xml", Reading())
+    >>> entry.record["paper_id"], entry.record["title"], entry.record["abstract"]
+    ('7', 'On fish', None)
+    """
+    del reading
+    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), _from_pubmed)
+
+
+def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
+    """Yield the PMID of each article, book and deletion in UTF-8, True for a deletion, without parsing XML.
+
+    >>> cited = "<MedlineCitation><PMID Version='2'>7</PMID></MedlineCitation>"
+    >>> text = f"{cited}<DeleteCitation><PMID>8</PMID></DeleteCitation>"
+    >>> list(note_pubmed(io.BufferedReader(io.BytesIO(text.encode()))))
+    [('7', False), ('8', True)]
+    """
+    text = b""
+    while data := stream.read(_READ_BYTES):
+        text += data
+        end = 0
+        for match in _CITATION.finditer(text):
+            end = match.end()
+            if match[1]:
+                yield match[1].decode(), False
+            else:
+                yield from ((pmid.decode(), True) for pmid in _PMID.findall(match[2]))
+        begun = text.rfind(b"<DeleteCitation>", end)
+        rest = len(text) - (_LONGEST_START if begun < 0 else min(len(text) - begun, _LONGEST_DELETION))
+        text = text[max(end, rest) :]
+
+
+def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
+    if source.tag == _DELETION:
+        if not len(source):
+            return None
+        raise RecordError(
+            f"{where}: expected deletions in a file, found some in a stream, which cannot be read twice; "
+            "save it and give the file",
+            DELETION,
+        )
+    is_article = source.tag == _ARTICLE
+    citation = _parts(_first(_parts(source), "MedlineCitation" if is_article else "BookDocument"))
+    paper_id = text_of(_first(citation, "PMID"))
+    if not paper_id:
+        raise RecordError(f"{where}: expected a PMID, found none; add it or remove the record", "no paper_id")
+    title, article, metadata = _article(citation) if is_article else _book(citation)
+    if not title:
+        raise no_title(where, paper_id)
+    locations = (
+        text_of(each)
+        for each in article.get("ELocationID", ())
+        if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
+    )
+    words = (plain(text_as_it_is(word)) for each in citation.get("KeywordList", ()) for word in each)
+    metadata |= {
+        "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
+        "ids": present({"pmc": _PMC(source)}),
+        "cites": once(map(str.strip, _CITES(source))),
+        "tags": once(words),
+        "url": f"https://pubmed.ncbi.nlm.nih.gov/{paper_id}/",
+    }
+    sections = (
+        each for each in article.get("Abstract", ())[:1] for each in each if each.tag == "AbstractText"
+    )
+    abstract = clean_abstract(" ".join(text_as_it_is(each).strip() for each in sections))
+    return record(
+        paper_id, title, _TRUNCATED.sub("", abstract) if _TRUNCATION in abstract else abstract, metadata
+    )
+
+
+def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
+    """Return the title of an article, its parts, and where and when it was published."""
+    article = _parts(_first(citation, "Article"))
+    title = _title(_first(article, "ArticleTitle")) or _title(_first(article, "VernacularTitle"))
+    journal = _parts(_first(article, "Journal"))
+    issue = _first(_parts(_first(journal, "JournalIssue")), "PubDate")
+    metadata = {
+        "authors": _pubmed_authors(article.get("AuthorList", ())),
+        **_published(issue, article.get("ArticleDate", ())),
+        "venue": plain(text_of(_first(journal, "Title")) or text_of(_first(journal, "ISOAbbreviation"))),
+    }
+    return title, article, metadata
+
+
+def _book(document: Parts) -> tuple[str, Parts, dict[str, Any]]:
+    """Return the same of a chapter, else of the book."""
+    book = _parts(_first(document, "Book"))
+    chapter, whole = _title(_first(document, "ArticleTitle")), _title(_first(book, "BookTitle"))
+    metadata = {
+        "authors": _pubmed_authors(document.get("AuthorList", ()))
+        or _pubmed_authors(book.get("AuthorList", ())),
+        **_published(_first(document, "ContributionDate"), book.get("PubDate", ())),
+        "venue": whole if chapter else "",
+    }
+    return chapter or whole, document, metadata
+
+
+def _parts(parent: Element | None) -> Parts:
+    parts: Parts = {}
+    for child in () if parent is None else parent:
+        parts.setdefault(child.tag, []).append(child)
+    return parts
+
+
+def _first(parts: Parts, tag: str) -> Element | None:
+    return parts[tag][0] if tag in parts else None
+
+
+def _title(element: Element | None) -> str:
+    """Return a title without NLM's period, brackets of a translated one, and "[Not Available]"."""
+    if element is None:
+        return ""
+    title = _without_period(clean_title(text_as_it_is(element)))
+    if _IN_BRACKETS.fullmatch(title):
+        title = _without_period(title[1:-1].strip())
+    return "" if title.lower() == "not available" else title
+
+
+def _without_period(title: str) -> str:
+    is_kept = title[-3:].count(".") > 1 and _KEPT_PERIOD.search(title[-20:])
+    return title if is_kept else title.removesuffix(".").rstrip()
+
+
+def _pubmed_authors(lists: Iterable[Element]) -> list[str]:
+    """Return persons and groups, without editors of books and names that NLM calls invalid."""
+    names = (
+        _name(author)
+        for each in lists
+        if each.get("Type") != "editors"
+        for author in each
+        if author.get("ValidYN") != "N"
+    )
+    return [name for name in names if name]
+
+
+def _name(author: Element) -> str:
+    parts = {part.tag: part.text or "" for part in author if part.tag in _NAME}
+    if "CollectiveName" in parts:
+        return plain(text_of(author.find("CollectiveName")))
+    family, given = parts.get("LastName", ""), parts.get("ForeName") or parts.get("Initials", "")
+    if family.isalnum() and given.istitle() and "Suffix" not in parts:  # nearly all, in a tenth of the time
+        return plain(f"{given} {family}")
+    return plain(person_name(family, given, parts.get("Suffix", "")))
+
+
+def _published(first: Element | None, others: Iterable[Element]) -> dict[str, Any]:
+    """Return year and date of the first element; without a month, the date of another of the same year.
+
+    An article may be on the web in the year before its issue: year and date are to be of the same event.
+    """
+    published = _date(first)
+    for other in () if len(published) > len("YYYY") else map(_date, others):
+        if len(published) <= len("YYYY") and other.startswith(published):
+            published = other
+    return dated(published)
+
+
+def _date(element: Element | None) -> str:
+    """Return a date, as much of it as is known; of a span of time (MedlineDate) the first year."""
+    parts = {} if element is None else {child.tag: child.text or "" for child in element}
+    if "Year" in parts:
+        return date("-".join(parts[name].strip() for name in ("Year", "Month", "Day") if name in parts))
+    return date(parts.get("MedlineDate", ""))[: len("YYYY")]
+
+
+# --- ACL Anthology ---
+
+
+def is_anthology(head: Head) -> bool:
+    """Return True for a collection of volumes (other formats have collections of other things)."""
+    return root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
+
+
+def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """Yield the papers of a collection's volumes, without their front matter.
+
+    >>> paper = "<paper id='3'><title>On <fixed-case>F</fixed-case>ish</title></paper>"
+    >>> text = f"<collection id='2020.acl'><volume id='main'>{paper}</volume></collection>"
+    >>> [entry] = read_anthology(io.BufferedReader(io.BytesIO(text.encode())), "2020.acl.xml", Reading())
+    >>> entry.where, entry.record["paper_id"], entry.record["title"]
+    ('2020.acl.xml, record 1', '2020.acl-main.3', 'On Fish')
+    """
+    del reading
+    volume: Element = None
+    about: dict[str, Any] = {}
+
+    def to_record(paper: Element, where: str) -> dict[str, Any]:
+        nonlocal volume, about
+        parent = paper.getparent()
+        if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
+            volume, about = parent, _about(parent)
+        around = [each.get("id", "") for each in paper.iterancestors()] or [""]
+        paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
+        return _from_anthology(paper, paper_id, about, where)
+
+    return converted(elements(stream, name, frozenset(("paper",))), to_record)
+
+
+def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
+    """Return the id of a paper, from those of its collection, its volume and its own within this.
+
+    Raises RecordError for ids that are missing, or are no numbers where numbers are due.
+
+    >>> anthology_id("2020.acl", "main", "1", "-"), anthology_id("P18", "1", "1", "-")
+    ('2020.acl-main.1', 'P18-1001')
+    >>> anthology_id("W18", "3", "12", "-"), anthology_id("D19", "5", "7", "-")
+    ('W18-0312', 'D19-0507')
+    """
+    ids = collection.strip(), volume.strip(), paper.strip()
+    collection, volume, paper = ids
+    if all(ids) and collection[0].isdigit():  # from 2020 on
+        return f"{collection}-{volume}.{paper}"
+    if not all(ids) or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in ids[1:]):
+        raise RecordError(
+            f"{where}: expected ids of collection, volume and paper such as P18, 1 and 1, found "
+            f"{', '.join(ascii(each[:40]) for each in ids)}; mend or remove the record",
+            NOT_THIS_FORMAT,
+        )
+    of_workshop = collection[0] == "W" or collection == "C69" or (collection == "D19" and int(volume) >= 5)
+    digits = (2, 2) if of_workshop else (1, 3)
+    return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"
+
+
+def _from_anthology(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the record of a paper, whose formulas get their dollars, with metadata of its volume."""
+    for formula in paper.iter("tex-math"):
+        formula.text = f"${formula.text or ''}"
+        formula.tail = f"${formula.tail or ''}"
+    for end in paper.iter("par"):
+        end.tail = f" {end.tail or ''}"
+    title = clean_title(text_of(paper.find("title")))
+    if not title:
+        raise no_title(where, is_fault=True)
+    authors = (
+        f"{text_of(author.find('first'))} {text_of(author.find('last'))}".strip()
+        for author in paper.findall("author")
+    )
+    metadata = {
+        "authors": [author for author in authors if author],
+        **about,
+        "doi": doi(text_of(paper.find("doi"))),
+        "url": f"https://aclanthology.org/{paper_id}/",
+    }
+    return record(paper_id, title, clean_abstract(text_of(paper.find("abstract"))), metadata)
+
+
+def _about(volume: Element) -> dict[str, Any]:
+    """Return what a volume says of its papers: year, month and venue."""
+    meta = None if volume is None else volume.find("meta")
+    if meta is None or volume.tag != "volume":
+        return {}
+    published = date(f"{text_of(meta.find('year'))} {text_of(meta.find('month'))}")
+    return {**dated(published[: len("YYYY-MM")]), "venue": clean_title(text_of(meta.find("booktitle")))}

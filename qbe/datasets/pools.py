@@ -1,0 +1,199 @@
+"""Collections of whole-abstract queries with judged pools, in the layouts in which they are released.
+
+RELISH (Brown et al., 2019) and TRECCOVID-RF (Voorhees et al., 2020) come as ASPIRE's authors release them
+(Mysore et al., 2022): ``abstracts-{name}.jsonl`` holds all papers, ``test-pid2anns-{name}.json`` the judged
+pool of every query of both splits, ``{name}-evaluation_splits.json`` the ids of the ``dev`` and ``test``
+queries. RELISH has about 60 papers a query with the grades 2, 1 and 0; in TRECCOVID-RF each pool is the whole
+collection of about 10,000 papers, with the grades 1 and 0.
+
+SciDocs (Cohan et al., 2020) comes as its repository's instructions fetch it:
+``paper_metadata_view_cite_read.json`` (one object, paper id to record) and, in ``cite``, ``cocite``,
+``coview`` and ``coread``, ``val.qrel`` and ``test.qrel``. A query has about 5 papers of grade 1 and 25 of
+grade 0. Its scorer counts papers that have no text; they stay in the judgements.
+
+They become ``corpus.jsonl`` and, for each split, ``topics.{split}.tsv``, ``pools.{split}.tsv`` and
+``{name}.{split}.qrels``. The id of a query is the id of its paper, which is left out of its own pool.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.corpus import parse_paper, read_records
+from qbe.corpus.records import FIELDS, dump_record
+from qbe.datasets.releases import (
+    Pools,
+    as_judgments,
+    find_release,
+    raw_record,
+    read_object,
+    read_pools,
+    unsplit,
+)
+from qbe.errors import CorpusError, DatasetError
+from qbe.query import Topic
+from qbe.runs import read_qrels, write_pools, write_qrels, write_topics
+from qbe.util.files import atomic_file
+
+Splits = dict[str, Pools]
+"""Judged pools by query, by the name of the split."""
+
+SCIDOCS_SPLITS = tuple(
+    f"{task}/{split}" for task in ("cite", "cocite", "coview", "coread") for split in ("val", "test")
+)
+
+
+class Papers(NamedTuple):
+    """Ids of papers with a text, of those with a title only, and of those without any text."""
+
+    ids: set[str]
+    title_only: set[str]
+    without_text: set[str]
+
+
+class Release(NamedTuple):
+    """Files of a release, where to get it, and the function that reads its splits."""
+
+    papers: str
+    judgments: Sequence[str]
+    where: str
+    read: Callable[[Path, Papers], Splits]
+
+
+def _read_aspire(name: str, highest: int, source: Path, papers: Papers) -> Splits:
+    """Read the splits of RELISH or TRECCOVID-RF; a query may be in both."""
+    release = RELEASES[name]
+    judgments, splits_file = (source / file for file in release.judgments)
+    pools = read_pools(judgments, papers.ids | papers.without_text, release.papers, highest)
+    content, splits = read_object(splits_file), {}
+    for split in ("dev", "test"):
+        ids = content.get(split)
+        wrong = [q for q in ids if not isinstance(q, str) or q not in pools] if isinstance(ids, list) else ids
+        if wrong or not ids:
+            raise DatasetError(
+                f"{splits_file}: expected a list of judged queries as {split}, found {ascii(wrong)[:60]}; "
+                "take all files from one release"
+            )
+        # RELISH lists a query twice whose paper two people judged; its scorer counts it once.
+        splits[split] = {query: pools[query] for query in ids}
+    return splits
+
+
+def _read_scidocs(source: Path, _: Papers) -> Splits:
+    """Read the splits ``{task}.{split}`` of SciDocs; keep papers that are judged and missing."""
+    splits = {}
+    for split in SCIDOCS_SPLITS:
+        path = source / f"{split}.qrel"
+        pools = splits[split.replace("/", ".")] = read_qrels(path)
+        unfit = {grade for pool in pools.values() for grade in pool.values()} - {0, 1}
+        if unfit:
+            raise DatasetError(
+                f"{path}: expected grades 0 and 1, found {min(unfit)}; take the file of the release"
+            )
+    return splits
+
+
+def _of_aspire(name: str, highest: int, number: int) -> Release:
+    return Release(
+        f"abstracts-{name}.jsonl",
+        (f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"),
+        f"https://figshare.com/articles/dataset/{number}",
+        functools.partial(_read_aspire, name, highest),
+    )
+
+
+RELEASES = {
+    "relish": _of_aspire("relish", 2, 19425506),
+    "treccovid": _of_aspire("treccovid", 1, 19425515),
+    "scidocs": Release(
+        "paper_metadata_view_cite_read.json",
+        tuple(f"{split}.qrel" for split in SCIDOCS_SPLITS),
+        "https://github.com/allenai/scidocs (aws s3 sync ...)",
+        _read_scidocs,
+    ),
+}
+
+
+def write(name: str, source: Path | None, output: Path, *, raw: bool = False) -> list[str]:
+    """Write a collection of RELEASES to a folder; return lines that summarize it."""
+    release = RELEASES[name]
+    folder = find_release(name, (release.papers, *release.judgments), release.where, source)
+    papers = _write_corpus(folder / release.papers, output / "corpus.jsonl", raw)
+    lines = [
+        f"{name}: {len(papers.ids):,} papers ({len(papers.title_only):,} with a title only) from {folder}"
+    ]
+    if papers.without_text:
+        lines.append(f"  papers without text, left out: {_some(sorted(papers.without_text))}")
+    for split, pools in release.read(folder, papers).items():
+        lines += _write_split(output, f"{name}.{split}.qrels", split, pools, papers.ids)
+    return lines
+
+
+def _write_corpus(source: Path, target: Path, raw: bool) -> Papers:
+    """Write the papers that have a text; the title stands for an empty abstract, as in SciDocs' scorer."""
+    papers = Papers(set(), set(), set())
+    with atomic_file(target) as stream:
+        for where, record in read_records(source):
+            kept = {field: record[field] for field in FIELDS if field in record}
+            kept["title"] = kept.get("title") or ""
+            if kept.get("metadata") is None and record.get("year") is not None:
+                kept["metadata"] = {"year": record["year"]}
+            of_title = _is_empty(kept.get("abstract"))
+            if of_title:
+                kept["abstract"] = [kept["title"]]
+            is_empty = _is_empty(kept["abstract"])
+            # Any split serves to check a record; a full stop stands for an absent text.
+            checked = kept | {"abstract": ["."]} if is_empty else kept
+            paper_id = parse_paper(checked, where, unsplit).paper_id
+            if paper_id in papers.ids or paper_id in papers.without_text:
+                raise CorpusError(
+                    f"{where}: expected each paper_id once, found {paper_id!r} again; drop one of them"
+                )
+            if is_empty:
+                papers.without_text.add(paper_id)
+                continue
+            papers.ids.add(paper_id)
+            if of_title:
+                papers.title_only.add(paper_id)
+            stream.write(dump_record(raw_record(kept) if raw else kept))
+    return papers
+
+
+def _is_empty(text: Any) -> bool:
+    if isinstance(text, list):
+        return all(map(_is_empty, text))
+    return text is None or (isinstance(text, str) and not text.strip())
+
+
+def _write_split(output: Path, qrels: str, split: str, pools: Pools, ids: Collection[str]) -> list[str]:
+    """Write a split; papers without text are in the qrels, for a scorer to count, but in no pool."""
+    dropped = [query for query in pools if query not in ids]
+    in_own_pool = [query for query, pool in pools.items() if query in ids and query in pool]
+    judged = {query: pool for query, pool in pools.items() if query in ids}
+    if not judged:
+        raise DatasetError(
+            f"expected queries in {split}, found none that has a text; take all files from one release"
+        )
+    for query in in_own_pool:
+        judged[query] = {paper_id: grade for paper_id, grade in judged[query].items() if paper_id != query}
+    write_topics(output / f"topics.{split}.tsv", (Topic(query, query) for query in judged))
+    indexed = {query: [paper_id for paper_id in pool if paper_id in ids] for query, pool in judged.items()}
+    write_pools(output / f"pools.{split}.tsv", indexed)
+    write_qrels(output / qrels, as_judgments(judged))
+    number = sum(map(len, judged.values()))
+    without_text = number - sum(map(len, indexed.values()))
+    lines = [f"  {split}: {len(judged):,} queries, {number:,} judgements"]
+    if without_text:
+        lines.append(f"    {without_text:,} of them of papers without text: in the qrels, in no pool")
+    if dropped:
+        lines.append(f"    queries without text, left out: {_some(dropped)}")
+    if in_own_pool:
+        lines.append(f"    left out of its own pool: {_some(in_own_pool)}")
+    return lines
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:5]) + (f", ... ({len(ids):,})" if len(ids) > 5 else "")

@@ -1,0 +1,120 @@
+"""The sample in the package: a small invented collection for tests and demonstrations.
+
+Its judgements follow from its layout (``layout.json``): under each facet every paper belongs to a variant of
+a family, and families are related in pairs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.corpus.records import dump_record
+from qbe.datasets.releases import raw_record
+from qbe.errors import DatasetError
+from qbe.types import Facet
+from qbe.util.files import StrPath, atomic_file
+
+PAPERS = "papers.jsonl"
+
+_FILES = {
+    PAPERS: "corpus.jsonl",
+    "topics.tsv": "topics.tsv",
+    "pools.tsv": "pools.tsv",
+    **{f"sample.{facet}.qrels": f"sample.{facet}.qrels" for facet in Facet},
+    "folds.json": "folds.json",
+}
+
+
+def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
+    """Copy the sample's files to a folder; return their names. With ``raw`` each abstract is one string."""
+    folder = resources.files("qbe.datasets").joinpath("sample")
+    for name, target in _FILES.items():
+        try:
+            data = folder.joinpath(name).read_bytes()
+        except OSError as error:
+            raise DatasetError(
+                f"expected {name} in the installed package, found none ({error.strerror}); install qbe again"
+            ) from error
+        if raw and name == PAPERS:
+            data = b"".join(dump_record(raw_record(json.loads(line))) for line in data.splitlines())
+        with atomic_file(Path(output, target)) as stream:
+            stream.write(data)
+    return list(_FILES.values())
+
+
+FACTORS: Mapping[Facet, str] = {
+    Facet.BACKGROUND: "problem",
+    Facet.METHOD: "method",
+    Facet.RESULT: "finding",
+}
+
+
+class Place(NamedTuple):
+    """The family and the variant of a paper under one facet."""
+
+    family: str
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of all papers, and the pairs of related families, by facet.
+
+    >>> places = {name: {Facet.METHOD: Place("stone", way)} for name, way in (("a", "cut"), ("b", "split"))}
+    >>> grade(Layout(places, {}), "a", "b", Facet.METHOD)
+    2
+    """
+
+    places: Mapping[str, Mapping[Facet, Place]]
+    related: Mapping[Facet, frozenset[frozenset[str]]]
+
+
+def read_layout(path: Path) -> Layout:
+    """Read the sample's ``layout.json``."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    places = {
+        paper_id: {
+            facet: Place(entry[factor], entry[f"{factor}_variant"]) for facet, factor in FACTORS.items()
+        }
+        for paper_id, entry in content["papers"].items()
+    }
+    related = {
+        facet: frozenset(frozenset(pair) for pair in content["related"][factor])
+        for facet, factor in FACTORS.items()
+    }
+    return Layout(places, related)
+
+
+def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
+    """Grade a candidate for a query paper under a facet.
+
+    3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> [grade(layout, "s036", other, Facet.METHOD) for other in ("s001", "s007", "s002", "s003")]
+    [3, 2, 1, 0]
+    """
+    first, second = layout.places[query][facet], layout.places[candidate][facet]
+    if first.family == second.family:
+        return 3 if first.variant == second.variant else 2
+    return int(frozenset((first.family, second.family)) in layout.related[facet])
+
+
+def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
+    """Return the sorted ids of a query's pool.
+
+    They are all papers of a grade above 0 and, as hard negatives, those of its variant under another facet.
+    """
+
+    def belongs(candidate: str) -> bool:
+        return candidate != query and (
+            grade(layout, query, candidate, facet) > 0
+            or any(grade(layout, query, candidate, other) == 3 for other in Facet)
+        )
+
+    return sorted(filter(belongs, layout.places))

@@ -1,0 +1,295 @@
+"""Harvest a repository into an index: pages are appended to a journal, which an update of the index empties.
+
+The journal is JSON lines: a header with what is harvested and how far the index has it, the records of each
+page as they come, and behind each page a line that says where the harvest goes on. What follows the last of
+these lines is cut off, so that an interrupted harvest goes on with the page that was not complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from qbe.corpus.records import Splitter, dump_record, parse_paper
+from qbe.corpus.rejected import RejectedRecords
+from qbe.errors import CorpusError, OutputError, RecordError, UsageError, input_error, output_error
+from qbe.feeds import FORMATS
+from qbe.feeds.oai import Repository, TokenError
+from qbe.index.build import build
+from qbe.index.source import BuildSettings, Execution, Origin, Source
+from qbe.index.update import Written, append_papers
+from qbe.types import Paper
+from qbe.util.files import StrPath, lock, write_text
+
+VERSION = 2
+MAX_RESTARTS = 3
+"""How often a list is begun again whose resumption token is refused."""
+
+_PAGE, _DELETED = b'{"page"', b', "deleted": true}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestSpec:
+    """What is harvested: the ``address`` of a repository, its ``sets`` (none: all records), the metadata
+    format ``form``, and records changed since ``first_date`` (YYYY-MM-DD, '' for all).
+
+    >>> HarvestSpec("https://oaipmh.arxiv.org/oai", ("cs",), first_date="2026-11")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `first_date` such as 2026-11-01, found '2026-11'
+    """
+
+    address: str
+    sets: tuple[str, ...] = ()
+    form: str = FORMATS[0]
+    first_date: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            is_date = (
+                not self.first_date or date.fromisoformat(self.first_date).isoformat() == self.first_date
+            )
+        except ValueError:
+            is_date = False
+        if not is_date:
+            raise UsageError(f"expected `first_date` such as 2026-11-01, found {self.first_date!r}")
+        if self.form not in FORMATS:
+            raise UsageError(f"expected `form` of {', '.join(FORMATS)}, found {self.form!r}")
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a harvest of records since ``begin`` goes on: with list ``number`` of the sets at ``token`` ('':
+    its beginning). ``date`` is that of the server's first answer, ``since`` the first date of all harvests.
+    """
+
+    begin: str
+    since: str
+    number: int = 0
+    token: str = ""
+    date: str = ""
+    records: int = 0
+    deleted: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Journal:
+    """The header of a journal, and the ``place`` of its last page, whose line ends at ``size``.
+
+    ``harvested_to`` is the server's date when the last harvest that is in the ``index`` began.
+    """
+
+    path: Path
+    spec: HarvestSpec
+    harvested_to: str = ""
+    index: str = ""
+    place: Place | None = None
+    size: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Journal:
+        """Raises InputError, CorpusError for a file that is no journal, or damaged."""
+        try:
+            with path.open("rb") as stream:
+                header = json.loads(stream.readline())
+                if header["qbe_harvest"] != VERSION:
+                    raise ValueError
+                spec = HarvestSpec(**{**header["spec"], "sets": tuple(header["spec"]["sets"])})
+                journal = cls(path, spec, header["harvested_to"], header["index"], size=stream.tell())
+                end = journal.size
+                for line in stream:
+                    end += len(line)
+                    if line.startswith(_PAGE) and line.endswith(b"\n"):
+                        journal.place, journal.size = Place(**json.loads(line)["page"]), end
+            return journal
+        except OSError as error:
+            raise input_error(path, error) from error
+        except (ValueError, KeyError, TypeError):
+            raise CorpusError(
+                f"{path} is not the journal of a harvest, or is damaged; choose another `output`, or remove "
+                "it to harvest anew"
+            ) from None
+
+    def write(self) -> None:
+        """Replace the file by the header alone, in one step."""
+        header = {name: getattr(self, name) for name in ("harvested_to", "index")}
+        record = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(self.spec), **header}
+        write_text(self.path, json.dumps(record) + "\n")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all pages of the last harvest are there."""
+        return self.place is not None and self.place.number >= max(1, len(self.spec.sets))
+
+    def begun(self, spec: HarvestSpec) -> Place:
+        """Where a harvest goes on, or begins; raises UsageError for another repository, set or format."""
+        for name in ("address", "sets", "form"):
+            was, now = getattr(self.spec, name), getattr(spec, name)
+            if was != now:
+                was, now = (
+                    each if isinstance(each, str) else " ".join(each) or "none" for each in (was, now)
+                )
+                raise UsageError(
+                    f"expected the `{name}` of the harvest in {self.path}, {was}, found {now}; choose "
+                    "another `output`"
+                )
+        since = self.spec.first_date if self.place is None else self.place.since
+        if spec.first_date and spec.first_date < since:
+            return Place(spec.first_date, spec.first_date)
+        if self.place is None:
+            return Place(self.harvested_to or spec.first_date, since)
+        return Place(self.place.date, since) if self.is_complete else self.place
+
+    def newest(self) -> tuple[dict[str, int], set[str]]:
+        """Offsets of the newest record of each paper, and the ids of deleted papers."""
+        newest: dict[str, int] = {}
+        deleted: set[str] = set()
+        with self.path.open("rb") as stream:
+            place = len(stream.readline())
+            for line in stream:
+                if place < self.size and not line.startswith(_PAGE):
+                    paper_id = json.loads(line)["paper_id"]
+                    if line.endswith(_DELETED):
+                        newest.pop(paper_id, None)
+                        deleted.add(paper_id)
+                    else:
+                        newest[paper_id] = place
+                        deleted.discard(paper_id)
+                place += len(line)
+        return newest, deleted
+
+
+@contextlib.contextmanager
+def harvest_lock(path: Path) -> Iterator[None]:
+    """Keep other processes from a journal; raises OutputError where one uses it."""
+    with lock(path.with_name(f".{path.name}.harvest.lock")) as is_mine:
+        if not is_mine:
+            raise OutputError(
+                f"expected to use {path} alone, found another process at work; wait for its end"
+            )
+        yield
+
+
+def harvest(
+    path: StrPath,
+    spec: HarvestSpec,
+    repository: Repository,
+    progress: Callable[[int], object] = lambda _: None,
+) -> Place:
+    """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
+    since the last time, or what an interrupted harvest lacks; returns what came, in counts.
+
+    A later harvest with an earlier ``first_date`` begins there. ``progress`` is called with the number of
+    records of each page. Raises CorpusError where the server does not answer or refuses, or ``path`` is no
+    journal, UsageError where it is one of another harvest, OutputError where it cannot be written.
+    """
+    path = Path(path)
+    with harvest_lock(path):
+        if is_new := not path.exists():
+            Journal(path, spec).write()
+        try:
+            journal = Journal.read(path)
+            place = journal.begun(spec)
+            with path.open("r+b") as stream:
+                stream.truncate(journal.size)
+                stream.seek(journal.size)
+                _fetch(stream, spec, place, repository, progress)
+        except OSError as error:
+            raise output_error(path, error) from error
+        finally:
+            if is_new and Journal.read(path).place is None:  # nothing came
+                path.unlink()
+        return place
+
+
+def _fetch(
+    stream: Any, spec: HarvestSpec, place: Place, repository: Repository, progress: Callable[[int], object]
+) -> None:
+    """Append the pages that are missing, each flushed to the disk with its ``place``."""
+    sets, restarts, left_out = spec.sets or ("",), 0, Counter(place.left_out)
+    while place.number < len(sets):
+        arguments = {"resumptionToken": place.token}
+        if not place.token:
+            first = {"from": place.begin, "set": sets[place.number], "metadataPrefix": spec.form}
+            arguments = {name: value for name, value in first.items() if value}
+        try:
+            page = repository.records(arguments)
+        except TokenError as error:
+            if not place.token or restarts == MAX_RESTARTS:
+                raise CorpusError(
+                    f"{repository.address}: expected the next page, found that its resumption token is "
+                    f"refused ({error!s:.100}) after {restarts} new beginnings; what was harvested is kept: "
+                    "run the same command later to go on"
+                ) from None
+            place.token, restarts = "", restarts + 1
+            continue
+        if page.token and page.token == place.token:
+            raise CorpusError(
+                f"{repository.address}: expected another resumption token on each page, found the same one "
+                f"again, {page.token:.60}; try again later"
+            )
+        for paper_id, record in page.records:
+            if isinstance(record, RecordError):
+                left_out[record.reason] += 1
+                continue
+            place.records += 1
+            place.deleted += record is None
+            stream.write(dump_record(dict(record or {"paper_id": paper_id, "deleted": True})))
+        place.date, place.token, place.left_out = place.date or page.date[:10], page.token, dict(left_out)
+        if not page.token:
+            place.number, restarts = place.number + 1, 0
+        stream.write(json.dumps({"page": dataclasses.asdict(place)}).encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+        progress(len(page.records))
+
+
+def update_index(path: StrPath, folder: StrPath, execution: Execution | None = None) -> Written:
+    """Add, replace and delete papers of an index as a journal says, in one update, and empty the journal;
+    an index that does not exist is built. Other papers of the index stay.
+
+    A harvest that is not complete waits. When the update fails or is interrupted the index is unchanged, and
+    the next one does it. Raises CorpusError for a file that is no journal, UsageError for one that updates
+    another index, and what `qbe.index.update.append_papers` does.
+    """
+    path, folder = Path(path), os.path.realpath(folder)
+    with harvest_lock(path):
+        journal = Journal.read(path)
+        if journal.index not in ("", folder):
+            raise UsageError(
+                f"expected the index that {path} updates, {journal.index}, found {folder}; harvest into "
+                "another `output` for another index"
+            )
+        if not journal.is_complete:
+            raise CorpusError(f"{path}: the harvest is not complete; run the same command to go on")
+        newest, deleted = journal.newest()
+
+        def papers(split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
+            left_out.deleted = frozenset(deleted)
+            with path.open("rb") as stream:
+                for begin in sorted(newest.values()):
+                    stream.seek(begin)
+                    record: Mapping[str, Any] = json.loads(stream.readline())
+                    yield parse_paper(record, f"{path}, {record['paper_id']}", split)
+
+        source = Source(papers, Origin((str(path),), [[str(path), uuid.uuid4().hex]], sys.maxsize))
+        if Path(folder).exists():
+            written = append_papers(folder, source, update=True, execution=execution)
+        else:
+            build(Path(folder), source, BuildSettings(), execution=execution)
+            written = Written(len(newest), 0, 0, len(newest), generation=1)
+        assert journal.place is not None
+        spec = dataclasses.replace(journal.spec, first_date=journal.place.since)
+        Journal(path, spec, journal.place.date, folder).write()
+    return written

@@ -1,0 +1,223 @@
+"""Papers of a repository by OAI-PMH 2.0 (Lagoze et al., 2002), one page at a time, no faster than it allows.
+
+Records are read in arXiv's formats, which info.arxiv.org/help/oa describes. ``arXiv`` has authors by parts,
+but only the date of the newest version; ``arXivRaw`` the dates of all versions, of which the first counts.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import logging
+import re
+import socket
+import ssl
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from qbe.corpus.json_formats import from_arxiv as to_record
+from qbe.corpus.records import parse_paper
+from qbe.corpus.xml_formats import Element, elements, text_as_it_is, text_of
+from qbe.errors import CorpusError, RecordError, UsageError
+from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
+from qbe.util import web
+
+log = logging.getLogger("qbe.feeds")
+
+RETRIES = web.Retries(attempts=8, pause=5.0, longest_pause=300.0, longest_wait=6 * 3600.0)
+"""A server that asks for a longer wait is asked another day."""
+
+TIMEOUT_S = 120.0
+MAX_PAGE_BYTES = 256 << 20
+_OAI = "{http://www.openarchives.org/OAI/2.0/}"
+_TAGS = frozenset(f"{_OAI}{name}" for name in ("record", "resumptionToken", "error", "responseDate"))
+_IN_PARENTHESES = re.compile(r"\s*\([^()]*\)")
+
+
+class HarvestedRecord(NamedTuple):
+    """The ``paper_id`` of a record's header, and its corpus record; None for a deleted paper, an error for a
+    record that cannot be used.
+    """
+
+    paper_id: str
+    record: Mapping[str, Any] | RecordError | None
+
+
+class Page(NamedTuple):
+    """A page of a list: its records, the token of the next page ('' at the end), and the server's date."""
+
+    records: list[HarvestedRecord]
+    token: str
+    date: str
+
+
+class TokenError(Exception):
+    """The server does not know a resumption token, or no longer."""
+
+
+class Repository:
+    """A repository, asked at most once in ``interval`` seconds.
+
+    No answer, an incomplete one, and HTTP status 5xx or 429 are tried again (see RETRIES), after as many
+    seconds as ``Retry-After`` says. So are an unknown host and an answer that is not OAI-PMH, once the
+    repository has answered; before that the URL is taken to be wrong.
+
+    >>> Repository("ftp://example.org/oai")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected an `address` that begins with https:// or http://, found ftp://example...
+    """
+
+    def __init__(
+        self,
+        address: str = ARXIV,
+        interval: float = INTERVAL_S,
+        *,
+        pause: float = RETRIES.pause,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if not address.lower().startswith(("https://", "http://")):
+            raise UsageError(
+                f"expected an `address` that begins with https:// or http://, found {address}; check it"
+            )
+        if not 0 <= interval < float("inf"):
+            raise UsageError(f"expected an `interval` of 0 seconds or more, found {interval:g}")
+        self.address = address
+        self._interval, self._retries, self._sleep = interval, RETRIES._replace(pause=pause), sleep
+        self._next, self._has_answered = 0.0, False
+
+    def records(self, arguments: Mapping[str, str]) -> Page:
+        """The page of ``ListRecords`` with these arguments; empty where no records match.
+
+        Raises TokenError; CorpusError where the server refuses the arguments, or does not answer.
+        """
+
+        def tell(error: Exception, seconds: float) -> None:
+            log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
+
+        try:
+            return self._retries.run(
+                lambda: self._page(self._answer(arguments)), sleep=self._sleep, tell=tell
+            )
+        except web.TemporaryError as error:
+            raise CorpusError(
+                f"{self.address}: expected an answer, found {error} ({error.attempts} attempts); what "
+                "was harvested is kept: run the same command later to go on"
+            ) from None
+
+    def _answer(self, arguments: Mapping[str, str]) -> bytes:
+        """The body of an answer, also with an error status where it may hold the protocol's own error."""
+        self._sleep(max(0.0, self._next - time.monotonic()))
+        url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
+        try:
+            answer = web.ask(url, headers={"Accept": "text/xml"}, timeout=TIMEOUT_S, most=MAX_PAGE_BYTES)
+        except web.TooLargeError:
+            limit = f"{MAX_PAGE_BYTES >> 20} MiB"
+            raise CorpusError(
+                f"{self.address}: expected a page of at most {limit}, found more; check `address`"
+            ) from None
+        except http.client.IncompleteRead:
+            raise web.TemporaryError("an answer that breaks off") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)) and not self._has_answered:
+                raise CorpusError(
+                    f"{self.address}: expected an answer, found none ({reason}); check `address`"
+                ) from None
+            raise web.TemporaryError(f"no answer ({reason})") from None
+        finally:
+            self._next = time.monotonic() + self._interval
+        if web.is_temporary_status(answer.status):
+            raise web.TemporaryError(f"HTTP status {answer.status}", web.retry_after(answer.headers))
+        if answer.status >= 300 and b"<error" not in answer.body:
+            raise CorpusError(
+                f"{self.address}: expected the records of a repository, found HTTP status {answer.status} "
+                f"{answer.reason}; check `address`"
+            )
+        return answer.body
+
+    def _page(self, data: bytes) -> Page:
+        if b"OAI-PMH" in data[: 1 << 12]:
+            self._has_answered = True
+        elif not self._has_answered:
+            begin = data[:60].decode(errors="replace")
+            raise CorpusError(
+                f"{self.address}: expected an answer by OAI-PMH, found another, {begin!r}; check `address`"
+            )
+        records, texts, errors = [], {"resumptionToken": "", "responseDate": ""}, []
+        is_list = False
+        try:
+            for where, element in elements(io.BufferedReader(io.BytesIO(data)), "page", _TAGS):
+                name = element.tag.removeprefix(_OAI)
+                is_list |= name in ("record", "resumptionToken")
+                if name == "record":
+                    records.append(harvested(element, where))
+                elif name == "error":
+                    errors.append((element.get("code", ""), text_of(element)))
+                else:
+                    texts[name] = text_of(element)
+        except CorpusError as error:
+            reason = str(error).partition(";")[0]
+            raise web.TemporaryError(f"an answer that is not complete ({reason})") from None
+        for code, message in errors:
+            if code == "badResumptionToken":
+                raise TokenError(message)
+            if code != "noRecordsMatch":
+                raise CorpusError(
+                    f"{self.address}: expected a list of records, found the error {code}: {message:.200}; "
+                    "check `sets`, `first_date` and `form`"
+                )
+        if not (is_list or errors):
+            raise web.TemporaryError("an answer that is no list of records")
+        return Page(records, texts["resumptionToken"], texts["responseDate"])
+
+
+def harvested(element: Element, where: str) -> HarvestedRecord:
+    """Read an element ``record`` of OAI-PMH.
+
+    >>> from lxml.etree import fromstring
+    >>> header = "<identifier>oai:arXiv.org:0704.0001</identifier><datestamp>2026-11-02</datestamp>"
+    >>> text = f"<record><header status='deleted'>{header}</header></record>"
+    >>> harvested(fromstring(text), "page, record 1")
+    HarvestedRecord(paper_id='0704.0001', record=None)
+    """
+    header = element.find("{*}header")
+    paper_id = "" if header is None else text_of(header.find("{*}identifier")).removeprefix("oai:arXiv.org:")
+    if header is not None and header.get("status") == "deleted":
+        return HarvestedRecord(paper_id, None)
+    try:
+        found = next(iter(element.iterfind("{*}metadata/*")), None)
+        form = "nothing" if found is None else str(found.tag).rpartition("}")[2]
+        if found is None or form not in FORMATS:
+            raise RecordError(
+                f"{where}: expected metadata in {' or '.join(FORMATS)}, found {form}; check `form`",
+                "no metadata",
+            )
+        record = _record(found, where)
+        parse_paper(record, where, lambda text: [text])
+    except RecordError as error:
+        return HarvestedRecord(paper_id, error)
+    return HarvestedRecord(record["paper_id"], record)
+
+
+def _record(element: Element, where: str) -> dict[str, Any]:
+    """The record of arXiv's snapshot, with the licence and the number of versions."""
+    names = ("id", "title", "abstract", "categories", "journal-ref", "doi")
+    source: dict[str, Any] = {name: text_as_it_is(element.find(f"{{*}}{name}")) for name in names}
+    source["authors_parsed"] = [
+        [text_of(author.find(f"{{*}}{part}")) for part in ("keyname", "forenames", "suffix")]
+        for author in element.iterfind("{*}authors/{*}author")
+    ]
+    if not source["authors_parsed"]:
+        authors, before = text_of(element.find("{*}authors")), ""
+        while authors != before:  # affiliations, as in "Ann Lee (1) ((1) Institute (Pond))"
+            authors, before = _IN_PARENTHESES.sub("", authors), authors
+        source["authors"] = authors.strip()
+    source["update_date"] = text_of(element.find("{*}created"))
+    versions = [{"created": text_of(each.find("{*}date"))} for each in element.iterfind("{*}version")]
+    record = to_record(source | {"versions": versions}, where)
+    about = {"license": text_of(element.find("{*}license")), "versions": len(versions)}
+    record["metadata"] |= {name: value for name, value in about.items() if value}
+    return record

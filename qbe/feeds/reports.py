@@ -1,0 +1,218 @@
+"""Reports of what watches found as a table, JSON lines, Markdown or Atom (RFC 4287); watches of a server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from qbe.corpus.names import ET_AL
+from qbe.errors import QbeError
+from qbe.feeds.watches import (
+    Found,
+    Watch,
+    Watches,
+    changing,
+    find,
+    keep,
+    read_watches,
+    watch_of,
+    watch_session,
+    write_watches,
+)
+from qbe.index.index import Index
+from qbe.search.form import SearchForm
+from qbe.search.listing import line
+from qbe.search.present import described
+from qbe.search.records import export_parts
+from qbe.search.writers import escaped
+from qbe.types import Paper
+from qbe.util.text import plain
+
+log = logging.getLogger("qbe.feeds")
+
+MAX_SHOWN = 200
+"""Papers of a watch in an answer of a server, the newest."""
+
+ATOM = "http://www.w3.org/2005/Atom"
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Item(NamedTuple):
+    """A paper that a watch found."""
+
+    watch: Watch
+    found: Found
+    paper: Paper
+
+
+def items_of(
+    watches: Watches, lookup: Callable[[str], Paper | None], since: str | None, name: str | None = None
+) -> list[Item]:
+    """What was found and not yet reported, and what was found ``since`` a time ('' for ever, None: nothing
+    else), by watch, the newest first and of one run the best; papers that are gone are left out. ``name``
+    is that of the only watch that counts.
+    """
+    items = []
+    for watch in watches.watches.values():
+        if name not in (None, watch.name):
+            continue
+        wanted = [
+            each for each in watch.found if not each.reported or (since is not None and each.found >= since)
+        ]
+        newest = sorted(wanted, key=lambda each: each.found, reverse=True)  # stable: the best stay first
+        papers = ((each, lookup(each.paper_id)) for each in newest)
+        items += [Item(watch, each, paper) for each, paper in papers if paper is not None]
+    return items
+
+
+def report(items: Sequence[Item], form: str, feed: str) -> str:
+    """The items in a format, one of `qbe.feeds.REPORTS`; ``feed`` is the id of the feed."""
+    if form == "atom":
+        return _atom(items, feed)
+    if form == "json":
+        return "".join(f"{json.dumps(record_of(item), ensure_ascii=False)}\n" for item in items)
+    return "\n".join(_sections(items, form)) or "nothing new\n"
+
+
+def record_of(item: Item) -> dict[str, Any]:
+    """An item as JSON values: ``watch``, ``grade``, ``found``, and the paper as search results have it."""
+    return {
+        "watch": item.watch.name,
+        "paper_id": item.paper.paper_id,
+        "grade": item.found.grade,
+        "found": item.found.found,
+        **described(item.paper),
+    }
+
+
+def _sections(items: Sequence[Item], form: str) -> Iterator[str]:
+    width = max((len(item.paper.paper_id) for item in items), default=0)
+    for name, group in groupby(items, key=lambda item: item.watch.name):
+        of_watch = list(group)
+        heading = f"{plain(name)}: {len(of_watch)} {'paper' if len(of_watch) == 1 else 'papers'}\n"
+        if form == "markdown":
+            heading = f"## {escaped(heading.strip())}\n\n"
+            texts = ["".join(export_parts([item.paper], "markdown")).rstrip() for item in of_watch]
+            lines = [
+                f"{text}, grade {item.found.grade:.2f}\n" for text, item in zip(texts, of_watch, strict=True)
+            ]
+        else:
+            lines = [f"  {item.found.grade:.2f}  {line(item.paper, width)}\n" for item in of_watch]
+        yield heading + "".join(lines)
+
+
+def _atom(items: Sequence[Item], feed: str) -> str:
+    """The feed; an entry's id is made of the feed's, the watch and the paper, and never changes."""
+    ElementTree.register_namespace("", ATOM)
+    root = ElementTree.Element(f"{{{ATOM}}}feed")
+    _child(root, "title", "New papers, by qbe watch")
+    _child(root, "id", feed)
+    _child(root, "updated", max((item.found.found for item in items), default="1970-01-01T00:00:00Z"))
+    _child(_child(root, "author"), "name", "qbe watch")
+    for item in sorted(items, key=lambda item: item.found.found, reverse=True):
+        about, name = described(item.paper), item.watch.name
+        entry = _child(root, "entry")
+        _child(entry, "title", plain(about["title"]) or item.paper.paper_id)
+        _child(entry, "id", uuid.uuid5(uuid.UUID(feed), f"{name}\0{item.paper.paper_id}").urn)
+        _child(entry, "updated", item.found.found)
+        for author in about["authors"]:
+            if author != ET_AL:
+                _child(_child(entry, "author"), "name", plain(author))
+        for address in list(about["links"].values())[:1]:
+            _child(entry, "link").set("href", _NO_XML.sub("", address))
+        _child(entry, "category").set("term", _NO_XML.sub("", name))
+        _child(entry, "summary", f"{name}, grade {item.found.grade:.2f}. {plain(about['abstract'])}")
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _child(parent: ElementTree.Element, name: str, text: str | None = None) -> ElementTree.Element:
+    child = ElementTree.SubElement(parent, f"{{{ATOM}}}{name}")
+    if text is not None:
+        child.text = _NO_XML.sub("", text)
+    return child
+
+
+class Watcher:
+    """Keeps watches in the file ``path``, which `qbe watch` uses as well, for a server of an index."""
+
+    def __init__(self, path: str | Path, index: Index) -> None:
+        """Raises what `read_watches` does, UsageError for an index without grades."""
+        self._path, self._index = Path(path), index
+        self._problems: dict[str, str] = {}
+        read_watches(self._path)
+        watch_session(index).close()
+
+    def find(self) -> None:
+        """Find what is new for all watches; what goes wrong with one is logged, and kept for `records`."""
+        if not read_watches(self._path).watches:
+            self._problems = {}
+            return
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            self._note(find(watches, session))
+            write_watches(self._path, watches)
+
+    def _note(self, problems: Mapping[str, QbeError]) -> None:
+        self._problems = {name: str(error) for name, error in problems.items()}  # others read the one before
+        for name, error in problems.items():
+            log.error("%s: %s", name, error)
+
+    def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
+        """Keep a search, for which all papers of the index are old; raises UsageError for a name that is
+        taken, and what the search does.
+        """
+        watch = watch_of(name, form, grade)
+        with watch_session(self._index) as session, changing(self._path) as watches:
+            self._note(keep(watches, watch, session))
+            write_watches(self._path, watches)
+        return self.records()
+
+    def remove(self, name: str) -> dict[str, Any]:
+        """Remove a search; raises UsageError where there is none of that name."""
+        with changing(self._path) as watches:
+            watches.remove(name)
+            write_watches(self._path, watches)
+        self._problems = {each: problem for each, problem in self._problems.items() if each != name}
+        return self.records()
+
+    def records(self, since: str = "") -> dict[str, Any]:
+        """All watches as JSON values, with the papers that they found ``since`` a time, the newest first, and
+        the ``problem`` of one whose last search failed, '' of others.
+        """
+        watches = read_watches(self._path)
+        return {
+            "watches": [
+                {
+                    "name": watch.name,
+                    "search": dict(watch.search),
+                    "is_bibliography": bool(watch.cited),
+                    "grade": watch.grade,
+                    "problem": self._problems.get(watch.name, "").replace(
+                        watch.cited or "\0", "bibliography"
+                    ),
+                    "papers": [
+                        record_of(item)
+                        for item in items_of(watches, self._paper, since, watch.name)
+                        if item.found.found >= since
+                    ][:MAX_SHOWN],
+                }
+                for watch in watches.watches.values()
+            ]
+        }
+
+    def feed(self, name: str | None = None) -> str:
+        """The Atom feed of all watches, or of one; raises UsageError where there is none of that name."""
+        watches = read_watches(self._path)
+        if name is not None:
+            watches.check_name(name)
+        return report(items_of(watches, self._paper, "", name), "atom", watches.feed)
+
+    def _paper(self, paper_id: str) -> Paper | None:
+        return self._index.paper(paper_id) if paper_id in self._index else None

@@ -1,0 +1,433 @@
+"""Cards of models, the files beside them, and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from qbe.errors import ModelError, OutputError, UsageError
+from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
+from qbe.models.session import HALF
+from qbe.util.files import publish_directory, sha256
+
+PACKAGE = Path(__file__).parent
+"""The folder of the models that ship."""
+DEFAULT_ENCODER, DEFAULT_TAGGER, DEFAULT_RERANKER = "facet-encoder", "facet-tagger", "joint-grades"
+
+TOKENIZER = "tokenizer.json"
+HEAD = "head.int8.onnx"
+LARGE_ENCODER = "facet-encoder-large"
+DIFFERENCE = "difference.safetensors"
+"""What ships of the large encoder: the difference from its base (`qbe.models.large`)."""
+GRAPH = "graph.onnx"
+"""A traced model without its weights (`qbe.models.export.graph`)."""
+RANGES = "ranges.safetensors"
+"""Beside a graph, the ranges of its activations (`qbe.models.export.quantize.channel_ranges`), float16."""
+
+PAIR_INPUTS, SCORE = ("input_ids", "attention_mask", "token_type_ids"), "score"
+"""Inputs and output of a pair cross-encoder; some have no ``token_type_ids``."""
+JOINT_MODEL, JOINT_INPUTS, JOINT_OUTPUT = "model.int8.onnx", ("input_ids", "sides"), "grades"
+"""File, inputs and output of joint grades: token ids (1, tokens) int64; for each token 1 where it is one of
+the first paper, 2 of the second, 0 for the special ones; the grades (1, 3) float32.
+"""
+
+_FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in an index's manifest
+
+
+# Cards
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderMetadata:
+    """An exported encoder: origin, shape, encoder format, digests.
+
+    ``layers`` counts the transformer layers. ``max_tokens`` is the limit of a pass: that of
+    ``encoder_format``, or the number of positions of the model. ``adapter`` is the SHA-256 of an adapter's
+    weights. ``files`` holds SHA-256 by file name. ``parity`` holds, for each precision, the difference from
+    the PyTorch original: ``max_abs_difference`` of token states and ``min_cosine`` of mean-pooled vectors,
+    over all layers, and of the last layer's [CLS] where the encoder format uses that.
+    """
+
+    format: int
+    name: str
+    source: str
+    weights_sha256: str
+    dimension: int
+    layers: int
+    max_tokens: int
+    encoder_format: EncoderFormat
+    adapter: str | None
+    files: Mapping[str, str]
+    parity: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEncoderMetadata:
+    """An exported pair cross-encoder.
+
+    ``labels`` counts the logits of the original, ``token_types`` is true where the model takes
+    ``token_type_ids``. ``parity`` holds, for each precision, ``max_abs_difference`` of scores from PyTorch's,
+    and ``share_of_spread``, the same divided by the standard deviation of the original's scores.
+    ``query_tokens`` and ``candidate_tokens`` are how much the model was trained to read of either, special
+    tokens included (None: not known); ``training`` holds the recipe, data and figures of a training by qbe.
+    """
+
+    format: int = 1
+    kind: str = "pair"
+    name: str
+    source: str
+    weights_sha256: str
+    max_tokens: int
+    labels: int
+    token_types: bool
+    files: Mapping[str, str]
+    parity: Mapping[str, Mapping[str, float]]
+    query_tokens: int | None = None
+    candidate_tokens: int | None = None
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggerMetadata:
+    """A facet tagger.
+
+    ``trunk`` names the encoder on whose token states it was trained (``name``, ``weights_sha256``) and
+    ``layers`` which of them it takes, 0 being the embeddings. ``also_reads`` holds, in the same form,
+    encoders on whose states it works as well, each with the figures measured there (``measured``). ``begin``
+    and ``end`` (labels) and ``transitions`` (labels, labels; from row to column) are the scores of its chain
+    of labels. ``training`` holds the recipe, data and figures.
+    """
+
+    name: str
+    labels: Sequence[str]
+    trunk: Mapping[str, str]
+    layers: Sequence[int]
+    begin: Sequence[float]
+    end: Sequence[float]
+    transitions: Sequence[Sequence[float]]
+    files: Mapping[str, str]
+    training: Mapping[str, Any]
+    also_reads: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def trunks(self) -> Sequence[Mapping[str, Any]]:
+        """All encoders that it works on; the first is the one to open where none is open yet."""
+        return (*self.also_reads, self.trunk)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointCard:
+    """Joint grades.
+
+    ``files`` holds SHA-256 by name, that of the default encoder's tokenizer too; ``chances`` by facet the
+    intercept and slope of the log odds of being similar (a grade of 1.5 or more), as a function of the mean
+    of both grades; ``parity`` the largest and the root mean squared difference of a grade from the PyTorch
+    original; ``training`` recipe, data and figures.
+    """
+
+    format: int = 1
+    files: Mapping[str, str]
+    chances: Sequence[Sequence[float]]
+    parity: Mapping[str, float]
+    training: Mapping[str, Any]
+
+
+Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, JointCard)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind(Generic[Card]):
+    """A kind of model: its card, and how it is exported.
+
+    ``marks`` are fields that a card must have with these values. ``command`` is the subcommand of
+    ``qbe export`` that makes the model out of the ``required`` files of a PyTorch model (each by its possible
+    names, the preferred one first), and ``cache`` the subfolder of the cache that holds the results.
+
+    >>> [(kind.noun, kind.metadata_file) for kind in (ENCODER, CROSS_ENCODER, TAGGER)]
+    [('encoder', 'encoder.json'), ('reranker', 'reranker.json'), ('tagger', 'tagger.json')]
+    """
+
+    noun: str
+    metadata_file: str
+    card: type[Card]
+    remedy: str
+    marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    command: str = ""
+    cache: str = ""
+    required: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def format(self) -> int:
+        """The version of the card and of the files beside it."""
+        return int(self.marks["format"])
+
+
+ENCODER = ModelKind(
+    noun="encoder",
+    metadata_file="encoder.json",
+    card=EncoderMetadata,
+    remedy="delete the folder {folder}, and export the encoder again with qbe export encoder",
+    # 1: last_hidden_state only; 2: all layers; 3: with the encoder format; 4: no padding mask as an input
+    marks={"format": 4},
+    command="encoder",
+    cache="encoders",
+    required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), (TOKENIZER, "vocab.txt")),
+)
+CROSS_ENCODER = ModelKind(
+    noun="reranker",
+    metadata_file="reranker.json",
+    card=CrossEncoderMetadata,
+    remedy="delete the folder {folder}, and export or train the reranker again",
+    marks={"format": 1, "kind": "pair"},
+    command="cross-encoder",
+    cache="rerankers",
+    required=(("config.json",), ("model.safetensors",), (TOKENIZER,)),
+)
+TAGGER = ModelKind("tagger", "tagger.json", TaggerMetadata, "train the tagger again")
+JOINT_GRADER = ModelKind(
+    noun="joint-grades",
+    metadata_file="joint-grades.json",
+    card=JointCard,
+    remedy="train the model again with qbe train joint-grades",
+    marks={"format": 1},
+)
+JOINT_GRADES = PACKAGE / DEFAULT_RERANKER
+"""The folder of the joint grades that ship."""
+
+
+def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
+    """Read a model's card; raises ModelError where it is damaged, or of another kind or format.
+
+    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
+    >>> card.dimension, card.layers, card.encoder_format.similarity
+    (384, 6, 'cosine')
+    """
+    path = folder / kind.metadata_file
+    remedy = _remedy(folder, kind)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found = {name: record.get(name) for name in kind.marks}
+        if found != kind.marks:
+            expected, actual = (
+                ", ".join(f"{name} {value}" for name, value in marks.items()) for marks in (kind.marks, found)
+            )
+            raise ModelError(f"{path}: expected {kind.noun} metadata of {expected}, found {actual}; {remedy}")
+        if kind.card is EncoderMetadata:
+            record["encoder_format"] = EncoderFormat(**record.pop(_FORMAT_KEY))
+        return kind.card(**record)
+    except (AttributeError, OSError, ValueError, TypeError, KeyError, UsageError) as error:
+        raise ModelError(f"{path}: expected {kind.noun} metadata, found {error}; {remedy}") from error
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write the card of a model whose folder is being made.
+
+    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
+    >>> write_card(Path(), card)
+    >>> read_card(Path(), ENCODER) == card
+    True
+    """
+    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
+    (kind,) = (kind for kind in kinds if kind.card is type(card))
+    fields = dataclasses.asdict(card)
+    record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
+    (folder / kind.metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
+    return "install qbe again" if folder.parent == PACKAGE else kind.remedy.format(folder=folder)
+
+
+def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
+    """Raise ModelError, which ends in ``remedy``, when a file is missing or has another SHA-256.
+
+    >>> verify_digest(Path("head.onnx"), "0123abcd", "install qbe again")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.ModelError: head.onnx: expected SHA-256 0123abcd, found no file; install qbe again
+    """
+    digest = sha256(path) if path.is_file() else None
+    if digest is None or digest != expected:
+        raise ModelError(f"{path}: expected SHA-256 {expected}, found {digest or 'no file'}; {remedy}")
+
+
+# Folders of finished files
+
+
+def model_file(precision: str) -> str:
+    """Return the name of the ONNX file of a precision.
+
+    >>> model_file("int8")
+    'model.int8.onnx'
+    """
+    return f"model.{precision}.onnx"
+
+
+def state_output(layer: int, last: int) -> str:
+    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings.
+
+    >>> state_output(2, last=6), state_output(6, last=6)
+    ('hidden_state_2', 'last_hidden_state')
+    """
+    return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder(Generic[Card]):
+    """A model's files, to be run in one precision."""
+
+    folder: Path
+    metadata: Card
+    precision: str = "int8"
+
+    @property
+    def model(self) -> Path:
+        """The ONNX model; that which fp16 is made of is fp32 where there is one, else int8."""
+        if self.precision != HALF:
+            return self.folder / model_file(self.precision)
+        return self.folder / next(
+            name for name in map(model_file, ("fp32", "int8")) if name in self.metadata.files
+        )
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer, in the format of the ``tokenizers`` package."""
+        return self.folder / TOKENIZER
+
+    def verify(self) -> None:
+        """Raise ModelError when the model or the tokenizer is missing or has another digest than recorded."""
+        self._verify(ENCODER if isinstance(self.metadata, EncoderMetadata) else CROSS_ENCODER)
+
+    def _verify(self, kind: ModelKind[Any], *paths: Path) -> None:
+        for path in paths or (self.model, self.tokenizer):
+            verify_digest(path, self.metadata.files.get(path.name), _remedy(self.folder, kind))
+
+
+class RerankerFiles(ModelFolder[CrossEncoderMetadata]):
+    """A pair cross-encoder."""
+
+    __slots__ = ()
+
+
+class EncoderFiles(ModelFolder[EncoderMetadata]):
+    """An exported encoder.
+
+    >>> files = resolve_encoder("facet-encoder")
+    >>> files.tokenizer.name, sorted(files.identity)
+    ('tokenizer.json', ['name', 'precision', 'weights_sha256'])
+    """
+
+    __slots__ = ()
+
+    def on_any_machine(self) -> EncoderFiles:
+        """Return the encoder in the precision that fp16 is made of, which needs no package onnx."""
+        return replace(self, precision=self.model.name.split(".")[1])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What two sets of vectors must share to be compared, as an index records it.
+
+        The default encoder format and a missing adapter are left out, so that indexes built before there was
+        a choice have the same identity.
+        """
+        identity: dict[str, Any] = {
+            "name": self.metadata.name,
+            "precision": self.precision,
+            "weights_sha256": self.metadata.weights_sha256,
+        }
+        if self.metadata.encoder_format != DEFAULT_FORMAT:
+            identity[_FORMAT_KEY] = dataclasses.asdict(self.metadata.encoder_format)
+        if self.metadata.adapter is not None:
+            identity["adapter"] = self.metadata.adapter
+        return identity
+
+
+class TaggerFiles(ModelFolder[TaggerMetadata]):
+    """A facet tagger."""
+
+    __slots__ = ()
+
+    @property
+    def head(self) -> Path:
+        """The ONNX model that turns token states into label scores."""
+        return self.folder / HEAD
+
+    def verify(self) -> None:
+        """Raise ModelError when the head is missing or has another digest than recorded."""
+        self._verify(TAGGER, self.head)
+
+
+# Folders that are being made
+
+_NAMED = ("citation", "grades", "facet-projections", "joint-grades")  # cards and weights with their name
+_CARDS = {
+    *(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)),
+    *(f"{name}.json" for name in _NAMED),
+    *(DIFFERENCE, "words.tsv.gz"),
+}
+_PYTORCH = {"config.json", "model.safetensors"}
+_BESIDE = {*_CARDS, *_PYTORCH, TOKENIZER, RANGES, *(f"{name}.npz" for name in _NAMED)}
+_BESIDE |= {"README.md", "LICENSE", "NOTICE"}
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced.
+
+    >>> folder = Path("notes")
+    >>> folder.mkdir()
+    >>> _ = (folder / "notes.txt").write_text("mine")
+    >>> check_model_folder(folder)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.OutputError: notes: expected no such folder, or a model to replace, found notes.txt in it; ...
+    """
+    for path in _foreign(folder):
+        raise OutputError(
+            f"{folder}: expected no such folder, or a model to replace, found {path.relative_to(folder)} in "
+            "it; choose another `output`, or move that away"
+        )
+
+
+def _foreign(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    paths = sorted(folder.iterdir())
+    names = {path.name for path in paths}
+    is_model = bool(names & _CARDS) or names >= _PYTORCH or any(path.suffix == ".onnx" for path in paths)
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            yield from _foreign(path)
+        elif not is_model or (path.name not in _BESIDE and path.suffix != ".onnx"):
+            yield path
+
+
+@contextlib.contextmanager
+def staged_folder(destination: Path) -> Iterator[Path]:
+    """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
+
+    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises OutputError
+    where `check_model_folder` does, before the block.
+
+    >>> with staged_folder(Path("model")) as staged:
+    ...     _ = (staged / "config.json").write_text("{}")
+    ...     Path("model").exists()
+    False
+    >>> Path("model/config.json").exists()
+    True
+    """
+    check_model_folder(destination)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
+    staged.chmod(0o755)
+    try:
+        yield staged
+        publish_directory(staged, destination)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)

@@ -1,0 +1,256 @@
+"""The sentence encoder: contextualized sentence vectors from an ONNX model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from qbe.errors import ModelError
+from qbe.models.cards import DEFAULT_ENCODER, EncoderFiles, state_output
+from qbe.models.folders import resolve_encoder
+from qbe.models.formats import CLS, SENTENCES
+from qbe.models.pooling import Floats, PaperVectors, WholeVector, pooled, stored
+from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
+from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
+from qbe.types import Paper
+from qbe.util.parallel import ordered_map
+
+if TYPE_CHECKING:
+    from qbe.models.gpu import BatchModel
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+CHUNK = 512
+"""Papers that are sorted by length and then encoded in batches."""
+
+
+class TokenStateHook(Protocol):
+    """Computes a few numbers for each sentence from token states that the encoder computes anyway.
+
+    An encoder with several threads calls `compute` from several threads at the same time. Where a hook has a
+    ``head``, the path of a model as `qbe.models.gpu.add_tagger` takes it, an encoder in batches computes its
+    values by that, on its own device, and does not call `compute`.
+
+    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
+    ...     layers, width = (), 1
+    ...     def compute(self, states, spans):
+    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
+    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
+    [[3.0], [5.0]]
+    """
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The layers whose states the hook receives: 0 the embeddings, n the output of the n-th layer."""
+
+    @property
+    def width(self) -> int:
+        """The number of values for each sentence."""
+
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        """Compute values (spans, width) of one window.
+
+        ``states`` holds one array (tokens, dimension) for each of ``layers``, in their order; a span
+        (begin, end) gives the tokens of one sentence. All float32.
+        """
+
+
+class Encoder:
+    """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
+
+    By default title and abstract pass through the model once, together; a sentence's vector is the mean of
+    its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
+    (the contextual sentences of ASPIRE, Mysore et al., 2022, section 3.1, with mean pooling).
+
+    In int8 and fp32 one paper is one call of a single-threaded session, and ``threads`` papers are encoded at
+    the same time. On a CPU this is faster than padded batches, and a paper's vectors depend neither on the
+    number of threads nor on other papers: dynamic quantization scales activations over the whole batch.
+
+    In fp16 papers are encoded in batches of similar length (`qbe.models.gpu`), for a GPU: their vectors depend
+    on each other by rounding alone, a cosine of 0.9999 or more.
+
+    >>> from qbe.corpus.sentences import paper_from_text
+    >>> encoder = Encoder.open()
+    >>> vectors = encoder.encode_paper(paper_from_text("A title", "One sentence. Another one."))
+    >>> vectors.sentences.shape, vectors.whole.shape
+    ((2, 384), (384,))
+    """
+
+    def __init__(
+        self,
+        files: EncoderFiles,
+        threads: int = 1,
+        device: str = CPU,
+        *,
+        batch_tokens: int | None = None,
+        half: bool = True,
+    ) -> None:
+        """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
+
+        In fp16 a batch has ``batch_tokens`` tokens, padding included (None: `qbe.models.gpu.usual_tokens`);
+        without ``half`` the same weights are multiplied in single precision.
+
+        Raises ModelError when a file is damaged, MissingDependencyError for a device that cannot be used, and
+        for fp16 without onnx; UsageError for int8 on a GPU, which ONNX Runtime does not support.
+        """
+        self.device = chosen_device(device)
+        check_precision(files.precision, self.device)
+        files.verify()
+        self.files = files
+        self.threads = threads
+        self._batches: BatchModel | None = None
+        self._session: Any = None
+        if files.precision == HALF:
+            from qbe.models.gpu import BatchModel  # the other precisions do without it
+
+            self._batches = BatchModel(files, self.device, half=half, tokens=batch_tokens)
+        else:
+            self._session = open_session(files.model, device=self.device)
+        self.tokenizer = PaperTokenizer(files.tokenizer)
+
+    @classmethod
+    def open(
+        cls, name: str = DEFAULT_ENCODER, precision: str | None = None, threads: int = 1, device: str = CPU
+    ) -> Encoder:
+        """Open the encoder of a name, folder or hub name, by default in int8 on the CPU and in fp16 on a GPU.
+
+        Raises as `qbe.models.folders.resolve_encoder` and the class do.
+        """
+        device = chosen_device(device)
+        return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)
+
+    @property
+    def dimension(self) -> int:
+        """The number of dimensions of a vector."""
+        return self.files.metadata.dimension
+
+    @property
+    def batched(self) -> bool:
+        """Whether papers are encoded in batches."""
+        return self._batches is not None
+
+    @property
+    def batch_model(self) -> BatchModel:
+        """The model of an encoder that is `batched`."""
+        assert self._batches is not None
+        return self._batches
+
+    def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
+        """Encode papers in order; at most 4 * CHUNK papers are read ahead, never the whole stream."""
+        if not self.batched:
+            return ordered_map(lambda paper: self.encode_paper(paper, hook), papers, self.threads)
+        # While a chunk is on the GPU, another one is tokenized, and a third one taken apart.
+        threads = min(self.threads, 3)
+        encoded = ordered_map(lambda chunk: self._encode_chunk(chunk, hook), chunks(papers), threads, ahead=1)
+        return chain.from_iterable(encoded)
+
+    def encode_paper(self, paper: Paper, hook: TokenStateHook | None = None) -> PaperVectors:
+        """Encode one paper, and compute the values of a hook from its token states.
+
+        The vectors are the same with and without a hook. Raises ModelError where the hook wants a layer that
+        the model does not have.
+        """
+        if self.batched:
+            return self._encode_chunk([paper], hook)[0]
+        encoder_format = self.files.metadata.encoder_format
+        outputs = self._outputs(hook)
+        vectors: list[Floats] = []
+        hook_values: list[Floats] = []
+        whole = WholeVector(encoder_format, self.dimension)
+        for window in self.windows(paper):
+            feed = {"input_ids": np.array([window.ids], dtype=np.int64)}
+            last, *hook_states = [states[0] for states in self._session.run(outputs, feed)]
+            vectors.extend(pooled(last[begin:end], encoder_format.sentences) for begin, end in window.spans)
+            whole.add(last)
+            if hook:
+                hook_values.append(hook.compute(hook_states, window.spans))
+        return PaperVectors(
+            stored(np.stack(vectors), encoder_format.similarity),
+            stored(whole.vector(), encoder_format.similarity),
+            np.concatenate(hook_values) if hook else None,
+        )
+
+    def _encode_chunk(
+        self, papers: Sequence[Paper], hook: TokenStateHook | None = None
+    ) -> list[PaperVectors]:
+        self._outputs(hook)  # for its error
+        encoder_format = self.files.metadata.encoder_format
+        texts = (text for paper in papers for text in (paper.title, *(each.text for each in paper.sentences)))
+        ids = iter(self.tokenizer.batch_ids(list(texts)))
+        windows = [
+            list(self._windows(paper, next(ids), list(islice(ids, len(paper.sentences))))) for paper in papers
+        ]
+        passed = iter(self.batch_model.run(list(chain.from_iterable(windows)), hook, self.tokenizer.pad))
+        sums: list[Floats] = []
+        counts: list[int] = []
+        wholes: list[Floats] = []
+        hook_values: list[Floats | None] = []
+        for passes_of_paper in windows:
+            whole, values = WholeVector(encoder_format, self.dimension), list[Floats]()
+            for window, result in zip(passes_of_paper, passed, strict=False):
+                whole.add_sum(result.sums[0], 1 if encoder_format.whole == CLS else len(window.ids))
+                first = encoder_format.sentences == CLS
+                sums.extend(result.sums[:1] if first and window.spans else result.sums[1:])
+                counts.extend(1 if first else end - begin for begin, end in window.spans)
+                if result.values is not None:
+                    values.append(result.values)
+            wholes.append(whole.vector())
+            hook_values.append(np.concatenate(values) if values else None)
+        means = np.stack(sums) / np.array(counts, np.float32)[:, None]
+        sentences = stored(means, encoder_format.similarity)
+        ends = np.cumsum([len(paper.sentences) for paper in papers])[:-1]
+        whole_vectors = stored(np.stack(wholes), encoder_format.similarity)
+        parts = zip(np.split(sentences, ends), whole_vectors, hook_values, strict=True)
+        return [PaperVectors(*vectors) for vectors in parts]
+
+    def windows(self, paper: Paper) -> Iterator[Window]:
+        """Arrange a paper in passes through the model; logs a warning where a text is cut."""
+        title = self.tokenizer.ids(paper.title)
+        return self._windows(paper, title, [self.tokenizer.ids(each.text) for each in paper.sentences])
+
+    def _windows(
+        self, paper: Paper, title: Sequence[int], sentences: Sequence[Sequence[int]]
+    ) -> Iterator[Window]:
+        limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
+        room = sentence_room(title, limit, layout)
+        cut = [len(sentence) for sentence in sentences if len(sentence) > room]
+        if cut:
+            log.warning(
+                "paper %s: %d of its sentences longer than the %d tokens that the encoder reads of one, cut "
+                "there; the longest has %d",
+                *(paper.paper_id, len(cut), room, max(cut)),
+            )
+        if len(title) > title_room(limit) and layout != SENTENCES:
+            log.warning(
+                "paper %s: title of %d tokens cut to the %d that the encoder reads",
+                *(paper.paper_id, len(title), title_room(limit)),
+            )
+        return passes(title, sentences, self.tokenizer.special, limit, layout)
+
+    def _outputs(self, hook: TokenStateHook | None) -> list[str]:
+        """Return the names of the outputs to compute: the last layer's, then the hook's."""
+        last = self.files.metadata.layers
+        layers = hook.layers if hook else ()
+        unknown = [layer for layer in layers if not 0 <= layer <= last]
+        if unknown:
+            raise ModelError(
+                f"{self.files.model}: expected layers from 0 to {last}, found {unknown[0]}; give an "
+                "encoder and a tagger that belong together"
+            )
+        return [state_output(layer, last) for layer in (last, *layers)]
+
+
+def chunks(papers: Iterable[T]) -> Iterator[list[T]]:
+    """Group a stream into lists of CHUNK items.
+
+    >>> [len(chunk) for chunk in chunks(range(1000))]
+    [512, 488]
+    """
+    stream = iter(papers)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk

@@ -1,0 +1,141 @@
+"""ONNX models in int8: plain, or with the channels of activations smoothed first."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError
+from qbe.models.session import open_session
+
+Floats = NDArray[np.float32]
+
+MIGRATION = 0.75
+"""How much of a channel's range moves into the weights (alpha of eq. 4). Of 0.6, 0.65, 0.7, 0.75 and 0.8 the
+last two keep `facet-encoder-large` nearest to fp32 (docs/lessons.md).
+"""
+_LEAST = 1e-5  # smaller ranges would make factors without bounds
+
+
+def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
+    """Write the model ``fp32`` in int8 to ``int8`` in one way after the other, until the caller stops iterating.
+
+    First as it is, then smoothed by ``ranges`` (see `channel_ranges`); then both with weights of 7 bits, for
+    processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    """
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        smoothed = Path(temporary, "smoothed.onnx")
+        for reduced in (False, True):
+            to_int8(fp32, int8, reduced=reduced)
+            yield
+            if not smoothed.exists():
+                smooth(fp32, ranges(), smoothed)
+            to_int8(smoothed, int8, reduced=reduced)
+            yield
+
+
+def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
+    """Quantize weights per channel, in 7 bits if ``reduced``; activations get a scale at each call (dynamic)."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(fp32, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8)
+
+
+def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
+    """Measure the tensors that an ONNX model multiplies with weights (``MatMul``), over passes ``feeds``.
+
+    Returns, by the tensor's name, the largest magnitude of each of its channels (channels,), float32.
+    """
+    import onnx
+
+    model = onnx.load(str(fp32))
+    names = list(_products(model.graph))
+    del model.graph.output[:]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names
+    )
+    ranges: dict[str, Floats] = {}
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        onnx.save(model, str(Path(temporary, "inner.onnx")))
+        session = open_session(Path(temporary, "inner.onnx"))
+        for feed in feeds:
+            for name, states in zip(names, session.run(names, feed), strict=True):
+                largest = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
+                ranges[name] = np.maximum(ranges.get(name, largest), largest)
+    return ranges
+
+
+def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
+    """Write an equal model whose activations have channels of similar size, so that int8's one scale for all
+    of them loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
+
+    Channel j of the activations X of a product with weights W is divided by max|X_j| ** a / max|W_j| ** (1 - a),
+    with a = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j of W
+    is multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
+    factors; max|W_j| is then that of all of them. ``Gemm`` stays as it is.
+
+    Raises ModelError for ranges that are not those of this model's tensors.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load(str(fp32))
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    divided: dict[str, Any] = {}
+    copied: set[str] = set()
+    for name, products in _products(graph).items():
+        matrices = {node.input[1]: numpy_helper.to_array(weights[node.input[1]]) for node in products}
+        rows = np.max([np.abs(matrix).max(axis=1) for matrix in matrices.values()], axis=0)
+        largest = ranges.get(name, np.empty(0, np.float32))
+        if largest.shape != rows.shape:
+            raise ModelError(
+                f"{fp32}: expected ranges of the {len(rows)} channels of {name}, found {len(largest)}; give "
+                "those that were measured with this model"
+            )
+        channels = np.maximum(largest.astype(np.float32), _LEAST)
+        factors = channels**MIGRATION / np.maximum(rows, _LEAST) ** (1 - MIGRATION)
+        smoothed = f"{name}/smoothed"
+        graph.initializer.append(numpy_helper.from_array(1 / factors, f"{smoothed}/factors"))
+        divided[name] = helper.make_node("Mul", [name, f"{smoothed}/factors"], [smoothed], name=smoothed)
+        copied |= set(matrices)  # since others may use the weights, too
+        for weight, matrix in matrices.items():
+            graph.initializer.append(
+                numpy_helper.from_array(matrix * factors[:, None], f"{smoothed}/{weight}")
+            )
+        for node in products:
+            node.input[:] = [smoothed, f"{smoothed}/{node.input[1]}"]
+    made = {output for node in graph.node for output in node.output}
+    nodes = [node for name, node in divided.items() if name not in made]
+    for node in graph.node:
+        nodes += [node, *(divided[output] for output in node.output if output in divided)]
+    unused = copied - {name for node in nodes for name in node.input}
+    constants = [tensor for tensor in graph.initializer if tensor.name not in unused]
+    for field, values in ((graph.node, nodes), (graph.initializer, constants)):
+        del field[:]
+        field.extend(values)
+    onnx.save(model, str(path))
+
+
+def _products(graph: Any) -> dict[str, list[Any]]:
+    """Return the products with weights of an ONNX graph, by the name of the other factor."""
+    weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
+    products: dict[str, list[Any]] = {}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in weights:
+            products.setdefault(node.input[0], []).append(node)
+    return products
+
+
+def sample_texts() -> list[str]:
+    """Return title and abstract of each of the sample's 128 papers, to measure ranges on."""
+    papers = resources.files("qbe").joinpath("datasets", "sample", "papers.jsonl")
+    records = map(json.loads, papers.read_text(encoding="utf-8").splitlines())
+    return [" ".join((record["title"], *record["abstract"])) for record in records]

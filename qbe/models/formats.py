@@ -1,0 +1,171 @@
+"""Encoder formats: the input of a pass, how vectors are pooled, and how they are compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import ModelError, UsageError
+
+TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES = "title-abstract", "title-sep-abstract", "sentences"
+LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, SENTENCES)
+MEAN, CLS = "mean", "cls"
+POOLINGS = (MEAN, CLS)
+COSINE, L2 = "cosine", "l2"
+SIMILARITIES = (COSINE, L2)
+MIN_PASS_TOKENS = 16  # a shorter pass would leave no room for a sentence after the title
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderFormat:
+    """What goes into an encoder, and how vectors come out. The defaults are those of all-MiniLM-L6-v2.
+
+    ``layout`` is the input of one pass: ``title-abstract`` is [CLS] title, all sentences [SEP];
+    ``title-sep-abstract`` has another [SEP] after the title; ``sentences`` passes each sentence alone, and
+    title with abstract once more for the vector of the whole paper. Token types are always 0, as in the
+    training of all published encoders for papers that we know.
+
+    ``sentences`` and ``whole`` pool the last layer's states: ``mean`` of the tokens, or ``cls``, the first
+    token's. A sentence in context has no [CLS] of its own, so ``sentences`` is ``mean`` there; with the layout
+    ``sentences`` it equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or
+    ``l2``, minus the Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number
+    of positions of the model. Raises UsageError for other values.
+
+    >>> EncoderFormat(whole="cls", similarity="l2").sentences
+    'mean'
+    >>> EncoderFormat.pooled("sentences", "cls").sentences
+    'cls'
+    """
+
+    layout: str = TITLE_ABSTRACT
+    sentences: str = MEAN
+    whole: str = MEAN
+    similarity: str = COSINE
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("layout", self.layout, LAYOUTS),
+            ("pooling of the whole", self.whole, POOLINGS),
+            ("similarity", self.similarity, SIMILARITIES),
+        ):
+            if value not in known:
+                raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
+        pooling = self.whole if self.layout == SENTENCES else MEAN
+        if self.sentences != pooling:
+            raise UsageError(
+                f"expected sentences pooled by {pooling} with the layout {self.layout}, found "
+                f"{self.sentences!r}"
+            )
+        if self.max_tokens is not None and self.max_tokens < MIN_PASS_TOKENS:
+            raise UsageError(f"expected passes of at least {MIN_PASS_TOKENS} tokens, found {self.max_tokens}")
+
+    @classmethod
+    def pooled(
+        cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
+    ) -> EncoderFormat:
+        """Return a format with one pooling for the whole and, with the layout ``sentences``, for sentences."""
+        sentences = pooling if layout == SENTENCES else MEAN
+        return cls(
+            layout=layout, sentences=sentences, whole=pooling, similarity=similarity, max_tokens=max_tokens
+        )
+
+    def options(self) -> list[str]:
+        """Return the format as options of ``qbe export encoder``."""
+        options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
+        return [*options, "--max-tokens", str(self.max_tokens or 0)]
+
+
+DEFAULT_FORMAT = EncoderFormat()
+
+MODULES = "modules.json"
+DECLARING_FILES = (
+    MODULES,
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "tokenizer_config.json",
+)
+"""The files of a sentence-transformers folder that declare its format."""
+
+_OLD_POOLINGS = {"pooling_mode_cls_token": CLS, "pooling_mode_mean_tokens": MEAN}
+_UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than any length
+
+
+def declared_format(folder: Path) -> EncoderFormat | None:
+    """Return the format that a sentence-transformers folder declares; None without ``modules.json``.
+
+    The folder declares pooling, normalization, similarity and length, but no layout, since its texts are
+    single ones; the layout is the default. Vectors that are not normalized are compared by
+    ``similarity_fn_name``, by cosine where that is missing. Raises ModelError where a file is damaged, or
+    declares something that qbe does not support.
+
+    >>> modules = [{"type": "m.Transformer", "path": ""}, {"type": "m.Pooling", "path": "1_Pooling"}]
+    >>> _ = Path("modules.json").write_text(json.dumps(modules))
+    >>> Path("1_Pooling").mkdir()
+    >>> _ = Path("1_Pooling", "config.json").write_text('{"pooling_mode_cls_token": true}')
+    >>> declared_format(Path()).whole
+    'cls'
+    """
+    if not (folder / MODULES).is_file():
+        return None
+    modules = _read(folder / MODULES)
+    try:
+        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+        paths = [str(module["path"]) for module in modules]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{folder / MODULES}: expected a list of modules, found {error!r}") from error
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or paths[0]:
+        raise _unsupported(folder, "Transformer in the folder itself, Pooling and perhaps Normalize", kinds)
+    settings = _read(folder / "config_sentence_transformers.json", {})
+    if settings.get("default_prompt_name"):
+        raise _unsupported(folder, "no prompt by default", settings["default_prompt_name"])
+    transformer = _read(folder / "sentence_bert_config.json", {})
+    if transformer.get("do_lower_case"):
+        raise _unsupported(folder, "texts lowercased by the tokenizer or not at all", "do_lower_case")
+
+    pooling = _read(folder / paths[1] / "config.json")
+    modes = pooling.get("pooling_mode")
+    if modes is None:
+        active = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True]
+        modes = [_OLD_POOLINGS.get(name, name) for name in active] or [MEAN]
+    modes = [modes] if isinstance(modes, str) else modes
+    if modes not in ([MEAN], [CLS]):
+        raise _unsupported(folder, f"one pooling, {MEAN} or {CLS}", modes)
+
+    similarity, normalized = settings.get("similarity_fn_name"), "Normalize" in kinds
+    if similarity not in (None, "cosine", "dot" if normalized else "euclidean"):
+        expected = "cosine or (of vectors that are not normalized) euclidean similarity"
+        raise _unsupported(folder, expected, similarity)
+
+    # older folders declare the length with the model, newer ones with the tokenizer
+    limit = transformer.get("max_seq_length")
+    limit = limit or _read(folder / "tokenizer_config.json", {}).get("model_max_length")
+    if limit is not None and (not isinstance(limit, int) or limit < MIN_PASS_TOKENS):
+        raise _unsupported(folder, f"a length of at least {MIN_PASS_TOKENS} tokens", repr(limit))
+    max_tokens = None if limit is None or limit > _UNLIMITED else limit
+    return EncoderFormat.pooled(
+        TITLE_ABSTRACT, str(modes[0]), L2 if similarity == "euclidean" else COSINE, max_tokens
+    )
+
+
+def _read(path: Path, default: dict[str, Any] | None = None) -> Any:
+    if default is not None and not path.is_file():
+        return default
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: expected JSON, found {error}; download the model again") from error
+    if not isinstance(settings, list if path.name == MODULES else dict):
+        kind = type(settings).__name__
+        raise ModelError(f"{path}: expected settings, found {kind}; download the model again")
+    return settings
+
+
+def _unsupported(folder: Path, expected: str, actual: object) -> ModelError:
+    return ModelError(
+        f"{folder}: expected a sentence-transformers model with {expected}, found {actual}; give another "
+        "model, or declare its format by the options of: qbe export encoder"
+    )

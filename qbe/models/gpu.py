@@ -1,0 +1,533 @@
+"""Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
+
+An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and the
+states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out, token
+states are summed over spans, and products are in half precision. That takes the package onnx, not PyTorch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError, check_package
+from qbe.models.cards import SCORE, EncoderFiles, RerankerFiles, state_output
+from qbe.models.formats import CLS
+from qbe.models.pooling import Floats
+from qbe.models.session import CPU, open_session
+from qbe.models.tokenizer import Window
+from qbe.util.files import atomic_file, cache_folder, make_once, sha256
+
+log = logging.getLogger(__name__)
+
+IDS, LENGTHS, SPANS, SUMS, SCORES = "input_ids", "lengths", "spans", "span_sums", "label_scores"
+"""Inputs: token ids (batch, tokens) int64; tokens of each row that are no padding (batch,) int32; begin and
+end of spans (batch, spans, 2) int64. Outputs: sums of the last states (batch, spans, dimension) float32;
+label scores of the spans but the first (batch, spans - 1, labels) float32.
+"""
+
+BATCH_TOKENS, LARGE_BATCH_TOKENS = 65536, 8192
+"""Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on an
+H100 (`benchmarks/README.md`, "A GPU").
+"""
+STEP = 16
+"""Rows are padded to a multiple of this, in which matrix units compute."""
+
+FLOAT, HALF = 1, 10
+_INT32, _INT64, _BOOL = 6, 7, 9  # ONNX's numbers of types
+_MASKED = -3e4  # added to the scores of padding: their share becomes 0, in half precision, too
+_CACHE_FORMAT = 1
+_LAST = np.iinfo(np.int64).max
+# Operators whose results are of another type than their inputs.
+_OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", "And", "Cast"))
+
+
+# Running
+
+
+def usual_tokens(dimension: int) -> int:
+    """Return the tokens of a batch of a model by its number of dimensions.
+
+    >>> usual_tokens(384), usual_tokens(768)
+    (65536, 8192)
+    """
+    return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
+
+
+class Passed(NamedTuple):
+    """Results of a pass: the ``sums`` (1 + sentences, dimension) of the last states, first over the tokens
+    that make the whole, then over each sentence's, and the ``values`` of a hook, (sentences, width); float32.
+    """
+
+    sums: Floats
+    values: Floats | None
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Group the positions of passes, the longest first, in batches of at most ``tokens`` with padding, or of one.
+
+    >>> list(batches([30, 60, 20, 64], tokens=128))
+    [[3, 1], [0, 2]]
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if batch and (len(batch) + 1) * padded(lengths[batch[0]]) > tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def padded(length: int) -> int:
+    """Return the length of the rows of a batch whose longest pass has ``length`` tokens.
+
+    >>> padded(17), padded(32)
+    (32, 32)
+    """
+    return -(-length // STEP) * STEP
+
+
+class BatchModel:
+    """An encoder's model that takes batches; threads may share it.
+
+    A pass's results do not depend on the others of its batch but for rounding: padding is left out of
+    attention and of sums, and each row is computed by itself. How a product is summed may depend on the
+    batch's shape.
+    """
+
+    def __init__(
+        self, files: EncoderFiles, device: str = CPU, *, half: bool = True, tokens: int | None = None
+    ) -> None:
+        """Open the model, with products in ``half`` precision or in single, in batches of so many ``tokens``.
+
+        Raises as `encoder_batches` and `qbe.models.session.open_session` do.
+        """
+        self._files, self._device, self._half = files, device, half
+        self._tokens = tokens or usual_tokens(files.metadata.dimension)
+        self._sessions: dict[Path | None, Any] = {}
+        self._opening = threading.Lock()
+        self._session(None)  # so that a model that cannot be used fails here
+
+    def _session(self, hook: Any) -> Any:
+        """Return the session that also computes a hook's values where the hook has a ``head``, a model."""
+        head = getattr(hook, "head", None)
+        with self._opening:
+            if head not in self._sessions:
+                layers = () if head is None else hook.layers
+                path = encoder_batches(self._files, head, layers, half=self._half)
+                self._sessions[head] = open_session(path, device=self._device)
+            return self._sessions[head]
+
+    def run(self, windows: Sequence[Window], hook: Any = None, pad: int = 0) -> list[Passed]:
+        """Compute the results of passes; ``pad`` is the id of padding.
+
+        A ``hook`` is a `qbe.models.encoder.TokenStateHook`; one without a model of its own gets token states.
+        """
+        passed: dict[int, Passed] = {}
+        for places in batches([len(window.ids) for window in windows], self._tokens):
+            results = self._run([windows[place] for place in places], hook, pad)
+            passed.update(zip(places, results, strict=True))
+        return [passed[place] for place in range(len(windows))]
+
+    def _run(self, windows: Sequence[Window], hook: Any, pad: int) -> Iterator[Passed]:
+        session, last = self._session(hook), self._files.metadata.layers
+        has_head = getattr(hook, "head", None) is not None
+        outputs = [SUMS]
+        if has_head:
+            outputs.append(SCORES)
+        elif hook is not None:
+            outputs += [state_output(layer, last) for layer in hook.layers]
+        sums, *others = session.run(outputs, self._feed(windows, pad))
+        for row, (ids, spans) in enumerate(windows):
+            values = None
+            if has_head:
+                values = others[0][row, : len(spans)]
+            elif hook is not None:
+                states = [each[row, : len(ids)].astype(np.float32) for each in others]
+                values = hook.compute(states, spans)
+            yield Passed(sums[row, : 1 + len(spans)], values)
+
+    def _feed(self, windows: Sequence[Window], pad: int) -> dict[str, NDArray[Any]]:
+        lengths = np.array([len(window.ids) for window in windows], np.int32)
+        ids = np.full((len(windows), padded(int(lengths.max()))), pad, np.int64)
+        # A row of spans for each pass, padded with empty ones.
+        spans = np.zeros((len(windows), 1 + max(1, *(len(window.spans) for window in windows)), 2), np.int64)
+        first = self._files.metadata.encoder_format.whole == CLS
+        spans[:, 0, 1] = 1 if first else lengths
+        for row, window in enumerate(windows):
+            ids[row, : len(window.ids)] = window.ids
+            if window.spans:
+                spans[row, 1 : 1 + len(window.spans)] = window.spans
+        return {IDS: ids, LENGTHS: lengths, SPANS: spans}
+
+
+# Making
+
+
+def encoder_batches(
+    files: EncoderFiles, head: Path | None = None, layers: Sequence[int] = (), *, half: bool = True
+) -> Path:
+    """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
+
+    It has the states of all layers as outputs, too. With the ``head`` of a tagger, and the ``layers`` that it
+    takes, it labels sentences. Weights in int8 keep their values, products are in half precision (``half``) or
+    in single. Raises MissingDependencyError without onnx, ModelError for files that are damaged.
+    """
+    last = files.metadata.layers
+
+    def rewrite() -> Graph:
+        graph = Graph(files.model)
+        dequantize(graph)
+        mask_padding(graph)
+        pool(graph, state_output(last, last))
+        outputs = {SUMS: FLOAT}
+        if head is not None:
+            tagger = Graph(head)
+            dequantize(tagger)
+            add_tagger(graph, tagger, [state_output(layer, last) for layer in layers])
+            outputs[SCORES] = FLOAT
+        if half:
+            halve(graph)
+        states = {state_output(layer, last): HALF if half else FLOAT for layer in range(last + 1)}
+        graph.set_outputs(outputs | states)
+        return graph
+
+    digests = [files.metadata.files[files.model.name], *([sha256(head)] if head is not None else [])]
+    return _made(files.metadata.name, digests, rewrite, half=half)
+
+
+def pair_batches(files: RerankerFiles) -> Path:
+    """Return the ONNX file of a pair cross-encoder with products in half precision, and its inputs and output.
+
+    Raises as `encoder_batches` does.
+    """
+
+    def rewrite() -> Graph:
+        graph = Graph(files.model)
+        halve(graph)
+        to_single(graph, SCORE)
+        return graph
+
+    return _made(files.metadata.name, [files.metadata.files[files.model.name]], rewrite, half=True)
+
+
+def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, half: bool) -> Path:
+    parts = "-".join(digest[:12] for digest in digests)
+    precision = "half" if half else "single"
+    target = cache_folder() / "batches" / f"{name}-{parts}-{precision}-{_CACHE_FORMAT}.onnx"
+
+    def make() -> None:
+        log.info("making %s for batches, once, in %s ...", name, target)
+        graph = rewrite()
+        with atomic_file(target) as stream:
+            stream.write(graph.serialized())
+
+    make_once(
+        target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
+    )
+    return target
+
+
+# Rewriting
+
+
+class Graph:
+    """An ONNX graph that is being rewritten: ``nodes`` in topological order, ``values`` of constants by name.
+
+    Raises MissingDependencyError without onnx, ModelError for a file that is no ONNX model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_package("onnx")
+        import onnx
+
+        try:
+            self._model = onnx.load(str(path))
+        except Exception as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(f"{path}: expected an ONNX model, found: {reason}; export it again") from error
+        graph, self.path = self._model.graph, path
+        self.inputs, self.outputs = list(graph.input), list(graph.output)
+        self.values: dict[str, NDArray[Any]] = {
+            tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer
+        }
+        self.nodes: list[Any] = []
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                self.values[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
+            else:
+                self.nodes.append(node)
+
+    def users(self, name: str) -> list[Any]:
+        """Return the nodes that take a value."""
+        return [node for node in self.nodes if name in node.input]
+
+    def constant(self, name: str, value: Any, kind: Any) -> str:
+        """Set a constant, and return its name."""
+        self.values[name] = np.array(value, kind)
+        return name
+
+    def replace(self, exchange: Callable[[Any], Sequence[Any]]) -> None:
+        """Replace each node by the nodes that ``exchange`` returns for it."""
+        self.nodes = [new for node in self.nodes for new in exchange(node)]
+
+    def rename(self, prefix: str) -> None:
+        """Put a prefix before all names; the empty name of an absent input stays empty."""
+
+        def renamed(name: str) -> str:
+            return name and prefix + name
+
+        for node in self.nodes:
+            node.name = prefix + node.name
+            node.input[:] = [renamed(name) for name in node.input]
+            node.output[:] = [renamed(name) for name in node.output]
+        self.values = {renamed(name): value for name, value in self.values.items()}
+
+    def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
+        import onnx
+
+        self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, list(shape)))
+
+    def set_outputs(self, outputs: Mapping[str, int]) -> None:
+        """Set the outputs, by name, and their types."""
+        import onnx
+
+        self.outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in outputs.items()]
+
+    def serialized(self) -> bytes:
+        """Serialize the graph, without nodes that no output needs."""
+        import onnx
+
+        needed, kept = {each.name for each in self.outputs}, []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                kept.append(node)
+                needed.update(node.input)
+        graph = onnx.helper.make_graph(
+            list(reversed(kept)),
+            "qbe",
+            [each for each in self.inputs if each.name in needed],
+            self.outputs,
+            [onnx.numpy_helper.from_array(v, name) for name, v in self.values.items() if name in needed],
+        )
+        model = onnx.helper.make_model(graph, opset_imports=list(self._model.opset_import))
+        model.ir_version = self._model.ir_version
+        content: bytes = model.SerializeToString()
+        return content
+
+
+def _node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_node(kind, list(inputs), [output], name=f"{output}/{kind}", **attributes)
+
+
+def dequantize(graph: Graph) -> None:
+    """Replace integer products by float ones in a graph that was quantized; another one stays as it is."""
+    makers = {name: node for node in graph.nodes for name in node.output}
+    exact: dict[str, list[Any]] = {}  # replacements of nodes, by the name of their result
+
+    def weights(name: str, zero_point: str, scale: str, axis: int = 0) -> str:
+        value, zero, factor = (graph.values[each].astype(np.float32) for each in (name, zero_point, scale))
+        shape = [1] * value.ndim
+        if factor.size > 1:
+            shape[axis] = factor.size
+        return graph.constant(
+            f"{name}/exact", (value - zero.reshape(shape)) * factor.reshape(shape), np.float32
+        )
+
+    for node in graph.nodes:
+        if node.op_type == "DequantizeLinear" and (source := makers.get(node.input[0])) is not None:
+            table = weights(source.input[0], node.input[2], node.input[1])
+            exact[node.output[0]] = [_node("Gather", [table, source.input[1]], node.output[0], axis=0)]
+        elif node.op_type in ("MatMulInteger", "ConvInteger"):
+            quantizer = makers[node.input[0]]
+            (cast,) = graph.users(node.output[0])
+            (product,) = graph.users(cast.output[0])
+            scales = makers[next(name for name in product.input if name != cast.output[0])]
+            scale = next(name for name in scales.input if name not in quantizer.output)
+            states, result, convolves = quantizer.input[0], product.output[0], node.op_type == "ConvInteger"
+            table = weights(node.input[1], node.input[3], scale, 0 if convolves else -1)
+            exact[result] = (
+                _convolution(graph, states, table, result)
+                if convolves
+                else [_node("MatMul", [states, table], result)]
+            )
+    graph.replace(lambda node: exact.get(node.output[0], [node]))
+
+
+def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[Any]:
+    """Write a depthwise convolution as sums of shifted states (batch, channels, tokens).
+
+    Libraries of convolutions first try which algorithm is the fastest, for every new length of a text.
+    """
+    table = graph.values[weights]  # (channels, 1, neighbours)
+    width = table.shape[2]
+    ends = (0, 0, width // 2)
+    pads = graph.constant(f"{result}/pads", [*ends, *ends], np.int64)
+    axis = graph.constant(f"{result}/axis", [2], np.int64)
+    nodes, total = [_node("Pad", [states, pads], f"{result}/padded")], ""
+    for place in range(width):
+        begin = graph.constant(f"{result}/begin{place}", [place], np.int64)
+        stop = place - width + 1
+        end = graph.constant(f"{result}/end{place}", [stop if stop else _LAST], np.int64)
+        weight = graph.constant(f"{result}/weight{place}", table[:, 0, place, None], np.float32)
+        shifted, product = f"{result}/shifted{place}", f"{result}/product{place}"
+        nodes += [
+            _node("Slice", [f"{result}/padded", begin, end, axis], shifted),
+            _node("Mul", [shifted, weight], product),
+        ]
+        if total:
+            nodes.append(
+                _node("Add", [total, product], result if place == width - 1 else f"{result}/sum{place}")
+            )
+        total = nodes[-1].output[0]
+    return nodes
+
+
+def mask_padding(graph: Graph) -> None:
+    """Let no token attend to padding, the tokens of a row from LENGTHS, a new input, on."""
+    graph.add_input(LENGTHS, _INT32, ["batch"])
+    fused = [node for node in graph.nodes if node.op_type == "MultiHeadAttention"]
+    for node in fused:
+        node.input[:] = [*node.input[:3], "", LENGTHS]
+    which = graph.constant("padding/which", 1, np.int64)
+    zero, step = (graph.constant(f"padding/from{number}", number, np.int64) for number in (0, 1))
+    places = [  # the numbers from 0 to the number of tokens
+        _node("Shape", [IDS], "padding/shape"),
+        _node("Gather", ["padding/shape", which], "padding/tokens", axis=0),
+        _node("Range", [zero, "padding/tokens", step], "padding/places"),
+    ]
+    if not fused:
+        one, middle = (
+            graph.constant(f"padding/axis{n}", axes, np.int64) for n, axes in enumerate(([1], [1, 2]))
+        )
+        no, yes = (graph.constant(f"padding/add{n}", add, np.float32) for n, add in enumerate((0, _MASKED)))
+        places += [
+            _node("Cast", [LENGTHS], "padding/whole", to=_INT64),
+            _node("Unsqueeze", ["padding/whole", one], "padding/lengths"),
+            _node("Less", ["padding/places", "padding/lengths"], "padding/is_text"),
+            _node("Where", ["padding/is_text", no, yes], "padding/added"),
+            _node("Unsqueeze", ["padding/added", middle], "padding/mask"),
+        ]
+
+        def masked(node: Any) -> list[Any]:
+            if node.op_type != "Softmax":
+                return [node]
+            scores = node.input[0]
+            node.input[0] = f"{node.output[0]}/masked"
+            return [_node("Add", [scores, "padding/mask"], node.input[0]), node]
+
+        graph.replace(masked)
+    graph.nodes = [*places, *graph.nodes]
+
+
+def pool(graph: Graph, states: str) -> None:
+    """Sum states (batch, tokens, dimension) over SPANS, a new input, into SUMS, in single precision."""
+    graph.add_input(SPANS, _INT64, ["batch", "spans", 2])
+    axis = graph.constant("pool/axis", [2], np.int64)
+    sides = [graph.constant(f"pool/side{number}", number, np.int64) for number in (0, 1)]
+    graph.nodes += [
+        *(_node("Gather", [SPANS, side], f"{side}/of", axis=2) for side in sides),
+        *(_node("Unsqueeze", [f"{side}/of", axis], f"{side}/column") for side in sides),
+        _node("Less", ["padding/places", f"{sides[0]}/column"], "pool/before"),
+        _node("Not", ["pool/before"], "pool/begun"),
+        _node("Less", ["padding/places", f"{sides[1]}/column"], "pool/not_ended"),
+        _node("And", ["pool/begun", "pool/not_ended"], "pool/members"),
+        _node("Cast", ["pool/members"], "pool/ones", to=FLOAT),
+        _node("Cast", [states], "pool/states", to=FLOAT),
+        _node("MatMul", ["pool/ones", "pool/states"], SUMS),
+    ]
+
+
+def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
+    """Label the spans but the first by a tagger's ``head``, which was exported for one text, into SCORES.
+
+    ``states`` (batch, tokens, dimension) are its inputs. Raises ModelError for a head of another form.
+    """
+    head.rename("tagger/")
+    normalized = next((n for n in head.nodes if "tagger/states" in n.input), None)
+    present = [node for node in head.nodes if node.op_type == "ConstantOfShape"]
+    flat = next((node for node in head.nodes if node.op_type == "Flatten"), None)
+    if normalized is None or flat is None or len(present) != 1:
+        raise ModelError(f"{head.path}: expected the head of a tagger as qbe trains it, found another graph")
+    (rows,) = head.users(flat.output[0])
+    names = [f"tagger/states{place}" for place in range(len(states))]
+    layers = [
+        _node("LayerNormalization", [state, *normalized.input[1:]], name, axis=-1, epsilon=1e-5)
+        for state, name in zip(states, names, strict=True)
+    ]
+    one, end, last = (
+        head.constant(f"tagger/{name}", [number], np.int64)
+        for name, number in (("one", 1), ("end", _LAST), ("last", 2))
+    )
+    exchanged = {
+        rows.output[0]: [*layers, _node("Concat", names, rows.output[0], axis=-1)],
+        present[0].output[0]: [
+            _node("Cast", ["tagger/spans"], "tagger/counted", to=_INT64),
+            _node("ReduceSum", ["tagger/counted", last], "tagger/lengths", keepdims=0),
+            _node("Cast", ["tagger/lengths"], present[0].output[0], to=_BOOL),
+        ],
+    }
+    head.replace(lambda node: exchanged.get(node.output[0], [node]))
+    graph.values |= head.values
+    graph.nodes += [
+        _node("Slice", ["pool/members", one, end, one], "tagger/spans"),
+        *head.nodes,
+        _node("Cast", ["tagger/scores"], SCORES, to=FLOAT),
+    ]
+
+
+def halve(graph: Graph) -> None:
+    """Compute embeddings, and everything that depends on them, in half precision.
+
+    Positions stay in single precision; a number in single precision that meets one in half is rounded.
+    """
+    half: set[str] = set()
+    single: set[str] = set()
+    rounded: dict[str, str] = {}
+    nodes: list[Any] = []
+
+    def is_number(name: str) -> bool:
+        return name in graph.values and graph.values[name].dtype == np.float32
+
+    def in_half(name: str) -> str:
+        if is_number(name):
+            largest = np.finfo(np.float16).max
+            limited = np.clip(graph.values[name], -largest, largest)
+            return graph.constant(f"{name}/half", limited, np.float16)
+        if name in single:
+            if name not in rounded:
+                rounded[name] = f"{name}/half"
+                nodes.append(_node("Cast", [name], rounded[name], to=HALF))
+            return rounded[name]
+        return name
+
+    for node in graph.nodes:
+        kind = node.op_type
+        table = kind == "Gather" and is_number(node.input[0]) and graph.values[node.input[0]].ndim == 2
+        if kind == "Cast":
+            if node.attribute[0].i == FLOAT:
+                single.update(node.output)
+        elif table or (kind not in _OF_OTHER_TYPE and half.intersection(node.input)):
+            node.input[:] = [in_half(name) for name in node.input]
+            half.update(node.output)
+        elif any(is_number(name) or name in single for name in node.input) and kind not in _OF_OTHER_TYPE:
+            single.update(node.output)
+        nodes.append(node)
+    graph.nodes = nodes
+
+
+def to_single(graph: Graph, output: str) -> None:
+    """Cast an output that `halve` left in half precision back to single."""
+    for node in graph.nodes:
+        node.output[:] = [f"{name}/rounded" if name == output else name for name in node.output]
+        node.input[:] = [f"{name}/rounded" if name == output else name for name in node.input]
+    graph.nodes.append(_node("Cast", [f"{output}/rounded"], output, to=FLOAT))

@@ -1,0 +1,154 @@
+"""Small neural networks over features of candidates, and how models made of such networks are stored."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError
+from qbe.models.cards import PACKAGE as MODELS
+from qbe.util.files import atomic_file, sha256, write_text
+
+T = TypeVar("T")
+Doubles = NDArray[np.float64]
+Arrays = Mapping[str, Doubles]
+
+FORMAT = 1
+# numpy reads the headers of arrays by `ast`, which in CPython 3.11 fails now and then in several threads at a
+# time (https://github.com/python/cpython/issues/106905)
+_PARSING = threading.Lock()
+
+
+class Head(NamedTuple):
+    """A network of one hidden layer (``tanh``), of F features and H hidden units; all float64.
+
+    Features are standardized by ``mean`` and ``scale`` (F,), as of the training data; one that is not known
+    (NaN) counts as the mean. ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,)
+    and ``out`` (H,) are the weights: a score is linear in the features and in the hidden units. With
+    ``direct`` (F, K) and ``out`` (H, K) there are K scores.
+
+    >>> unit = np.ones(1)
+    >>> head = Head(0 * unit, 2 * unit, np.ones((1, 1)), 0 * unit, 3 * unit, 0 * unit)
+    >>> head.scores(np.array([[4.0], [np.nan]])).tolist()
+    [6.0, 0.0]
+    """
+
+    mean: Doubles
+    scale: Doubles
+    hidden: Doubles
+    bias: Doubles
+    direct: Doubles
+    out: Doubles
+
+    def scores(self, features: Doubles) -> Doubles:
+        """Score candidates, (candidates,) or (candidates, K), by features (candidates, F)."""
+        inputs = np.nan_to_num((features - self.mean) / self.scale, nan=0.0)
+        scores: Doubles = inputs @ self.direct + np.tanh(inputs @ self.hidden + self.bias) @ self.out
+        return scores
+
+
+def mean_head(heads: Sequence[Head]) -> Head:
+    """Combine heads over the same features to one whose scores are the means of theirs.
+
+    >>> ones = np.ones(1)
+    >>> heads = [Head(0 * ones, ones, np.eye(1), 0 * ones, weight * ones, ones) for weight in (1.0, 3.0)]
+    >>> features = np.array([[0.5]])
+    >>> bool(np.isclose(mean_head(heads).scores(features), np.mean([h.scores(features) for h in heads])))
+    True
+    """
+    return Head(
+        heads[0].mean,
+        heads[0].scale,
+        np.concatenate([head.hidden for head in heads], axis=1),
+        np.concatenate([head.bias for head in heads]),
+        np.mean([head.direct for head in heads], axis=0),
+        np.concatenate([head.out for head in heads]) / len(heads),
+    )
+
+
+class Storage(NamedTuple):
+    """How a kind of model is stored: its name in messages, and the ``stem`` of its files, of the command that
+    trains it (``qbe train STEM``) and of the folders that ship.
+
+    >>> Storage("grade", "grades").weights, Storage("grade", "grades").shipped.name
+    ('grades.npz', 'grades')
+    """
+
+    kind: str
+    stem: str
+
+    @property
+    def weights(self) -> str:
+        """The name of the file of arrays."""
+        return f"{self.stem}.npz"
+
+    @property
+    def card(self) -> str:
+        """The name of the card."""
+        return f"{self.stem}.json"
+
+    @property
+    def shipped(self) -> Path:
+        """The folder of the model that ships for the default encoder."""
+        return MODELS / self.stem
+
+    def shipped_for(self, encoder: Mapping[str, Any]) -> Path | None:
+        """Return the folder of the model that ships for an index's ``encoder`` (its identity), or None.
+
+        >>> Storage("grade", "grades").shipped_for({"weights_sha256": "0" * 64}) is None
+        True
+        """
+        for card in sorted(MODELS.glob(f"{self.stem}*/{self.card}")):
+            read = json.loads(card.read_text(encoding="utf-8"))["encoder"]
+            if read["weights_sha256"] == encoder["weights_sha256"]:
+                return card.parent
+        return None
+
+    def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], described: Mapping[str, Any]) -> None:
+        """Write arrays, and a card of format, digest and ``described``, into a folder that exists."""
+        with atomic_file(folder / self.weights) as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+        card = {"format": FORMAT, "files": {self.weights: sha256(folder / self.weights)}, **described}
+        write_text(folder / self.card, json.dumps(card, indent=1) + "\n")
+
+    def read(self, folder: Path, features: Any, model_of: Callable[[Mapping[str, Any], Arrays], T]) -> T:
+        """Read a model: ``model_of`` gets its card and its arrays in double precision.
+
+        Raises ModelError for a model that is absent, damaged, of another format or of other ``features``.
+        """
+        try:
+            card = json.loads((folder / self.card).read_text(encoding="utf-8"))
+            if card["format"] != FORMAT or card["features"] != features:
+                raise ModelError(
+                    f"{folder}: expected a {self.kind} model of format {FORMAT}, found another; train it "
+                    f"again with qbe train {self.stem}"
+                )
+            weights = folder / self.weights
+            if sha256(weights) != card["files"][self.weights]:
+                raise ModelError(
+                    f"{weights}: expected the SHA-256 of its card, found another; fetch it again"
+                )
+            with _PARSING, np.load(weights) as stored:
+                return model_of(card, {name: stored[name].astype(np.float64) for name in stored.files})
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise ModelError(
+                f"{folder}: expected a {self.kind} model ({self.card}, {self.weights}), found: {error}; give "
+                f"its folder, or train one with qbe train {self.stem}"
+            ) from error
+
+
+def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
+    """Return the arrays of a head, in single precision, under names that begin with its own."""
+    return {f"{name}.{part}": array.astype(np.float32) for part, array in head._asdict().items()}
+
+
+def head_of(name: str, arrays: Arrays) -> Head:
+    """Return the head of that name; raises KeyError where an array of it is missing."""
+    return Head(*(arrays[f"{name}.{part}"] for part in Head._fields))

@@ -1,0 +1,279 @@
+"""The facet tagger: one label for each sentence, in context, from the token states of the encoder.
+
+The task is sequential sentence classification (Cohan et al., 2019): sentences are labelled together, each in
+the context of its paper. A small network scores the five labels of every sentence; a chain over the labels
+turns the scores into probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import tee
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.corpus import paper_to_record, parse_paper, read_records
+from qbe.corpus.records import dump_record
+from qbe.corpus.sentences import split_sentences
+from qbe.errors import ModelError, UsageError
+from qbe.models.cards import DEFAULT_TAGGER, TaggerFiles
+from qbe.models.encoder import Encoder, chunks
+from qbe.models.folders import resolve_tagger
+from qbe.models.formats import TITLE_ABSTRACT
+from qbe.models.pooling import Floats, PaperVectors
+from qbe.models.session import CPU, open_session
+from qbe.types import FacetProbabilities, Paper, Sentence
+from qbe.util.parallel import ordered_map
+
+Doubles = NDArray[np.float64]
+Record = dict[str, Any]
+
+LABEL_SOURCES = ("given", "predicted")
+"""Which labels are used: those of the corpus, where it has any, or always the tagger's."""
+
+
+def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Doubles) -> Doubles:
+    """Return the probability of each label of each sentence, all label sequences summed.
+
+    A linear-chain conditional random field (Lafferty et al., 2001): a sequence's weight is the exponential
+    of its ``scores`` (..., sentences, labels), of ``transitions`` (from row to column) between neighbours,
+    and of ``begin`` and ``end`` at its ends. Computed by the forward-backward algorithm, scaled at each step
+    (Rabiner, 1989, section V.A), in time linear in the number of sentences; (..., sentences, labels).
+
+    >>> scores = np.array([[2.0, 0.0], [0.0, 0.0]])  # two sentences, two labels
+    >>> staying = np.array([[1.0, 0.0], [0.0, 1.0]])  # equal labels in a row score more
+    >>> marginals(scores, np.zeros(2), np.zeros(2), staying).round(2).tolist()
+    [[0.88, 0.12], [0.68, 0.32]]
+    """
+    local = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    step = np.exp(transitions - transitions.max())
+    forward, backward = np.empty_like(local), np.empty_like(local)
+    state = np.exp(begin - begin.max()) * local[..., 0, :]
+    forward[..., 0, :] = state = state / state.sum(axis=-1, keepdims=True)
+    for i in range(1, local.shape[-2]):
+        state = (state @ step) * local[..., i, :]
+        state /= state.sum(axis=-1, keepdims=True)
+        forward[..., i, :] = state
+    state = np.exp(end - end.max())
+    backward[..., -1, :] = state = state / state.sum()
+    for i in range(local.shape[-2] - 1, 0, -1):
+        state = (state * local[..., i, :]) @ step.T
+        state /= state.sum(axis=-1, keepdims=True)
+        backward[..., i - 1, :] = state
+    both = forward * backward
+    result: Doubles = both / both.sum(axis=-1, keepdims=True)
+    return result
+
+
+class Tagger:
+    """Labels sentences from an encoder's token states, as a `qbe.models.encoder.TokenStateHook`."""
+
+    width = len(FacetProbabilities._fields)
+
+    def __init__(self, files: TaggerFiles) -> None:
+        """Load the network; raises ModelError when a file is damaged or the tagger has other labels."""
+        files.verify()
+        metadata = files.metadata
+        if tuple(metadata.labels) != FacetProbabilities._fields:
+            raise ModelError(
+                f"{files.folder}: expected a tagger of the labels {', '.join(FacetProbabilities._fields)}, "
+                f"found {', '.join(metadata.labels)}; give another `tagger`"
+            )
+        self.metadata = metadata
+        self.layers = tuple(metadata.layers)
+        self.head = files.head
+        self._session = open_session(files.head)
+        self._begin, self._end = np.array(metadata.begin), np.array(metadata.end)
+        self._transitions = np.array(metadata.transitions)
+
+    @classmethod
+    def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
+        """Open the tagger of a name or folder; raises ModelError when there is none, or it is damaged."""
+        return cls(resolve_tagger(name))
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What tells this tagger's labels from another's, as an index records it."""
+        head = next(iter(self.metadata.files.values()))
+        return {"name": self.metadata.name, "sha256": head, "trunk": self.metadata.trunk["weights_sha256"]}
+
+    def supports(self, encoder: Encoder) -> bool:
+        """Return True if the tagger knows the encoder's weights, and sentences are encoded in context."""
+        metadata = encoder.files.metadata
+        in_context = metadata.encoder_format.layout == TITLE_ABSTRACT and metadata.adapter is None
+        return in_context and any(
+            metadata.weights_sha256 == trunk["weights_sha256"] for trunk in self.metadata.trunks
+        )
+
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        """Compute the label scores (sentences, labels) of a window.
+
+        ``states`` holds one array (tokens, dimension) for each of ``layers``, ``spans`` the tokens
+        (begin, end) of each sentence. Sentences are labelled in the context of their window.
+        """
+        if not spans:
+            return np.zeros((0, self.width), np.float32)
+        feed = {"states": np.stack(states), "spans": span_mask(spans, len(states[0]))}
+        scores: Floats = self._session.run(None, feed)[0][0]
+        return scores
+
+    def probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
+        """Turn papers' scores (sentences, labels) into probabilities of labels.
+
+        They are rounded to half precision, as an index stores them, so that labels from the index are equal.
+        """
+        alike: dict[int, list[int]] = {}
+        for place, each in enumerate(scores):
+            alike.setdefault(len(each), []).append(place)
+        probabilities: list[list[FacetProbabilities]] = [[] for _ in scores]
+        for places in alike.values():
+            stacked = np.stack([scores[place] for place in places]).astype(np.float64)
+            shares = marginals(stacked, self._begin, self._end, self._transitions).astype(np.float16)
+            for place, rows in zip(places, shares.tolist(), strict=True):
+                probabilities[place] = [FacetProbabilities(*row) for row in rows]
+        return probabilities
+
+
+def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_]:
+    """Mark which tokens belong to which sentence (1, sentences, tokens), an input of the tagger's network.
+
+    >>> span_mask([(1, 3), (3, 4)], tokens=5).astype(int).tolist()
+    [[[0, 1, 1, 0, 0], [0, 0, 0, 1, 0]]]
+    """
+    mask = np.zeros((1, len(spans), tokens), np.bool_)
+    for i, (begin, end) in enumerate(spans):
+        mask[0, i, begin:end] = True
+    return mask
+
+
+def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
+    """Return the paper with each sentence's facet and probabilities in place of any labels it had.
+
+    >>> paper = Paper("p1", "A title", (Sentence("We route."),))
+    >>> labelled(paper, [FacetProbabilities(0.1, 0.1, 0.7, 0.1, 0.0)]).sentences[0].facet
+    <Facet.METHOD: 'method'>
+    """
+    sentences = tuple(
+        Sentence(sentence.text, shares.facet, shares)
+        for sentence, shares in zip(paper.sentences, probabilities, strict=True)
+    )
+    return replace(paper, sentences=sentences, labelled=True)
+
+
+class TaggingEncoder:
+    """Encodes papers, and labels the sentences of those that need it.
+
+    The tagger takes the token states of the encoder's pass if it supports that encoder. Otherwise an encoder
+    that it supports is opened as a second one, and papers to be tagged pass through both.
+    """
+
+    def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
+        """``facets`` is one of LABEL_SOURCES; without a tagger papers stay as they are.
+
+        Raises UsageError for other ``facets``, ModelError when the second encoder cannot be opened.
+        """
+        if facets not in LABEL_SOURCES:
+            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
+        self.encoder, self.tagger, self.facets = encoder, tagger, facets
+        self._trunk = encoder
+        if tagger is not None and not tagger.supports(encoder):
+            self._trunk = open_trunk(tagger, encoder.threads, encoder.device)
+
+    def wants(self, paper: Paper) -> bool:
+        """Return True if a paper needs labels of the tagger."""
+        return self.tagger is not None and (self.facets == "predicted" or not paper.labelled)
+
+    def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
+        """Stream papers with their vectors, in order, labelled where `wants` says so."""
+        if not self.encoder.batched:
+            yield from ordered_map(self.encode_paper, papers, self.encoder.threads)
+            return
+        # all papers of a batch get scores, some of them labels
+        triples: Iterator[tuple[Paper, PaperVectors, PaperVectors]]
+        if self._trunk is self.encoder:
+            stream, encoded = tee(papers)
+            vectors = self.encoder.encode(encoded, self.tagger)
+            triples = ((paper, result, result) for paper, result in zip(stream, vectors, strict=True))
+        else:
+            stream, encoded, scored = tee(papers, 3)
+            vectors, scores = self.encoder.encode(encoded), self._trunk.encode(scored, self.tagger)
+            triples = zip(stream, vectors, scores, strict=True)
+        for chunk in chunks(triples):
+            labels = iter(self._labels([(paper, scores) for paper, _, scores in chunk]))
+            for paper, result, _ in chunk:
+                yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
+
+    def _labels(self, papers: Sequence[tuple[Paper, PaperVectors]]) -> list[list[FacetProbabilities]]:
+        """Return the label probabilities of the papers that `wants` selects."""
+        scores = [result.hook_values for paper, result in papers if self.wants(paper)]
+        if self.tagger is None or not scores:
+            return []
+        return self.tagger.probabilities([each for each in scores if each is not None])
+
+    def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
+        """Encode one paper, and label it where `wants` says so."""
+        if not self.wants(paper):
+            return paper, self.encoder.encode_paper(paper)
+        own_pass = self._trunk is not self.encoder
+        vectors = self.encoder.encode_paper(paper, None if own_pass else self.tagger)
+        scores = self._trunk.encode_paper(paper, self.tagger) if own_pass else vectors
+        (probabilities,) = self._labels([(paper, scores)])
+        return labelled(paper, probabilities), vectors
+
+
+def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
+    """Open an encoder that a tagger supports, by the name in the tagger's metadata.
+
+    Raises ModelError when the one of that name has other weights, and as `Encoder.open` does.
+    """
+    trunk = tagger.metadata.trunks[0]
+    encoder = Encoder.open(trunk["name"], threads=threads, device=device)
+    if not tagger.supports(encoder):
+        raise ModelError(
+            f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "
+            f"tagger {tagger.metadata.name}, found {encoder.files.metadata.weights_sha256[:12]}; give "
+            "another tagger"
+        )
+    return encoder
+
+
+_WRITTEN = ("abstract", "pred_labels", "sentence_offsets")  # fields that tagging adds or replaces
+
+
+def tag_stream(
+    source: str,
+    stream: IO[bytes],
+    tagging: TaggingEncoder,
+    watch: Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]],
+    *,
+    probabilities: bool,
+) -> None:
+    """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
+
+    Other fields of a record stay as they are. An abstract that was one string gets ``sentence_offsets`` into
+    it, one that is a list stays as split. A record with labels stays as it is unless ``tagging`` predicts
+    all. ``probabilities`` adds ``pred_probabilities``: a list of five numbers a sentence, in the order
+    background, objective, method, result, other, where they were predicted. ``watch`` passes records through
+    and may show progress. Raises CorpusError for records that are no papers.
+    """
+
+    def tag(item: tuple[Record, Paper]) -> Record:
+        record, paper = item
+        if not tagging.wants(paper):
+            return record
+        tagged = tagging.encode_paper(paper)[0]
+        fields = paper_to_record(tagged)
+        record = {**record, **{name: fields[name] for name in _WRITTEN if name in fields}}
+        record.pop("pred_probabilities", None)  # of labels that are replaced
+        if probabilities:
+            rows = (sentence.probabilities or () for sentence in tagged.sentences)
+            record["pred_probabilities"] = [[round(share, 4) for share in row] for row in rows]
+        return record
+
+    records = watch(read_records(source))
+    papers = ((record, parse_paper(record, where, split_sentences)) for where, record in records)
+    for record in ordered_map(tag, papers, tagging.encoder.threads):
+        stream.write(dump_record(record))

@@ -1,0 +1,213 @@
+"""Papers to token ids, arranged in windows that the encoder takes in one pass, with each sentence's span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError, check_package
+from qbe.models.formats import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
+from qbe.types import Paper
+
+LEAST_TOKENS = 3
+"""A window with room for one token of a sentence: [CLS], this one, and [SEP]."""
+
+
+class Window(NamedTuple):
+    """One pass through the encoder.
+
+    ``ids`` are token ids with [CLS] and [SEP]; ``spans`` gives (begin, end) of each sentence in it,
+    sentences being consecutive; spans are never empty.
+
+    >>> window = Window([101, 7, 8, 9, 102], [(1, 3), (3, 4)])
+    >>> [window.ids[begin:end] for begin, end in window.spans]
+    [[7, 8], [9]]
+    """
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+
+
+class SpecialTokens(NamedTuple):
+    """Ids of the tokenizer's special tokens."""
+
+    cls: int
+    sep: int
+    unk: int
+
+
+def title_room(max_tokens: int) -> int:
+    """Return the largest number of title tokens in a window.
+
+    >>> title_room(512)
+    128
+    """
+    return max_tokens // 4
+
+
+def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
+    """Return the largest number of tokens of one sentence beside [CLS], [SEP] and the title of the layout.
+
+    It is at least 1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
+
+    >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
+    (16, 18)
+    """
+    if layout == SENTENCES:
+        return max_tokens - 2
+    separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
+    return max_tokens - min(len(title), title_room(max_tokens)) - separator - 2
+
+
+def passes(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    layout: str,
+) -> Iterator[Window]:
+    """Arrange a paper in passes of one of `qbe.models.formats.LAYOUTS`.
+
+    With single sentences the first pass, without spans, is ``[CLS] title sentence sentence ... [SEP]``, and
+    each further one ``[CLS] sentence [SEP]``, whose span is all of it; each is cut to ``max_tokens``.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> [window.ids for window in passes([1], [[2, 3]], special, 16, "title-sep-abstract")]
+    [[101, 1, 102, 2, 3, 102]]
+    """
+    if layout != SENTENCES:
+        separated = layout == TITLE_SEP_ABSTRACT
+        yield from windows(title, sentences, special, max_tokens, separated=separated)
+        return
+    room = max_tokens - 2
+    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+    for sentence in sentences:
+        ids = [special.cls, *sentence[:room], special.sep]
+        yield Window(ids, [(0, len(ids))])
+
+
+def windows(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    *,
+    separated: bool = False,
+) -> Iterator[Window]:
+    """Arrange a paper as ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
+
+    An abstract longer than one window is continued in the next one, after the title again, so that every
+    sentence has the title as context. The title is cut to a quarter of a window, a sentence to the rest of a
+    window after the title. A sentence without tokens gets one [UNK].
+
+    ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
+    sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
+    input of a model that cuts a paper at its limit.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))
+    [Window(ids=[101, 1, 2, 3, 102], spans=[(2, 4)]), Window(ids=[101, 1, 4, 5, 102], spans=[(2, 4)])]
+    """
+    head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
+    room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
+    ids, spans = list(head), list[tuple[int, int]]()
+    for sentence in sentences:
+        tokens = list(sentence[:room]) or [special.unk]
+        if spans and len(ids) + len(tokens) + 1 > max_tokens:
+            beginning = tokens[: max_tokens - 1 - len(ids)] if separated else []
+            yield Window([*ids, *beginning, special.sep], spans)
+            ids, spans = list(head), []
+        spans.append((len(ids), len(ids) + len(tokens)))
+        ids += tokens
+    yield Window([*ids, special.sep], spans)
+
+
+class PairInput(NamedTuple):
+    """Two papers as joint grades read them: ``ids`` and ``sides`` (1, tokens) int64, see JOINT_INPUTS."""
+
+    ids: NDArray[np.int64]
+    sides: NDArray[np.int64]
+
+
+def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
+    """Arrange two papers as ``[CLS] first [SEP] second [SEP]``.
+
+    >>> pair = pair_input([7, 8], [9], 101, 102)
+    >>> pair.ids.tolist(), pair.sides.tolist()
+    ([[101, 7, 8, 102, 9, 102]], [[0, 1, 1, 0, 2, 0]])
+    """
+    ids = [cls, *first, sep, *second, sep]
+    sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
+    return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
+
+
+SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
+"""MPNet's tokens at the beginning and end of a text and for unknown words, and BERT's. MPNet's vocabulary
+holds BERT's too, with which it was not trained.
+"""
+
+
+class PaperTokenizer:
+    """The tokenizer of a BERT-family model, applied to titles and sentences.
+
+    >>> from qbe.models.folders import resolve_encoder
+    >>> tokenizer = PaperTokenizer(resolve_encoder().tokenizer)
+    >>> len(tokenizer.ids("Fish swim.")), tokenizer.special.cls
+    (3, 101)
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load a file of the ``tokenizers`` package.
+
+        Raises ModelError where it is not a BERT tokenizer, MissingDependencyError without the package.
+        """
+        check_package("tokenizers")
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(
+                f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or "
+                "export the model again"
+            ) from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        for names in SPECIAL_TOKENS:
+            ids = [self._tokenizer.token_to_id(name) for name in names]
+            known = [token_id for token_id in ids if token_id is not None]
+            if len(known) == len(ids):
+                self.special = SpecialTokens(*known)
+                return
+        raise ModelError(
+            f"{path}: expected a BERT-family tokenizer with "
+            f"{' or '.join(', '.join(names) for names in SPECIAL_TOKENS)}, found not all; give another model"
+        )
+
+    def ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize several texts as `ids` does, on all processors."""
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    @property
+    def pad(self) -> int:
+        """The id of padding; 0 where the vocabulary has none."""
+        names = ("<pad>", "[PAD]") if self.special.cls == self._tokenizer.token_to_id("<s>") else ("[PAD]",)
+        return next(
+            (number for name in names if (number := self._tokenizer.token_to_id(name)) is not None), 0
+        )
+
+    def first_window(self, paper: Paper, max_tokens: int) -> Window:
+        """Return a paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
+        sentences = [self.ids(sentence.text) for sentence in paper.sentences]
+        return next(windows(self.ids(paper.title), sentences, self.special, max_tokens))

@@ -1,0 +1,388 @@
+"""Technique words: which of the words that two papers share name a technique, and which a problem.
+
+Titles teach it without labels: in "X for Y" and "Y using X", X names a technique and Y a problem. The log
+odds of a word (or a pair of words) being in an X rather than in a Y are its *lean*. Words that lean to
+techniques count more where papers are compared by method, words that lean to problems by background.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from operator import methodcaller
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError
+from qbe.models.cards import PACKAGE
+from qbe.types import TEXT_NOT_INCLUDED, Facet, Paper, Sentence
+from qbe.util.files import atomic_file
+
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_STOP_WORDS = """
+a an the of in on and to with from as at is are be its their our we it this that these those or but not into
+over under than via using by through based for towards toward
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+_WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_HEADER = "term\tidf\tlean"
+FILE = "words.tsv.gz"
+SHIPPED = PACKAGE / "technique-words"
+
+BACKGROUND, METHOD, RESULT, ANY = range(4)
+_TITLE_SHARES = (1.0, 1.0, 0.5)
+"""How much the words of a title count as background, method and result."""
+
+REPEATS = 4
+"""How often the word of a technique stands in a query of BM25 for a share of 1."""
+
+
+def words_of(text: str) -> list[str]:
+    """Split a text into words without case and accents, a plural without its ``s``.
+
+    >>> words_of("Graph-based Studies: naïve Bayes")
+    ['graph-based', 'study', 'naive', 'baye']
+    """
+    return [_singular(word) for word in _raw_words(text)]
+
+
+def _raw_words(text: str) -> list[str]:
+    folded = text.casefold()
+    if not folded.isascii():
+        decomposed = unicodedata.normalize("NFKD", folded)
+        folded = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return _WORD.findall(folded)
+
+
+class _Vocabulary(dict[str, int]):
+    """Numbers of words as texts spell them; -1 for unknown ones. A cache of `_singular`."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(zip(words, range(len(words)), strict=True))
+        self._singular = dict(self)
+
+    def __missing__(self, raw: str) -> int:
+        word = _singular(raw)
+        number = -1 if word in STOP_WORDS else self._singular.get(word, -1)
+        if len(self) < _KEPT_WORDS:
+            self[raw] = number
+        return number
+
+
+_KEPT_WORDS = 1 << 19
+
+_NAMED_FROM, _RARE_FROM = 0.3, 4.0  # the lean and idf above which words in common are named as a technique
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _written(word: str) -> str:
+    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``.
+
+    >>> _written("processe"), _written("bia"), _written("index"), _written("baye")
+    ('process', 'bias', 'index', 'bayes')
+    """
+    return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
+
+
+def terms_of(text: str) -> Iterator[str]:
+    """Yield the terms of a text: its words but stop words, and pairs of neighbours without a stop word.
+
+    >>> list(terms_of("Learning by graph kernels"))
+    ['learning', 'graph', 'kernel', 'graph kernel']
+    """
+    words = words_of(text)
+    yield from (word for word in words if len(word) > 1 and word not in STOP_WORDS)
+    for first, second in pairwise(words):
+        if first not in STOP_WORDS and second not in STOP_WORDS:
+            yield f"{first} {second}"
+
+
+def facet_shares(sentence: Sentence) -> tuple[float, float, float]:
+    """Return how much a sentence is background, method and result: probabilities, else 1 for its label.
+
+    >>> facet_shares(Sentence("We route.", Facet.METHOD))
+    (0.0, 1.0, 0.0)
+    """
+    shares = sentence.probabilities
+    if shares is not None:  # written out: it is asked of every sentence of every candidate
+        return shares.background + shares.objective, shares.method, shares.result
+    return _GIVEN[sentence.facet]
+
+
+_GIVEN = {None: (0.0, 0.0, 0.0)} | {
+    facet: (float(facet is Facet.BACKGROUND), float(facet is Facet.METHOD), float(facet is Facet.RESULT))
+    for facet in Facet
+}
+
+
+class PaperTerms(NamedTuple):
+    """The terms of a paper that a `TechniqueWords` knows: their ``numbers`` (n,), ascending, and ``shares``
+    (4, n), how much they stand in sentences of background, of method, of result, and of any.
+    """
+
+    numbers: Ints
+    shares: Doubles
+
+
+_VIEWS = (
+    (METHOD, METHOD, "technique"),
+    (METHOD, METHOD, "all"),
+    (BACKGROUND, BACKGROUND, "problem"),
+    (BACKGROUND, BACKGROUND, "all"),
+    (RESULT, RESULT, "all"),
+    (ANY, ANY, "all"),
+    (ANY, ANY, "technique"),
+    (ANY, ANY, "problem"),
+)
+"""Facets of the query's and of the candidate's sentences that are compared, and the words that count."""
+
+_BEST = ((ANY, "strong technique"), (METHOD, "strong technique"), (BACKGROUND, "strong problem"))
+"""Facets and kinds of words whose top three shared terms are separate features."""
+
+_LEANS = {"all": 0.0, "technique": 2.0, "problem": -2.0, "strong technique": 3.0, "strong problem": -3.0}
+
+_TELLING = {
+    Facet.BACKGROUND: ("problem", BACKGROUND),
+    Facet.METHOD: ("technique", METHOD),
+    Facet.RESULT: ("all", RESULT),
+}
+"""The words that stand for a facet in a query of BM25, and the sentences that they come from."""
+
+NAMES = (
+    *(f"words.{_first}.{_kind}.{_part}" for _first, _, _kind in _VIEWS for _part in ("cosine", "share")),
+    *(f"words.{_first}.{_kind}.{_place}" for _first, _kind in _BEST for _place in range(3)),
+)
+"""The names of the features of `TechniqueWords.compare`."""
+
+
+class PapersTerms(NamedTuple):
+    """The terms of a number of ``papers``, in order: the paper's place (terms,), and as in `PaperTerms`."""
+
+    owners: Ints
+    numbers: Ints
+    shares: Doubles
+    papers: int
+
+
+class _Shared(NamedTuple):
+    """The terms of candidates that a query has (terms,), and its own shares (4, terms) of them."""
+
+    query: PaperTerms
+    is_shared: NDArray[np.bool_]
+    ours: Doubles
+
+
+class TechniqueWords:
+    """Terms with their weights in the collection and their lean to techniques or problems.
+
+    >>> idf, lean = np.array([1.0, 5.0, 5.0]), np.array([0, 2, -2])
+    >>> words = TechniqueWords(["graph", "kernel", "traffic"], idf, lean)
+    >>> one, other = Paper("1", "Graph kernels for traffic", ()), Paper("2", "Kernels for molecules", ())
+    >>> words.in_common(one, [other])
+    [('kernel',)]
+    """
+
+    def __init__(self, terms: Sequence[str], idf: Doubles, lean: Doubles) -> None:
+        """``idf`` (terms,) are inverse document frequencies, ``lean`` (terms,) log odds, positive for
+        techniques.
+        """
+        self.terms, self.idf, self.lean = terms, idf, lean
+        # Each cold search waits for what follows, so it is done word by word in C alone.
+        words = " ".join(terms).split()
+        self._vocabulary = _Vocabulary(list(dict.fromkeys(words)))
+        # The number of the term that is a word alone (-1: none), and of those of two words, by both.
+        self._alone = np.full(len(self._vocabulary) + 1, -1, np.int64)
+        numbers = np.fromiter(map(self._vocabulary.__getitem__, words), np.int64, len(words))
+        lengths = 1 + np.fromiter(map(methodcaller("count", " "), terms), np.int64, len(terms))
+        starts, places = lengths.cumsum() - lengths, np.arange(len(terms))
+        self._alone[numbers[starts[lengths == 1]]] = places[lengths == 1]
+        first = starts[lengths == 2]
+        keys = numbers[first] * len(self._alone) + numbers[first + 1]
+        order = np.argsort(keys)
+        none = np.array([[-2], [-1]])
+        self._pairs = np.hstack([none, np.stack([keys[order], places[lengths == 2][order]])])
+        self._values = {kind: idf / (1 + np.exp(-sign * lean)) for kind, sign in _LEANS.items()}
+
+    @classmethod
+    def read(cls, file: Path = SHIPPED / FILE) -> Self:
+        """Read a file that `write` wrote; raises ModelError for one that is absent or damaged."""
+        try:
+            with gzip.open(file, "rt", encoding="utf-8") as stream:
+                header, _, table = stream.read().partition("\n")
+            if header != _HEADER:
+                raise ValueError(f"a first line {header[:40]!r}")
+            cells = table.rstrip("\n").replace("\n", "\t").split("\t") if table else []
+            numbers = [np.fromiter(map(float, cells[column::3]), np.float64) for column in (1, 2)]
+            if len(cells) != 3 * len(numbers[1]):
+                raise ValueError("a line of other than three columns")
+        except (OSError, EOFError, ValueError) as error:
+            raise ModelError(
+                f"{file}: expected technique words, found: {error}; make them with qbe train technique-words"
+            ) from None
+        return cls(cells[::3], *numbers)
+
+    def write(self, folder: Path) -> None:
+        """Write the words into a folder that exists; equal words give equal files."""
+        rows = zip(self.terms, self.idf.tolist(), self.lean.tolist(), strict=True)
+        text = "\n".join([_HEADER, *(f"{term}\t{idf:.3f}\t{lean:.3f}" for term, idf, lean in rows)]) + "\n"
+        with atomic_file(folder / FILE) as stream:
+            stream.write(gzip.compress(text.encode(), 9, mtime=0))
+
+    def of(self, paper: Paper) -> PaperTerms:
+        """Return the terms of a paper, with how much they stand in sentences of each facet."""
+        terms = self.of_papers([paper])
+        return PaperTerms(terms.numbers, terms.shares)
+
+    def lean_of(self, text: str) -> float:
+        """Return the mean lean of a text's terms, weighted by how rare they are; 0 where it has none.
+
+        >>> words = TechniqueWords(["kernel", "traffic"], np.array([3.0, 1.0]), np.array([2.0, -2.0]))
+        >>> words.lean_of("traffic kernels")
+        1.0
+        """
+        words = np.array([self._vocabulary[word] for word in _raw_words(text)], np.int64)
+        numbers = np.concatenate([self._alone[words], self._numbers_of_pairs(words[:-1], words[1:])])
+        known = numbers[numbers >= 0]
+        weight = float(self.idf[known].sum())
+        return float((self.lean[known] * self.idf[known]).sum()) / weight if weight else 0.0
+
+    def of_papers(self, papers: Sequence[Paper]) -> PapersTerms:
+        words: list[int] = []
+        lengths: list[int] = []
+        owners: list[int] = []
+        shares: list[tuple[float, float, float]] = []
+        for owner, paper in enumerate(papers):
+            included = (each for each in paper.sentences if each.text != TEXT_NOT_INCLUDED)
+            texts = ((sentence.text, facet_shares(sentence)) for sentence in included)
+            for text, of_text in ((paper.title, _TITLE_SHARES), *texts):
+                found = list(map(self._vocabulary.__getitem__, _raw_words(text)))
+                words += found
+                lengths.append(len(found))
+                owners.append(owner)
+                shares.append(of_text)
+        number = np.array(words, np.int64)
+        place = np.repeat(np.arange(len(lengths)), lengths)
+        pairs = self._numbers_of_pairs(number[:-1], number[1:])
+        pairs[place[:-1] != place[1:]] = -1
+        numbers = np.concatenate([self._alone[number], pairs])
+        known = numbers >= 0
+        numbers, place = numbers[known], np.concatenate([place, place[:-1]])[known]
+        keys = np.array(owners, np.int64)[place] * len(self.terms) + numbers
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        keys = keys[starts]
+        by_text = np.array(shares, np.float64).reshape(-1, 3)[place[order]]
+        highest = np.maximum.reduceat(by_text, starts) if len(keys) else by_text
+        of_any = highest.max(axis=1, initial=0.0)[:, None]
+        owner, number = np.divmod(keys, len(self.terms))
+        return PapersTerms(owner, number, np.hstack([highest, of_any]).T, len(papers))
+
+    def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
+        """Look up terms of two words by the numbers of the words; -1 for unknown ones."""
+        keys = np.where((first >= 0) & (second >= 0), first * len(self._alone) + second, -1)
+        places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
+        return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
+
+    def compare(self, query: Paper, candidates: PapersTerms) -> Doubles:
+        """Compute the features NAMES, (candidates, NAMES): cosines of weighted terms, shares of the query's
+        terms that a candidate has, and the weights of the most telling terms in common.
+        """
+        owners, numbers, theirs, count = candidates
+        mine, _, ours = self._shared(query, candidates)
+
+        def summed(values: Doubles) -> Doubles:
+            return np.bincount(owners, values, count).astype(np.float64)
+
+        columns: list[Doubles] = []
+        for first, second, kind in _VIEWS:
+            value = self._values[kind]
+            common = summed(ours[first] * theirs[second] * value[numbers])
+            norm = float((mine.shares[first] ** 2 * value[mine.numbers]).sum()) + 1e-6
+            norms = summed(theirs[second] ** 2 * value[numbers]) + 1e-6
+            columns += [common / np.sqrt(norm * norms), common / norm]
+        for part, kind in _BEST:
+            weights = np.minimum(ours[part], theirs[part]) * self._values[kind][numbers]
+            columns += list(_three_highest(weights, owners, count))
+        return np.stack(columns, axis=1)
+
+    def _shared(self, query: Paper, candidates: PapersTerms) -> _Shared:
+        mine, numbers = self.of(query), candidates.numbers
+        if not len(mine.numbers):
+            return _Shared(mine, numbers < 0, np.zeros_like(candidates.shares))
+        place = np.searchsorted(mine.numbers, numbers)
+        place[place == len(mine.numbers)] = 0
+        is_shared = mine.numbers[place] == numbers
+        return _Shared(mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0))
+
+    def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
+        """Name the technique terms that each candidate shares with a query, the most telling first.
+
+        A word that stands in a pair is not named beside it.
+        """
+        theirs = self.of_papers(candidates)
+        owners, numbers = theirs.owners, theirs.numbers
+        _, is_shared, ours = self._shared(query, theirs)
+        weights = np.minimum(ours[ANY], theirs.shares[ANY]) * self._values["strong technique"][numbers]
+        telling = is_shared & (self.lean[numbers] > _NAMED_FROM) & (self.idf[numbers] > _RARE_FROM)
+        named: list[list[str]] = [[] for _ in candidates]
+        for place in np.argsort(-weights, kind="stable").tolist():
+            if telling[place]:
+                terms, term = named[owners[place]], self.terms[numbers[place]]
+                if not any(term in other or other in term for other in terms):
+                    terms.append(term)
+        return [tuple(" ".join(map(_written, term.split())) for term in terms[:most]) for terms in named]
+
+    def query_text(self, paper: Paper, facet: Facet) -> str:
+        """Write the BM25 query for a facet of a paper.
+
+        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads that
+        as its weight.
+
+        >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
+        >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)
+        'kernel kernel kernel kernel'
+        """
+        terms = self.of(paper)
+        kind, part = _TELLING[facet]
+        leaning = 1 / (1 + np.exp(-_LEANS[kind] * self.lean[terms.numbers]))
+        counts = np.rint(REPEATS * terms.shares[part] * leaning).astype(int).tolist()
+        words = [self.terms[number] for number in terms.numbers.tolist()]
+        return " ".join(
+            word for word, count in zip(words, counts, strict=True) if " " not in word for _ in range(count)
+        )
+
+
+@cache
+def shipped_words() -> TechniqueWords:
+    """Return the words that ship, read once."""
+    return TechniqueWords.read()
+
+
+def _three_highest(weights: Doubles, owners: Ints, count: int) -> Doubles:
+    """Return each owner's three highest weights, (3, count), in order; 0 where there are fewer."""
+    best = np.zeros((3, count))
+    positive = np.flatnonzero(weights > 0)
+    order = positive[np.lexsort((-weights[positive], owners[positive]))]
+    starts = np.searchsorted(owners[order], np.arange(count))
+    ranks = np.arange(len(order)) - starts[owners[order]]
+    for rank in range(3):
+        chosen = order[ranks == rank]
+        best[rank, owners[chosen]] = weights[chosen]
+    return best

@@ -1,0 +1,523 @@
+"""Tools for agents over an index, by the Model Context Protocol (MCP)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import socket
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import accumulate
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import anyio
+import anyio.to_thread
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp.tools.base import Tool, ToolResult
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from starlette.middleware import Middleware
+
+from qbe.errors import PaperNotFoundError, QbeError, UsageError
+from qbe.search.form import MAX_SEEN, FacetName
+from qbe.search.records import Record
+from qbe.serve.guard import LOCAL, Guard, ServeSettings
+from qbe.serve.models import (
+    Body,
+    Comparison,
+    Export,
+    Format,
+    K,
+    PaperId,
+    PastedText,
+    RecommendationBody,
+    SearchBody,
+    problem_in_words,
+)
+from qbe.serve.service import SearchService
+from qbe.serve.workers import server_of
+from qbe.util.text import one_line, plain
+
+log = logging.getLogger("qbe.serve.mcp")
+
+PATH = "/mcp"
+LIMIT, RESERVED = 20_000, 300
+"""Bytes of an answer as JSON, and of these for the sentence that says what was left out."""
+
+MAX_AUTHORS, MAX_LINK = 10, 300
+"""Authors of a paper, and characters of a link, in an answer."""
+
+HITS = 10
+"""Hits in an answer by default: about as many as fit in with their abstracts."""
+
+FACETS = (
+    "A facet is what a sentence of an abstract is about: background (the problem, its context, the "
+    "objective), method (what was done), result (what was found)."
+)
+IDS = (
+    "A paper of the index is named by its paper_id, as search_papers and recommend_citations give it, or by "
+    "its DOI, arXiv id, ACL id, title, or words of the title that no other paper has."
+)
+PAGES = (
+    "Where has_more is true, call again with start=next_start and all else the same for the next part. An "
+    "answer stays below 20 kB; cut says what was left out, and how to get it."
+)
+
+
+def clipped(text: str, longest: int) -> str:
+    """A text as one printable line, shortened where it is longer.
+
+    >>> clipped("Fish swim fast.", 10)
+    'Fish swim…'
+    """
+    text = plain(text)
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def _year(value: Any) -> int | None:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _authors(names: list[str]) -> list[str]:
+    return names if len(names) <= MAX_AUTHORS else [*names[:MAX_AUTHORS], "et al."]
+
+
+def _closest(matches: list[Record]) -> list[Record]:
+    """The closest pair of the first aspect, whose weight is positive."""
+    matches = [each for each in matches if each.get("aspect", 0) == 0] or matches
+    return sorted(matches, key=lambda match: -float(match["score"]))[:1]
+
+
+Links = Annotated[
+    dict[str, str],
+    BeforeValidator(lambda links: {name: link for name, link in links.items() if len(link) <= MAX_LINK}),
+]
+Short = Annotated[str, AfterValidator(lambda text: clipped(text, 300))]
+SentenceText = Annotated[str, AfterValidator(lambda text: clipped(text, 600))]
+Score = Annotated[float, AfterValidator(lambda score: round(score, 6))]
+Grade = Annotated[float, Field(description="from 0 (not alike) to 3 (nearly the same), estimated")]
+
+
+class Answer(BaseModel):
+    """An answer that may go on; ``cut`` says in one sentence what was left out, and how to get it."""
+
+    cut: str | None = Field(default=None, description="what was left out to keep the answer below 20 kB")
+    has_more: bool = False
+    next_start: int | None = Field(default=None, description="the start of the next page; null at the end")
+
+
+class Described(BaseModel):
+    """A paper."""
+
+    paper_id: str
+    title: Short
+    year: Annotated[int | None, BeforeValidator(_year)]
+    authors: Annotated[list[Short], BeforeValidator(_authors)]
+    venue: Short
+    links: Links
+
+
+class Pair(BaseModel):
+    """The closest pair of sentences."""
+
+    query_sentence: SentenceText
+    sentence: SentenceText = Field(description="the sentence of the hit that is closest to query_sentence")
+    facet: FacetName | None = Field(description="what the hit's sentence is about")
+    score: float = Field(description="cosine similarity")
+
+
+class Hit(Described):
+    """A paper of a ranking."""
+
+    rank: int
+    score: Score = Field(description="comparable within this ranking only")
+    grades: dict[FacetName, Grade] | None = None
+    corner: str | None = Field(default=None, description="of a mixed list, what the hit is there for")
+    matches: Annotated[list[Pair], BeforeValidator(_closest)]
+    abstract: str | None = Field(description="null where it was left out; cut says so then")
+
+
+class Searched(BaseModel):
+    """What was searched for."""
+
+    heading: Short = Field(description="what was searched for, in words")
+
+
+class Hits(Answer):
+    """A page of a ranking, best first."""
+
+    query: Searched
+    notes: list[Short]
+    hits: list[Hit]
+    stage: str = Field(default="citations", description="what ranked the hits")
+    passing: int | None = Field(default=None, description="how many papers pass the filters")
+
+
+class Sentence(BaseModel):
+    """A sentence of an abstract."""
+
+    position: int
+    facet: FacetName | None
+    text: Annotated[str, AfterValidator(lambda text: clipped(text, 3000))]
+
+
+class Sentences(Answer):
+    """The sentences of an abstract, in order."""
+
+    title: Short
+    sentences: list[Sentence]
+
+
+class FullPaper(Described, Sentences):
+    """A paper with its abstract, sentence by sentence."""
+
+
+class ComparedPair(BaseModel):
+    """The closest pair of sentences of a facet."""
+
+    sentence: SentenceText
+    other_sentence: SentenceText
+    score: float = Field(description="cosine similarity")
+
+
+class FacetComparison(BaseModel):
+    """How alike two papers are in one facet."""
+
+    grade: Grade | None
+    pair: ComparedPair | None
+
+
+class Compared(BaseModel):
+    """Two papers, compared in each facet."""
+
+    paper: Described
+    other: Described
+    facets: dict[FacetName, FacetComparison]
+
+
+class Exported(Answer):
+    """Papers as (a part of) a file."""
+
+    format: Format
+    papers: int = Field(description="how many papers are in text")
+    text: str = Field(description="the content of the file, or its next part")
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+SentencesT = TypeVar("SentencesT", bound=Sentences)
+
+
+def size_of(value: BaseModel | str) -> int:
+    """The bytes of a model or a text as JSON."""
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else value.model_dump_json()
+    return len(text.encode())
+
+
+def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
+    """Cut a list of an answer to as many items as fit within LIMIT, at least one; the first has number
+    ``start``.
+    """
+    if size_of(answer) <= LIMIT:
+        return answer
+    items = getattr(answer, name)
+    room = LIMIT - RESERVED - size_of(answer.model_copy(update={name: []}))
+    kept = max(1, sum(size <= room for size in accumulate(size_of(item) + 1 for item in items)))
+    end = start + kept
+    cut = _cut(answer, f"{name} from {end} on were left out (call again with start={end})")
+    return answer.model_copy(update={name: items[:kept], "has_more": True, "next_start": end, "cut": cut})
+
+
+def fitting_hits(answer: Hits, start: int) -> Hits:
+    """Cut a page of a ranking to LIMIT: leave out the abstracts of its last hits, then these hits.
+
+    >>> record = {"paper_id": "7", "title": "On fish", "year": "", "authors": [], "venue": "", "links": {},
+    ...           "rank": 1, "score": 1.0, "matches": [], "abstract": "Fish swim. " * 1000}
+    >>> page = {"query": {"heading": ""}, "notes": [], "hits": [record, record]}
+    >>> fitting_hits(Hits.model_validate(page), 0).cut
+    'To stay below 20 kB, abstracts from hit 2 on were left out (get_paper gives them).'
+    """
+    excess, kept = size_of(answer) - LIMIT, len(answer.hits)
+    if excess <= 0:
+        return answer
+    while kept and excess > -RESERVED:
+        kept -= 1
+        excess -= size_of(answer.hits[kept].abstract or "")
+    bare = [hit.model_copy(update={"abstract": None}) for hit in answer.hits[kept:]]
+    left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
+    update = {"hits": answer.hits[:kept] + bare, "cut": _cut(answer, left_out)}
+    return fitting(answer.model_copy(update=update), "hits", start)
+
+
+def _cut(answer: Answer, left_out: str) -> str:
+    if answer.cut:
+        return f"{answer.cut.removesuffix('.')}; {left_out}."
+    return f"To stay below {LIMIT // 1000} kB, {left_out}."
+
+
+# Tools: functions whose docstrings, and whose arguments' fields, are what agents read
+
+
+FirstSentence = Annotated[int, Field(ge=0, description="the first sentence to give; only where cut says so")]
+
+
+class Search(SearchBody):
+    """A search."""
+
+    k: K = HITS
+
+
+class Draft(RecommendationBody):
+    """A paper that is being written."""
+
+    k: K = HITS
+
+
+class OnePaper(Body):
+    """A paper, or the rest of it."""
+
+    paper_id: PaperId = Field(description="a paper of the index, by paper_id or another name")
+    start: FirstSentence = 0
+
+
+class Abstract(PastedText):
+    """An abstract, or the rest of it."""
+
+    start: FirstSentence = 0
+
+
+class ExportPart(Export):
+    """Papers to export, or the rest of them."""
+
+    start: int = Field(default=0, ge=0, lt=MAX_SEEN, description="how many of paper_ids to skip")
+
+
+def search_papers(service: SearchService, body: Search) -> Hits:
+    """Find papers that are like a paper: for its problem, method or findings, or its whole abstract.
+
+    Start from text (an abstract with its title, a few sentences that could stand in one, or a question or
+    phrase such as "graph networks for traffic forecasting"), or from paper_ids. facet says what hits should
+    have in common with the query.
+    like and unlike combine facets: the same problem solved by another method is like=[background],
+    unlike=[method]; explore names the three usual combinations, and several of these names in like make
+    a list mixed of them. Give at most one of facet, explore, and like with unlike. diversity keeps hits
+    from resembling each other.
+
+    Hits are best first. matches has the closest pair of sentences; grades say how alike the papers
+    are in each facet, from 0 to 3.
+    """
+    return fitting_hits(Hits.model_validate(service.search(body.form())), body.start)
+
+
+def get_paper(service: SearchService, body: OnePaper) -> FullPaper:
+    """Read a paper of the index: title, authors, year, venue, links, sentences with their facets."""
+    return _from_sentence(FullPaper.model_validate(service.paper(body.paper_id)), body.start)
+
+
+def label_facets(service: SearchService, body: Abstract) -> Sentences:
+    """Split an abstract into sentences and say of each which facet it has.
+
+    Nothing is searched. This shows what search_papers would match of the same text by each facet.
+    """
+    return _from_sentence(Sentences.model_validate(service.label(body.text, body.title)), body.start)
+
+
+def compare_papers(service: SearchService, body: Comparison) -> Compared:
+    """Say how alike two papers of the index are in each facet.
+
+    That is an estimated grade from 0 (not alike) to 3 (nearly the same), and the closest sentences.
+    """
+    return Compared.model_validate(service.compare(str(body.paper_id), body.other_id))
+
+
+def recommend_citations(service: SearchService, body: Draft) -> Hits:
+    """Find papers of the index that a paper, or a draft of one, should cite, best first.
+
+    Start from text (the abstract of the draft) or from paper_ids with one id. Name what it cites already
+    in cited: that helps, and these are not recommended. year_to keeps out what is younger than the draft.
+    """
+    return fitting_hits(Hits.model_validate(service.recommend(body.form())), body.start)
+
+
+def export_citations(service: SearchService, body: ExportPart) -> Exported:
+    """Give papers of the index as the content of a file: BibTeX, RIS, CSV, Markdown or JSON.
+
+    All but Markdown have abstracts. A long file comes in parts, which joined are the file.
+    """
+    parts = service.export_parts(body.paper_ids, body.format)
+    _check_start(body.start, len(parts), "papers")
+    parts, room = parts[body.start :], LIMIT - RESERVED
+    kept = sum(size <= room for size in accumulate(size_of(part) for part in parts))
+    if not kept:
+        paper_id = list(dict.fromkeys(body.paper_ids))[body.start]
+        raise UsageError(
+            f"expected papers whose {body.format} is below {LIMIT // 1000} kB, found {paper_id} "
+            "longer; leave it out, or choose markdown as format"
+        )
+    exported = Exported(format=body.format, papers=kept, text="".join(parts[:kept]))
+    if kept < len(parts):
+        end = body.start + kept
+        exported.has_more, exported.next_start = True, end
+        exported.cut = (
+            f"To stay below {LIMIT // 1000} kB, the last {len(parts) - kept} papers were left "
+            f"out (call again with start={end}; the texts joined are the file)."
+        )
+    return exported
+
+
+def _from_sentence(answer: SentencesT, start: int) -> SentencesT:
+    _check_start(start, len(answer.sentences), "sentences")
+    return fitting(answer.model_copy(update={"sentences": answer.sentences[start:]}), "sentences", start)
+
+
+def _check_start(start: int, count: int, things: str) -> None:
+    if start and start >= count:
+        raise UsageError(f"expected `start` below the number of {things}, {count}, found {start}")
+
+
+TOOLS: dict[Callable[..., BaseModel], tuple[str, tuple[str, ...], str]] = {
+    search_papers: (
+        "Search papers by example",
+        (FACETS, PAGES, IDS),
+        "not_paper_ids sentences labels exclude where first_stage rerank",
+    ),
+    get_paper: ("Read a paper", (FACETS, IDS), ""),
+    label_facets: ("Label the sentences of an abstract", (FACETS,), ""),
+    compare_papers: ("Compare two papers", (FACETS, IDS), "text title"),
+    recommend_citations: (
+        "Recommend papers to cite",
+        (PAGES, IDS),
+        "exclude year_from categories authors where",
+    ),
+    export_citations: ("Export citations", (PAGES, IDS), ""),
+}
+"""By tool: a title for people, what the description adds to the docstring, fields that are not offered."""
+
+
+class ServiceTool(Tool):
+    """A tool over the newest generation of the index; errors of the caller are a ToolError of one line."""
+
+    answer: Callable[[dict[str, Any]], BaseModel] = Field(exclude=True)
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Answer a call; the text is the JSON of the answer's fields."""
+        try:
+            answer = await anyio.to_thread.run_sync(self.answer, arguments)
+        except ValidationError as error:
+            message = problem_in_words(error.errors(include_url=False))
+        except PaperNotFoundError as error:
+            message = str(error).removesuffix("; check it") + "; search_papers gives ids that are valid"
+        except QbeError as error:
+            message = str(error)
+        else:
+            return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
+        raise ToolError(one_line(message), log_level=logging.DEBUG)
+
+
+def _tool(service: SearchService, function: Callable[..., BaseModel]) -> ServiceTool:
+    title, notes, left_out = TOOLS[function]
+    types = get_type_hints(function)
+    body: type[Body] = types["body"]
+
+    def answer(arguments: dict[str, Any]) -> BaseModel:
+        try:
+            service.index.refresh()
+        except QbeError as error:  # what is open goes on
+            log.warning("the newest commit of the index was not opened: %s", error)
+        return function(service, body.model_validate(arguments))
+
+    schema = body.model_json_schema()
+    properties = {name: each for name, each in schema["properties"].items() if name not in left_out.split()}
+    return ServiceTool(
+        name=function.__name__,
+        title=title,
+        description="\n\n".join([inspect.cleandoc(function.__doc__ or ""), *notes]),
+        parameters={**schema, "description": title, "properties": properties},
+        output_schema=types["return"].model_json_schema(),
+        annotations=ToolAnnotations(
+            title=title,
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+        answer=answer,
+    )
+
+
+# Servers
+
+
+def create_server(service: SearchService) -> FastMCP[None]:
+    """A server of all tools over a service."""
+    with service.index.reading() as reader:
+        count = len(reader)
+        ids = f" Ids of its papers look like {next(iter(reader)).paper_id}." if count else ""
+    instructions = (
+        f"Search in an index of {count:,} scientific papers, by example: papers like a paper or an abstract, "
+        "for its problem (background), its method or its findings (result)."
+        f"{ids} Begin with search_papers; get_paper reads a hit, compare_papers explains it, "
+        "recommend_citations finds what a draft should cite, export_citations gives BibTeX and other "
+        "formats. Nothing is changed, and nothing outside of this index is searched."
+    )
+    tools = [_tool(service, function) for function in TOOLS]
+    return FastMCP("qbe", instructions, version=version("qbe"), tools=tools, mask_error_details=True)
+
+
+def serve_stdio(server: FastMCP[None]) -> None:
+    """Answer messages of standard input until it ends; the library would skip lines that are no messages."""
+
+    async def pass_on(messages: Any, answers: Any, valid: Any) -> None:
+        async with valid:
+            async for item in messages:
+                if isinstance(item, Exception):
+                    await answers.send(SessionMessage(refusal(item)))
+                else:
+                    await valid.send(item)
+
+    async def run() -> None:
+        inner = server._mcp_server
+        async with (
+            server._lifespan_manager(),
+            stdio_server() as (messages, answers),
+            anyio.create_task_group() as tasks,
+        ):
+            sending, receiving = anyio.create_memory_object_stream[Any]()
+            tasks.start_soon(pass_on, messages, answers, sending)
+            await inner.run(receiving, answers, inner.create_initialization_options())
+
+    anyio.run(run)
+
+
+def refusal(error: Exception) -> JSONRPCError:
+    """The answer to a line that is no message, whose id is unknown (JSON-RPC 2.0, section 5.1).
+
+    >>> refusal(ValueError("no message")).error.code
+    -32600
+    """
+    is_json = not isinstance(error, ValidationError) or error.errors()[0]["type"] != "json_invalid"
+    code, expected = (INVALID_REQUEST, "a message of JSON-RPC 2.0") if is_json else (PARSE_ERROR, "JSON")
+    message = f"expected {expected} in one line, found what cannot be read as such"
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
+
+
+def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:
+    """Answer requests with the ``key``, if there is one, until SIGINT or SIGTERM.
+
+    A local server answers only under the names of this machine, so that no page of another site can reach it
+    by a name that resolves to this machine.
+    """
+    host = listening.getsockname()[0]
+    app = server.http_app(
+        PATH,
+        [Middleware(Guard, settings=ServeSettings(key, hosts=None))],
+        json_response=True,
+        stateless_http=True,
+        host_origin_protection="auto",
+        allowed_hosts=[host] if host in LOCAL else None,
+    )
+    server_of(app).run(sockets=[listening])

@@ -1,0 +1,147 @@
+"""Concurrent searches in micro-batches: those that wait are made together, too many are refused."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from qbe.errors import QbeError
+from qbe.util.parallel import Closing
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+BATCH_SIZE = 16
+MAX_WAITING = 64
+"""Searches in a batch, and searches of a stage that may wait or be in progress, at most."""
+
+MAX_SECONDS = 60.0
+"""Within which a search must have gone through a stage, waiting included."""
+
+
+class OverloadedError(QbeError):
+    """Too many searches are waiting; ``retry_after`` is when to ask again, in seconds."""
+
+    def __init__(self, retry_after: int = 1) -> None:
+        super().__init__(f"too many searches are waiting; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class TooSlowError(QbeError):
+    """A search took longer than its limit."""
+
+
+class _Waiting(NamedTuple):
+    batch: Callable[[Sequence[Any]], Sequence[Any]]
+    task: Any
+    answer: Future[Any]
+
+
+class MicroBatchQueue(Closing):
+    """A thread that makes searches in batches of those that wait, so that each batch gets all processors and
+    models get many queries at once. A search that is cancelled while it waits is not made.
+
+    >>> with MicroBatchQueue() as queue:
+    ...     queue.submit(lambda tasks: [task.upper() for task in tasks], "a").result()
+    'A'
+    """
+
+    def __init__(self, limit: int = MAX_WAITING) -> None:
+        self._limit = limit
+        self._waiting: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._in_progress, self._closed = 0, False
+        self._thread = threading.Thread(target=self._run, name="qbe-searches", daemon=True)
+        self._thread.start()
+
+    def submit(self, batch: Callable[[Sequence[Task]], Sequence[Result]], task: Task) -> Future[Result]:
+        """Queue a task; ``batch`` gets all tasks that wait together, and must have the result for each that
+        it has for it alone. Raises OverloadedError where as many wait as may.
+        """
+        answer: Future[Result] = Future()
+        with self._changed:
+            if self._closed or self.waiting >= self._limit:
+                raise OverloadedError
+            self._waiting.append(_Waiting(batch, task, answer))
+            self._changed.notify()
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """How many searches wait or are in progress."""
+        return sum(not each.answer.cancelled() for each in [*self._waiting]) + self._in_progress
+
+    def close(self) -> None:
+        """End the thread after the batch in progress; refuse the searches that wait."""
+        with self._changed:
+            self._closed = True
+            refused = _begun([*self._waiting])
+            self._waiting.clear()
+            self._changed.notify()
+        for each in refused:
+            each.answer.set_exception(OverloadedError())
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                count = min(len(self._waiting), BATCH_SIZE)
+                batch = _begun([self._waiting.popleft() for _ in range(count)])
+                self._in_progress = len(batch)
+            if batch:
+                _answer(batch)
+            self._in_progress = 0
+
+
+def _begun(waiting: Sequence[_Waiting]) -> list[_Waiting]:
+    """Drop cancelled searches; mark the rest as running."""
+    return [each for each in waiting if each.answer.set_running_or_notify_cancel()]
+
+
+def _answer(waiting: Sequence[_Waiting]) -> None:
+    try:
+        results = waiting[0].batch([each.task for each in waiting])
+    except BaseException as error:
+        if len(waiting) == 1:
+            waiting[0].answer.set_exception(error)
+            return
+        for each in waiting:  # an error of one search must not fail the others
+            _answer([each])
+        return
+    for each, result in zip(waiting, results, strict=True):
+        each.answer.set_result(result)
+
+
+class BatchExecutor(Closing):
+    """Runs the stages of a `qbe.search.session.SearchSession`, each with a queue of its own."""
+
+    def __init__(self, stages: Sequence[str], limit: int = MAX_WAITING, seconds: float = MAX_SECONDS) -> None:
+        self._queues = {stage: MicroBatchQueue(limit) for stage in stages}
+        self._seconds = seconds
+
+    def __call__(self, stage: str, batch: Callable[[Sequence[Task]], Sequence[Result]], task: Task) -> Result:
+        """The result of a task; raises OverloadedError, and TooSlowError after ``seconds``."""
+        answer = self._queues[stage].submit(batch, task)
+        try:
+            return answer.result(self._seconds)
+        except TimeoutError:
+            answer.cancel()
+            raise TooSlowError(
+                f"the search took longer than {self._seconds:g} s and was given up; ask for fewer hits"
+            ) from None
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many searches wait or are in progress, by stage."""
+        return {stage: queue.waiting for stage, queue in self._queues.items()}
+
+    def close(self) -> None:
+        """End all threads; refuse the searches that wait."""
+        for queue in self._queues.values():
+            queue.close()

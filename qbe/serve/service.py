@@ -1,0 +1,444 @@
+"""Searches, labels, comparisons, recommendations and exports over one open index, as JSON values."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from qbe.cite.model import default_model, read_model
+from qbe.cite.recommender import CiteRequest, Recommender
+from qbe.errors import PaperNotFoundError, QbeError, UsageError
+from qbe.index.index import Index, IndexReader
+from qbe.index.names import Names
+from qbe.query import Aspect, Query
+from qbe.search.filters import PaperFilter
+from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
+from qbe.search.present import heading, to_record
+from qbe.search.queries import note_on_papers, pasted_paper
+from qbe.search.records import Record, export_parts, paper_record, sentence_records
+from qbe.search.request import SearchRequest
+from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
+from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
+from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
+from qbe.types import Facet, Hit, Match, Paper
+from qbe.util.parallel import Closing
+
+log = logging.getLogger("qbe.serve")
+
+T = TypeVar("T")
+
+READING_SECONDS = 5.0
+"""How long an uploaded file waits until those before it are read."""
+
+
+def stages_of(index: Index, rerank: str | None) -> Stages | None:
+    """The default stages of an index with the reranker that ``rerank`` says (`parse_reranker`), None where
+    nothing is said.
+    """
+    return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
+
+
+class SearchService(Closing):
+    """Answers requests over an index, whose newest generation it follows when that is refreshed.
+
+    Models are opened when they are first needed, or by `warm`. Several threads may use it. Closing it leaves
+    the index open.
+
+    >>> with SearchService(index) as service:
+    ...     answer = service.search(SearchForm(paper_ids=["s036"], facet="method", k=1, rerank=False))
+    >>> answer["stage"], answer["hits"][0]["paper_id"]
+    ('first-stage', 's051')
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        stages: Stages | None = None,
+        *,
+        max_waiting: int = MAX_WAITING,
+        max_seconds: float = MAX_SECONDS,
+        open_reranker: Callable[..., Any] | None = None,
+    ) -> None:
+        """``stages`` are those of the index's encoder by default; see `SearchSession` for ``open_reranker``,
+        `qbe.serve.queue` for the limits.
+
+        Raises TypeError for what is no index, IndexFormatError for one without vectors, UsageError for stages
+        that the index does not allow.
+        """
+        check_index(index)
+        with index.reading() as reader:
+            reader.require_vectors()
+            self._has_postings = reader.manifest.lucene is not None
+        self.index = index
+        self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
+        self._open_reranker = open_reranker
+        self._executor = partial(BatchExecutor, (FIRST, RERANKED), max_waiting, max_seconds)
+        self._titles = TitleSearch(index)
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
+        self._citations: tuple[Recommender, BatchExecutor] | None = None
+        if stages is not None:
+            self._session(None)  # what cannot be opened fails here, not at the first search
+
+    def close(self) -> None:
+        """End all threads; searches that wait are refused."""
+        with self._lock:
+            opened: list[tuple[Closing, BatchExecutor]] = [*self._sessions.values()]
+            opened += [self._citations] if self._citations else []
+            self._sessions, self._citations = {}, None
+        for _, executor in opened:  # before the threads that they share
+            executor.close()
+        for searcher, _ in opened:
+            searcher.close()
+
+    def warm(self) -> None:
+        """Open what the first searches need, with one search; log what cannot be opened."""
+        try:
+            self._titles.complete("", 1)
+            if len(self.index):
+                with self.index.reading() as reader:
+                    paper_id = next(iter(reader)).paper_id
+                self.search(SearchForm(paper_ids=[paper_id], k=1))
+        except QbeError as error:
+            log.error("%s: %s", type(error).__name__, error)
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many searches wait or are in progress, by stage."""
+        with self._lock:
+            counts = [executor.waiting for _, executor in self._sessions.values()]
+        return {stage: sum(each[stage] for each in counts) for stage in (FIRST, RERANKED)}
+
+    def about(self) -> Record:
+        """The index: its number of ``papers``, ``generation``, ``encoder``, ``first_stages``, and whether it
+        can grade (``grades``) and recommend citations (``citations``).
+        """
+        with self.index.reading() as reader:
+            dense = reader.manifest.dense
+            return {
+                "papers": len(reader),
+                "generation": reader.generation,
+                "encoder": None if dense is None else dense["encoder"]["name"],
+                "first_stages": list(FIRST_STAGES) if self._has_postings else ["dense"],
+                "grades": self._session(None).can_grade,
+                "citations": not self._lacking_for_citations,
+            }
+
+    def search(self, form: SearchForm) -> Record:
+        """The final hits of a search, as `stream` has them; raises what that does."""
+
+        def search() -> Iterator[Record]:
+            begin, session = time.perf_counter(), self._session(form.first_stage)
+            ranking = session.search(form.request(self.index), rerank=form.rerank)
+            yield self._search_record(ranking, form, begin)
+
+        return next(self._consistent(search))
+
+    def stream(self, form: SearchForm) -> Iterator[Record]:
+        """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
+
+        Each record has the query with its sentences (``aspects`` name its papers by their place in
+        ``papers``, and matches name aspects by theirs where there are several); ``stage``, what ranked the
+        hits; ``has_more`` and ``next_start`` for paging; ``notes`` for people; and hits as of
+        `qbe.search.present.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
+        OverloadedError where too many searches wait, TooSlowError.
+        """
+
+        def stream() -> Iterator[Record]:
+            begin, session = time.perf_counter(), self._session(form.first_stage)
+            request = form.request(self.index)
+            for ranking in session.run(request, rerank=form.rerank):
+                yield self._search_record(ranking, form, begin)
+
+        return self._consistent(stream)
+
+    def recommend(self, form: CitationForm) -> Record:
+        """Papers of the index that a paper should cite, best first, in the form of `search`.
+
+        Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
+        UsageError for an index without postings or with vectors that the citation model does not read,
+        PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract,
+        OverloadedError where too many requests wait, TooSlowError.
+        """
+
+        def recommend() -> Iterator[Record]:
+            begin = time.perf_counter()
+            recommender, executor = self._citing()
+            (paper,) = form.papers(self.index)
+            given = [*form.exclude, *form.cited]
+            excluded = [paper_id for paper_id in given if paper_id in self.index]
+            cited = [paper_id for paper_id in form.cited if paper_id in self.index]
+            task = CiteRequest(paper, cited, excluded), form.start + form.k + 1, form.paper_filter
+            hits = executor(RERANKED, partial(_recommend, recommender), task)
+            missing = len(given) - len(excluded)
+            are = "1 paper is" if missing == 1 else f"{missing} papers are"
+            yield {
+                "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
+                "notes": [f"{are} not in the index and left out"] if missing else [],
+                **self._page_record(Query(paper), hits, form, begin),
+            }
+
+        return next(self._consistent(recommend))
+
+    def paper(self, paper_id: str) -> Record:
+        """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
+        return paper_record(self.index.find(paper_id), inside=True)
+
+    def read_file(self, data: bytes, name: str) -> Record:
+        r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
+        ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
+
+        Raises OverloadedError where others take too long before it, UsageError and CorpusError as
+        `qbe.search.query_file.paper_from_bytes` does.
+
+        >>> with SearchService(index) as service:
+        ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
+        {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
+        """
+        from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
+        from qbe.search.query_file import paper_from_bytes
+
+        if not self._reading.acquire(timeout=READING_SECONDS):
+            raise OverloadedError
+        try:
+            paper = paper_from_bytes(data, PurePath(name).name or "file")
+        finally:
+            end_worker()  # so that a malicious document cannot affect the next one
+            self._reading.release()
+        return {"title": paper.title, "text": paper.abstract, "note": note_on_papers([paper])}
+
+    def label(self, text: str, title: str = "") -> Record:
+        """The sentences of a pasted abstract with their facets; raises CorpusError."""
+        paper = self.index.label_facets(pasted_paper(text, title))
+        return {"title": paper.title, "sentences": sentence_records(paper)}
+
+    def compare(self, given: Paper | str, other_id: str) -> Record:
+        """How alike a paper, or one of the index by id, and a paper of the index are in each facet: the grade
+        from 0 to 3, where there is one, and the closest pair of sentences of the facet. Raises
+        PaperNotFoundError.
+        """
+
+        def compare() -> Iterator[Record]:
+            found = self.index.find(given) if isinstance(given, str) else given
+            paper, other = self.index.label_facets(found), self.index.find(other_id)
+            facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
+            query = Query.of(*(Aspect(paper, facet) for facet in facets)) if facets else Query(paper)
+            # One paper is ranked, for its grades and the closest sentences of each facet.
+            session, request = self._session(None), SearchRequest(query, 1, [other.paper_id], grades=True)
+            hits = session.search(request, rerank=False).hits
+            if session.regrades:
+                hits = session.grade(query, hits)
+            grades = dict(hits[0].grades or {}) if hits else {}
+            matches = [match for hit in hits for match in reversed(hit.matches)]  # the best one is the last
+            pairs = {facets[match.aspect]: _pair(paper, other, match) for match in matches if facets}
+            yield {
+                "paper": paper_record(paper, inside=paper.paper_id in self.index),
+                "other": paper_record(other, inside=True),
+                "facets": {
+                    facet.value: {"grade": grades.get(facet.value), "pair": pairs.get(facet)}
+                    for facet in Facet
+                },
+            }
+
+        return next(self._consistent(compare))
+
+    def complete(self, text: str, count: int) -> Record:
+        """Papers whose titles have the words of a text, the last perhaps only begun, or whose id it is."""
+        return {"papers": self._titles.complete(text, count)}
+
+    def export_parts(self, paper_ids: Sequence[str], form: str) -> list[str]:
+        """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper; raises
+        PaperNotFoundError.
+        """
+        return export_parts(distinct_papers(self.index, paper_ids), form)
+
+    def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:
+        """Answers; from the first one again where the index moved on meanwhile, so that a paper was gone."""
+        while True:
+            with self.index.reading() as reader:
+                digest = reader.manifest.digest
+            try:
+                yield from answers()
+                return
+            except PaperNotFoundError:
+                with self.index.reading() as reader:
+                    if reader.manifest.digest == digest:
+                        raise
+
+    def _session(self, first_stage: str | None) -> SearchSession:
+        """What searches by a first stage, None: that of the service; all share what reranks."""
+        if first_stage not in (None, "dense") and not self._has_postings:
+            raise UsageError(f"expected a first stage of dense over this index, found {first_stage}")
+        with self._lock:
+            if None not in self._sessions:
+                executor = self._executor()
+                session = SearchSession(
+                    self.index,
+                    self.stages,
+                    executor,
+                    open_reranker=self._open_reranker,
+                    chosen=self._chosen,
+                )
+                self._sessions[None] = session, executor
+            if first_stage not in self._sessions:
+                executor, stage = self._executor(), FIRST_STAGES[str(first_stage)]()
+                session = self._sessions[None][0].with_first_stage(stage, executor)
+                self._sessions[first_stage] = session, executor
+            return self._sessions[first_stage][0]
+
+    def _citing(self) -> tuple[Recommender, BatchExecutor]:
+        """What recommends citations, opened when it is first needed."""
+        if lacking := self._lacking_for_citations:
+            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
+        with self._lock:
+            if self._citations is None:
+                self._citations = Recommender.open(self.index), self._executor()
+            return self._citations
+
+    @cached_property
+    def _lacking_for_citations(self) -> str:
+        """What the index would need for recommendations, '' where it has it; no update changes that."""
+        if not self._has_postings:
+            return "postings"
+        with self.index.reading() as reader:
+            dense = reader.manifest.dense
+        assert dense is not None  # an index without vectors is refused at the beginning
+        model = read_model(default_model(dense["encoder"]))
+        return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
+
+    def _search_record(self, ranking: Ranking, form: SearchForm, begin: float) -> Record:
+        query = ranking.query
+        selected: dict[str, set[int]] = {paper.paper_id: set() for paper in query.papers}
+        for aspect in query.aspects:
+            if aspect.weight > 0:
+                selected[aspect.paper.paper_id].update(aspect.selected_positions())
+        hits, _ = _page_of(ranking.hits, form)
+        return {
+            "query": {
+                "query_id": query.query_id,
+                "heading": heading(query, hits),
+                "papers": [
+                    paper_record(
+                        paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id]
+                    )
+                    for paper in query.papers
+                ],
+                "aspects": [
+                    {
+                        "paper": query.papers.index(aspect.paper),
+                        "facet": aspect.facet.value if aspect.facet else None,
+                        "positions": list(aspect.selected_positions()),
+                        "weight": aspect.weight,
+                    }
+                    for aspect in query.aspects
+                ],
+            },
+            "stage": ranking.stage,
+            "first_stage": form.first_stage or self.stages.first_stage.name,
+            "passing": ranking.selected.papers,
+            "papers": ranking.selected.total,
+            "notes": list(ranking.notes),
+            **self._page_record(query, ranking.hits, form, begin),
+        }
+
+    def _page_record(self, query: Query, ranked: Sequence[Hit], form: PageForm, begin: float) -> Record:
+        hits, next_start = _page_of(ranked, form)
+        record = to_record(self.index.paper, query.query_id, query, hits, first_rank=form.start + 1)
+        return {
+            "hits": record["hits"],
+            "has_more": next_start is not None,
+            "next_start": next_start,
+            "seconds": round(time.perf_counter() - begin, 4),
+        }
+
+
+def _page_of(hits: Sequence[Hit], form: PageForm) -> tuple[Sequence[Hit], int | None]:
+    """The page of a ranking that goes on beyond it, and where the next one starts, None at the end."""
+    excluded, end = set(form.exclude), form.start + form.k
+    kept = [hit for hit in hits if hit.paper_id not in excluded]
+    return kept[form.start : end], end if len(kept) > end and end < MAX_DEPTH else None
+
+
+def _pair(paper: Paper, other: Paper, match: Match) -> Record:
+    return {
+        "sentence": paper.sentences[match.query_position].text,
+        "position": match.query_position,
+        "other_sentence": other.sentences[match.position].text,
+        "other_position": match.position,
+        "score": round(match.score, 6),
+    }
+
+
+def _recommend(
+    recommender: Recommender, tasks: Sequence[tuple[CiteRequest, int, PaperFilter | None]]
+) -> list[list[Hit]]:
+    """The hits of several requests for citations: in one call where they have the same filter."""
+    requests, counts, filters = zip(*tasks, strict=True)
+    if any(each != filters[0] for each in filters):
+        return [hits for task in tasks for hits in _recommend(recommender, [task])]
+    hits = recommender.batch_recommend(requests, max(counts), filter=filters[0])
+    return [each[:k] for each, k in zip(hits, counts, strict=True)]
+
+
+class TitleSearch:
+    """Finds papers by the words of their titles, the last one perhaps only begun, or by their ids, DOIs and
+    arXiv ids.
+
+    Titles are read in the background when the first is asked for, and again when the index has moved on;
+    until then only ids are found.
+
+    >>> titles = TitleSearch(index)
+    >>> titles.wait()
+    >>> [title["paper_id"] for title in titles.complete("two crops of a par", 5)]
+    ['s036']
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index, self._lock = index, threading.Lock()
+        self._names: Names | None = None
+        self._digest = ""
+        self._reading: threading.Thread | None = None
+
+    def complete(self, text: str, count: int) -> list[Record]:
+        """At most ``count`` papers: one with exactly this id first, then those whose titles match, in the
+        order of the index.
+        """
+        with self._index.reading() as reader:
+            ids = [text.strip()] if text.strip() in reader else []
+            names = self._of(reader)
+            for paper_id in names.complete(text) if names is not None else ():
+                if len(ids) == count:
+                    break
+                if paper_id in reader and paper_id not in ids:
+                    ids.append(paper_id)
+            return [{"paper_id": each, "title": reader.paper(each).title} for each in ids[:count]]
+
+    def wait(self) -> None:
+        """Wait until titles are read."""
+        with self._index.reading() as reader:
+            self._of(reader)
+        with self._lock:
+            reading = self._reading
+        if reading is not None:
+            reading.join()
+
+    def _of(self, reader: IndexReader) -> Names | None:
+        """The names of a generation, or older ones while these are being read."""
+        with self._lock:
+            current = self._digest == reader.manifest.digest
+            if not current and (self._reading is None or not self._reading.is_alive()):
+                self._reading = threading.Thread(target=self._read, name="qbe-titles", daemon=True)
+                self._reading.start()
+            return self._names
+
+    def _read(self) -> None:
+        with self._index.reading() as reader:
+            names, digest = reader.names, reader.manifest.digest
+        with self._lock:
+            self._names, self._digest = names, digest

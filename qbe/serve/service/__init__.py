@@ -1,1 +1,0 @@
-"""Answers to programs, pages and agents over one open index: requests in, records of JSON values out."""
