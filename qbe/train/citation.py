@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from qbe.cite.links import Evidence
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
-from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
+from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
@@ -73,6 +73,11 @@ def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO
     year = evidence.years[row]
     encoded = EncodedAspect.of(Aspect(paper), vectors)
     return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
+
+
+def not_younger(filters: FilterCache, query: CiteQuery) -> Selection | None:
+    """The papers that are not younger than a query; None for all."""
+    return None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
 
 
 CUT = 20
@@ -520,52 +525,33 @@ class CitationTraining(Training):
         """
         scorer = CitationScorer(self._reader, self._workers, projection, self.recipe.depth)
         rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
-        queries = [query_at(self._reader, scorer.evidence, row) for row in sorted(cited)]
-        for query, candidates in self._candidates(scorer, queries):
-            assert query.row is not None
-            whole = cited[query.row]
-            parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
-            for _ in range(draws - 1):
-                count = round(len(whole) * rng.uniform(*self.recipe.shares))
-                parts.append(np.sort(rng.permutation(whole)[:count]))
-            for known in FEATURE_SETS:
-                if known.seeds:
-                    variants = [(known.key, query._replace(seeds=part), part) for part in parts]
-                else:
-                    half = query._replace(excluded=frozenset(parts[0].tolist()))
-                    variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
-                for name, variant, part in variants:
-                    if variant is query or 0 < len(part) < len(whole):
-                        wanted = np.setdiff1d(whole, part)
-                        lists[name].append(self._list(scorer, variant, candidates, wanted, known))
+        rows = sorted(cited)
+        for first in range(0, len(rows), BLOCK):
+            block = [query_at(self._reader, scorer.evidence, row) for row in rows[first : first + BLOCK]]
+            allowed = [not_younger(self._filters, query) for query in block]
+            for row, query, candidates, selection in zip(
+                rows[first:], block, scorer.first_stage(block, allowed), allowed, strict=False
+            ):
+                whole = cited[row]
+                parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
+                for _ in range(draws - 1):
+                    count = round(len(whole) * rng.uniform(*self.recipe.shares))
+                    parts.append(np.sort(rng.permutation(whole)[:count]))
+                for known in FEATURE_SETS:
+                    if known.seeds:
+                        variants = [(known.key, query._replace(seeds=part), part) for part in parts]
+                    else:
+                        half = query._replace(excluded=frozenset(parts[0].tolist()))
+                        variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
+                    for name, variant, part in variants:
+                        if variant is query or 0 < len(part) < len(whole):
+                            wanted = np.setdiff1d(whole, part)
+                            scored = scorer.score(variant, candidates, selection, links=known.links)
+                            features = columns(scored.features, known.names)
+                            listed = FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
+                            lists[name].append(listed)
+            log.info("candidates of %d of %d queries", min(first + BLOCK, len(rows)), len(rows))
         return lists
-
-    def _list(
-        self,
-        scorer: CitationScorer,
-        query: CiteQuery,
-        candidates: CitationCandidates,
-        wanted: Ints,
-        known: FeatureSet,
-    ) -> FeatureList:
-        scored = scorer.score(query, candidates, self._allowed(query), links=known.links)
-        features = columns(scored.features, known.names)
-        return FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
-
-    def _candidates(
-        self, scorer: CitationScorer, queries: Sequence[CiteQuery]
-    ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
-        """Each query with the candidates of the first stage, none of them younger than it."""
-        for first in range(0, len(queries), BLOCK):
-            block = queries[first : first + BLOCK]
-            yield from zip(block, scorer.first_stage(block, list(map(self._allowed, block))), strict=True)
-            log.info("candidates of %d of %d queries", min(first + BLOCK, len(queries)), len(queries))
-
-    def _allowed(self, query: CiteQuery) -> Selection | None:
-        """The papers that are not younger than a query."""
-        if query.year is None:
-            return None
-        return self._filters.of(PaperFilter(before=query.year)).selection
 
 
 def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -37,18 +37,23 @@ from qbe.models.export.pytorch import load_model, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerank.cross_encoder import SIDE_TOKENS, Pair, candidate_side, pair, query_side
 from qbe.train.card import Card
-from qbe.train.citation import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.citation import (
+    CitationFigures,
+    RankedList,
+    citation_figures,
+    not_younger,
+    query_at,
+    read_split,
+)
 from qbe.train.fit import best_weights, copied, matmul_dtype, mean
 from qbe.train.network import WEIGHTS
 from qbe.train.work import Training, checked, save_state
 from qbe.util.files import sha256
 from qbe.util.parallel import Workers
 
-T = TypeVar("T")
 CLASSES = ("natural", "balanced", "all-cited")
 """Which candidates are learned from: BM25's best as they are, as many that are not cited as are cited, or
 BM25's best and whatever else the query cites.
@@ -121,8 +126,7 @@ def bm25_candidates(
     found = []
     for row in sorted(cited):
         query = query_at(reader, evidence, row)
-        allowed = None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
-        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], allowed)
+        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], not_younger(filters, query))
         rows = [reader.papers.row(hit.paper_id) for hit in hits]
         best = [each for each in rows if each != row][:depth]
         found.append(Candidates(row, np.array(best, np.int64), cited[row]))
@@ -237,7 +241,7 @@ class LengthBatches(DefaultBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         dataset, size = cast(Dataset, self.sampler), self.batch_size
         rng = np.random.default_rng([self.seed, self.epoch])
-        lengths = [len(row["query"]) + len(row["candidate"]) for row in dataset]
+        lengths = [len(a) + len(b) for a, b in zip(dataset["query"], dataset["candidate"], strict=True)]
         order = rng.permutation(len(lengths)).tolist()
         for first in range(0, len(order), size * self.BUCKET):
             bucket = sorted(order[first : first + size * self.BUCKET], key=lengths.__getitem__)
@@ -308,7 +312,8 @@ class CrossEncoderTraining(Training):
             )
         train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
         best = bm25_candidates(reader, self._workers, train, recipe.candidates)
-        queries = {row: dev[row] for row in spread(sorted(dev), recipe.dev_queries)}
+        rows, count = sorted(dev), min(recipe.dev_queries, len(dev))
+        queries = {row: dev[row] for row in (rows[place * len(rows) // count] for place in range(count))}
         measured = bm25_candidates(reader, self._workers, queries, recipe.dev_depth)
         sides = Sides(reader, PaperTokenizer(self.work / "base" / TOKENIZER), recipe)
         pairs = pairs_of(chosen_candidates(best, recipe.classes), sides)
@@ -442,14 +447,3 @@ def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
             "label": [int(is_cited) for *_, is_cited in rows],
         }
     )
-
-
-def spread(items: Sequence[T], count: int) -> list[T]:
-    """So many items at equal distances; all where there are fewer.
-
-    >>> spread("abcdefghij", 3)
-    ['a', 'd', 'g']
-    """
-    if count >= len(items):
-        return list(items)
-    return [items[place * len(items) // count] for place in range(count)]

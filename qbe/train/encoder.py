@@ -306,11 +306,7 @@ class CocitationRecipe:
     Distances are those of vectors as they are (``similarity`` "l2"), or scaled to unit length ("cosine").
     AdamW at ``learning_rate`` (None: the objective's). A step sees ``accumulate`` batches of ``batch`` pairs;
     negatives are drawn within a batch. ``weight_decay`` is not applied to biases and normalizations.
-    ``patience`` epochs without a lower loss on dev end the training. Raises UsageError for numbers out of
-    range.
-
-    >>> CocitationRecipe("ot").format.layout, CocitationRecipe("ot").rate
-    ('title-sep-abstract', 3e-05)
+    Raises UsageError for numbers out of range.
     """
 
     objective: str = "ot"
@@ -349,11 +345,6 @@ def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int,
 
     A pair that shares papers with all others is left out. (The code of Mysore et al., 2022, takes a random
     permutation of the positives, which may assign a paper to its own query.)
-
-    >>> paper = Paper("", "", ())
-    >>> pairs = [Pair(frozenset(ids), paper, paper) for ids in ("ab", "ac", "cd")]
-    >>> draw_negatives(pairs, random.Random(0))  # the second pair shares a paper with both others
-    [(0, 2), (2, 0)]
     """
     drawn = []
     for number, pair in enumerate(pairs):

@@ -105,11 +105,7 @@ class Texts:
 
 
 def chunks(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding.
-
-    >>> chunks([3, 9, 4, 10], 20)
-    [[0, 2], [1, 3]]
-    """
+    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding."""
     parts: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         if parts and lengths[place] * (len(parts[-1]) + 1) <= tokens:

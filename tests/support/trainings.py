@@ -24,7 +24,7 @@ class Training:
     """A tiny training: its class, data, recipe and other options.
 
     ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights, ``parts``
-    files of the work folder whose damage is noticed. ``around`` is done around a training, so that it is tiny.
+    files of the work folder whose damage is noticed. ``around`` is done around a training: it stays tiny.
     """
 
     make: Callable[..., Any]
