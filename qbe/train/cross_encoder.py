@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from logging import getLogger
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,7 +26,7 @@ from sentence_transformers.cross_encoder import (
     CrossEncoderTrainingArguments,
     losses,
 )
-from transformers import EarlyStoppingCallback
+from transformers import EarlyStoppingCallback, PrinterCallback
 from transformers.utils import logging
 
 from qbe.cite.links import Evidence, Ints
@@ -54,6 +55,7 @@ from qbe.train.work import Training, checked, save_state
 from qbe.util.files import sha256
 from qbe.util.parallel import Workers
 
+log = getLogger(__name__)
 CLASSES = ("natural", "balanced", "all-cited")
 """Which candidates are learned from: BM25's best as they are, as many that are not cited as are cited, or
 BM25's best and whatever else the query cites.
@@ -259,7 +261,9 @@ class CitationEvaluator(BaseEvaluator):
         self._sides, self._dev = sides, dev
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-        return {"f1": self.figures(model).f1}
+        figures = self.figures(model)
+        log.info("F1@20 on dev %.4f", figures.f1)
+        return {"f1": figures.f1}
 
     def figures(self, model: PairReader | None) -> CitationFigures:
         """The figures of what a model reranks, or (None) of BM25's order."""
@@ -376,6 +380,7 @@ class CrossEncoderTraining(Training):
             evaluator=evaluator,
             callbacks=[EarlyStoppingCallback(recipe.patience)],
         )
+        trainer.remove_callback(PrinterCallback)
         # The state is written last: a checkpoint without it is one of a killed call.
         whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
         last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
