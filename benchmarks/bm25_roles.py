@@ -21,8 +21,8 @@ Search = Callable[[str], Any]
 
 def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     """What the first stage calls, for a text."""
+    from qbe.index.lucene import LuceneSearch
     from qbe.index.opening import open_index
-    from qbe.index.text_search import LuceneSearch
 
     index = open_index(folder)
     manifest = index.manifest.lucene

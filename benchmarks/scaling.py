@@ -108,7 +108,7 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     ``rate`` is how many bytes/s the machine reads: the floor is the time to read once, of what FAISS holds,
     the share of the lists that a query sentence is compared with.
     """
-    from qbe.index.dense.ann import FaissParams
+    from qbe.index.params import FaissParams
 
     built = in_new_process(build, options, folder, papers)
     searched = in_new_process(search, options, folder)

@@ -142,10 +142,10 @@ def write_synthetic(
 ) -> None:
     """Make an index in a new folder, stage by stage as `qbe.index.build` does, in a stream."""
     from qbe.index.build import describe, writing_vectors
-    from qbe.index.dense.ann import resolve, resolve_stored
-    from qbe.index.dense.faiss_build import write_faiss_segment
-    from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors
+    from qbe.index.faiss import write_faiss
     from qbe.index.papers import write_papers
+    from qbe.index.params import resolve, resolve_stored
+    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -170,7 +170,7 @@ def write_synthetic(
     with timings.stage("faiss"):
         vectors = read_vectors(folder, stored)[0]
         params = resolve("auto", *vectors.shape)
-        write_faiss_segment(folder, vectors, source.similarity, params, threads)
+        write_faiss(folder, vectors, source.similarity, params, threads)
     with timings.stage("files"):
         dense = {**(source.manifest.dense or {}), "stored": stored, "ann": params.record()}
         counted = {**counts._asdict(), "predicted": 0}

@@ -1,19 +1,20 @@
 """The command ``qbe``: it imports the module of the chosen command, and of no other.
 
-Each command is a module ``qbe.cli.NAME`` with ``PROGRAM`` ("qbe NAME"), ``OPTIONS`` (of each parameter
-whose option has another name, that option), ``parser()`` and ``main(arguments)``.
+Each command is a module ``qbe.cli.NAME`` with functions ``parser()`` and ``main(arguments)``; of two commands
+in one module they are called ``NAME_parser`` and ``NAME_main``.
 """
 
 from __future__ import annotations
 
 import sys
 
-from qbe.cli import common as _cli
+from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from typing import Any
 
 COMMANDS = {
     "index": "build an index from a corpus of papers, or change one",
@@ -38,16 +39,30 @@ COMMANDS = {
     "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",
 }
+SHARED = {"list": "papers", "show": "papers", "pack": "share", "pull": "share"}
+"""The modules that hold two commands."""
 
 
 def main(command_name: str | None = None) -> None:
     """Run ``qbe``, or one of its commands, with the arguments of the process, and end the process."""
     arguments = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:]
     if not arguments or arguments[0] not in COMMANDS:
-        _cli.run("qbe", _without_command, arguments=arguments)
+        common.run("qbe", _without_command, arguments)
+    common.run(f"qbe {arguments[0]}", _function(arguments[0], "main"), arguments[1:])
+
+
+def _function(command: str, name: str) -> Callable[..., Any]:
+    """A function of a command's module, which is imported."""
     # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
-    command = __import__(f"qbe.cli.{arguments[0]}", fromlist=("main",))
-    _cli.run(command.PROGRAM, command.main, command.OPTIONS, arguments[1:])
+    module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=(name,))
+    function: Callable[..., Any] = getattr(module, f"{command}_{name}" if command in SHARED else name)
+    return function
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of a command with those of its subcommands."""
+    parser: argparse.ArgumentParser = _function(command, "parser")()
+    return parser
 
 
 def _without_command(arguments: list[str]) -> None:
@@ -55,31 +70,25 @@ def _without_command(arguments: list[str]) -> None:
     if arguments[:1] in (["-h"], ["--help"]):
         parser().print_help()
         return
-    from qbe.errors import UsageError
+    from qbe.errors import UsageError, did_you_mean
 
     if not arguments:
         raise UsageError("expected a command, found none; qbe --help lists them")
-    if not arguments[0].startswith("-"):
-        raise UsageError(_unknown(arguments[0]))
+    name = arguments[0]
+    if not name.startswith("-"):
+        hint = did_you_mean(name, COMMANDS, "qbe --help lists them")
+        raise UsageError(f"expected one of qbe's commands, found {name!r}; {hint}")
     if arguments not in (["-V"], ["--version"]):
-        raise UsageError(f"expected a command, found {arguments[0]}; qbe --help lists them")
+        raise UsageError(f"expected a command, found {name}; qbe --help lists them")
     import qbe
 
     print(f"qbe {qbe.__version__}")
 
 
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean {close[0]}?" if close else "qbe --help lists them"
-    return f"expected one of qbe's commands, found {name!r}; {hint}"
-
-
-def parser(command_parser: Callable[[str], argparse.ArgumentParser] | None = None) -> argparse.ArgumentParser:
+def parser(make: Callable[[str], argparse.ArgumentParser] | None = None) -> common.Parser:
     """The parser of ``qbe`` with all its commands; see `qbe.cli.common.commands_parser`."""
     about = "Find papers like this one, for its problem, its method or its findings."
-    root = _cli.commands_parser("qbe", about, COMMANDS, command_parser)
+    root = common.commands_parser("qbe", about, COMMANDS, make)
     root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     return root
 

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     from playwright.sync_api import sync_playwright
 
-    from qbe.cli.demo_sample import open_sample_index
+    from qbe.cli.demo import open_sample_index
 
     options.output.mkdir(parents=True, exist_ok=True)
     with open_sample_index(lambda line: sys.stderr.write(f"{line}\n")) as index:

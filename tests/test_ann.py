@@ -16,10 +16,9 @@ from support.searching import first_stage, paper_of
 
 from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.dense.ann import EXACT, FaissParams, resolve, resolve_or_exact
-from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
-from qbe.index.dense.faiss_segment import FAISS, FaissSegment, FaissSegments, nearer
+from qbe.index.faiss import FAISS, FaissSegment, FaissSegments, check_factory, nearer, write_faiss
 from qbe.index.index import Index
+from qbe.index.params import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.query import Query
 from qbe.types import Facet
 
@@ -46,7 +45,7 @@ def digests(folder: Path) -> dict[str, str]:
 def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity):
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
     made = planned(factory, stored)
-    write_faiss_segment(tmp_path, stored, similarity, made)
+    write_faiss(tmp_path, stored, similarity, made)
     neighbours = FaissSegments([FaissSegment(tmp_path, 1, made, made.nlist)])
     query_vectors = stored[:9].astype(np.float64)
     everything = stored.astype(np.float64)
@@ -70,7 +69,7 @@ def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
     for threads in (1, 2):
         folder = tmp_path / str(threads)
         folder.mkdir()
-        write_faiss_segment(folder, stored, "cosine", made, threads)
+        write_faiss(folder, stored, "cosine", made, threads)
         opened = FaissSegments([FaissSegment(folder, threads, made)])
         results.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
     (digests_of_one, nearest_of_one), (digests_of_two, nearest_of_two) = results
@@ -130,7 +129,7 @@ def test_what_faiss_takes(factory):
 
 
 def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
-    write_faiss_segment(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
+    write_faiss(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
         FaissSegment(tmp_path, 1, planned(ROUNDED, stored))
     faiss.write_index(faiss.index_factory(16, "IDMap,Flat"), str(tmp_path / FAISS))
@@ -141,7 +140,7 @@ def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
 
 
 def test_positions_that_cannot_be_are_told(tmp_path, stored):
-    write_faiss_segment(tmp_path, stored, "cosine")
+    write_faiss(tmp_path, stored, "cosine")
     segment = FaissSegment(tmp_path, 1)
     segment.sentences -= 100
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):

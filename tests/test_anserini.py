@@ -11,8 +11,8 @@ import pytest
 from support.http_files import served
 
 from qbe.errors import MissingDependencyError
-from qbe.index import anserini as _anserini
-from qbe.index.anserini import anserini_jar, cached_jar, find_jar
+from qbe.index import jvm as _anserini
+from qbe.index.jvm import anserini_jar, cached_jar, find_jar
 
 pytestmark = pytest.mark.slow
 
@@ -92,11 +92,11 @@ SEARCHES = """
 import sys
 sys.modules["pyserini"] = None
 from qbe.cli import common as _cli
-from qbe.cli.search import OPTIONS, PROGRAM, main
+from qbe.cli.search import PROGRAM, main
 
 given = ["--index", sys.argv[1], "--paper", "s001", "--rerank", "none", "--first-stage"]
 main([*given, "dense"])
-_cli.run(PROGRAM, main, OPTIONS, [*given, "fused"])
+_cli.run(PROGRAM, main, [*given, "fused"])
 """
 
 
@@ -110,4 +110,4 @@ def test_neither_a_jar_nor_a_network(tmp_path, tiny_index):
     assert done.stdout.count("\n") > 100
     message = done.stderr.splitlines()[-1]
     assert message.startswith("qbe search: expected Anserini's jar, which holds Lucene, found none, and pip ")
-    assert f"run: pip install '{_anserini.PYSERINI.requirement}'" in message
+    assert f"run: pip install 'pyserini=={_anserini.PYSERINI.version}'" in message

@@ -9,7 +9,7 @@ import rispy
 from support.bibliographies import CHIPS, paper_of, read_bibtex
 from support.papers import Papers
 
-from qbe.cli.search_options import check, form_of_file, parser
+from qbe.cli.search import check, form_of_file, parser
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
 from qbe.search.explain import label_of, shown

@@ -49,7 +49,7 @@ class Collection:
         topics, papers = read_topics(source / "topics.tsv"), list(read_jsonl(source / "corpus.jsonl"))
         build(folder / "index", papers, BuildSettings(dense=False))
         self.index = Index(folder / "index")
-        self.searched = (folder / "index" / "lucene", folder / "anserini")
+        self.searched = (folder / "index" / "000001" / "lucene", folder / "anserini")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in topics]
         queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
         self.queries = [(form, query) for query in queries for form in BM25_QUERIES]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.index.dense.scoring import TOLERANCE, best_per_paper, may_be_best, mean_max
+from qbe.index.scoring import TOLERANCE, best_per_paper, may_be_best, mean_max
 
 
 def nearest(similarities: np.ndarray, paper_of: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,8 +16,7 @@ from support.searching import ids
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.cli import common as _cli
-from qbe.cli.cite import main
-from qbe.cli.cite_options import OPTIONS, PROGRAM
+from qbe.cli.cite import PROGRAM, main
 from qbe.corpus.sentences import paper_from_text
 from qbe.errors import OutputError, RunError, UsageError
 from qbe.runs import read_run
@@ -332,7 +331,7 @@ def test_what_cannot_be_done_ends_in_one_line(
         for option, value in (("--index", citing_folder), ("--model", citing_model)):
             line += [] if option in line else [option, str(value)]
         with pytest.raises(SystemExit) as ended:
-            _cli.run(PROGRAM, main, OPTIONS, line)
+            _cli.run(PROGRAM, main, line)
         printed = capsys.readouterr()
         assert printed.out == ""
         messages.append(f"{ended.value.code} {printed.err.splitlines()[-1]}")

@@ -17,13 +17,13 @@ import pytest
 
 pytest.skip("to be rewritten over several ordinary indexes", allow_module_level=True)
 
-from support.builds import Job, build_job, dated_job
-from support.serving import wait_until
-
 from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
+from support.builds import Job, build_job, dated_job
+from support.serving import wait_until
+
 from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import IndexBuildError, UsageError

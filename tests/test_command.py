@@ -1,20 +1,112 @@
-"""The command ``qbe``: its commands, its errors, and completion in a shell."""
+"""The command ``qbe``: its parsers, its commands, its errors, and completion in a shell."""
 
+import argparse
 import os
+import re
 import runpy
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from qbe import __version__
-from qbe.__main__ import COMMANDS
-from qbe.cli.common import HIDDEN
-from qbe.cli.completion import command_parser
+from qbe.__main__ import COMMANDS, command_parser
+from qbe.cli import common
+from qbe.cli.common import HIDDEN, Parser
+from qbe.errors import MissingDependencyError, ModelError, check_package, did_you_mean
+from qbe.models.cards import CROSS_ENCODER, ENCODER, TAGGER
+from qbe.models.folders import find, resolve_encoder
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def parser() -> Parser:
+    """A parser with each kind of argument."""
+    parser = Parser("qbe demo", "Show options.")
+    parser.options(
+        {"--text TEXT": "text", "--paper ID": "paper", "--corpus FILE...": "corpus", "--all": "all"}
+    )
+    parser.options({"--depth N (100)": "depth", "--both A A": "two"}, "details")
+    parser.options({"--facet background|method": "facet", "--rate RATE": "rate"}, exclusive=True)
+    parser.options({"[NAME]": "a name"})
+    return parser
+
+
+def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
+    """The only line that a parser prints before it ends the process with 2, without the pointer to help."""
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(arguments)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(" --help lists the options)")
+    return line.rpartition(" (")[0]
+
+
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of all commands and of their subcommands."""
+    found = {}
+    for command in COMMANDS:
+        parser = command_parser(command)
+        found[parser.prog] = parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found |= {nested.prog: nested for nested in action.choices.values()}
+    return found
+
+
+PARSERS = every_parser()
+DEFAULTS = {"text": None, "paper": None, "corpus": None, "all": False, "depth": 100, "both": None}
+DEFAULTS |= {"facet": None, "rate": None, "name": None}
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("", {}),
+        ("--corpus a b --all --corpus c --depth 5", {"corpus": ["a", "b", "c"], "all": True, "depth": 5}),
+        ("--paper a --paper b --both 1 2", {"paper": "b", "both": ["1", "2"]}),
+        ("--rate 0.5 x", {"rate": 0.5, "name": "x"}),
+        ("--facet=method -- --papr", {"facet": "method", "name": "--papr"}),
+    ],
+)
+def test_options_are_declared_as_help_shows_them(parser, line, given):
+    for _ in range(2):  # a parser may be used again
+        assert vars(parser.parse_args(line.split())) == DEFAULTS | given
+    assert "depth (default: 100)" in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--papr", "a"], "unrecognized argument: --papr; did you mean --paper?"),
+        (["-paper", "a"], "unrecognized argument: -paper; did you mean --paper?"),
+        (["--paper", "a", "--xyzzy"], "unrecognized argument: --xyzzy"),
+        (
+            ["--facet", "methods"],
+            "argument --facet: invalid choice: 'methods' (choose from 'background', 'method')",
+        ),
+        (["--facet", "method", "--rate", "1"], "argument --rate: not allowed with argument --facet"),
+        (["--depth", "x"], "argument --depth: invalid int value: 'x'"),
+    ],
+)
+def test_wrong_options_are_one_line(parser, capsys, arguments, message):
+    assert error_of(parser, capsys, *arguments) == f"qbe demo: error: {message}"
+
+
+@pytest.mark.parametrize("value", ["--no man is an island", "-1", "a=b", "h", "help"])
+def test_values_are_no_options(parser, value):
+    assert parser.parse_args(["--text", value]).text == value
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_command_takes_abbreviations(name, capsys):
+    parser = PARSERS[name]
+    for option in [option for option in parser._option_string_actions if len(option) > 4]:
+        short = option[:-1]
+        if short not in parser._option_string_actions:
+            assert f"unrecognized argument: {short}; did you mean --" in error_of(parser, capsys, short, "x")
 
 
 def qbe(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,10 +119,10 @@ def qbe(*arguments: str) -> subprocess.CompletedProcess[str]:
 def in_process(capsys, monkeypatch):
     """What the command printed when it was run in this process, and ended with a code."""
 
-    def run(*arguments: str, code: int = 0, module: str = "qbe"):
+    def run(*arguments: str, code: int = 0):
         monkeypatch.setattr(sys, "argv", ["qbe", *arguments])
         with pytest.raises(SystemExit) as ended:
-            runpy.run_module(module, run_name="__main__")
+            runpy.run_module("qbe", run_name="__main__")
         assert (ended.value.code or 0) == code
         return capsys.readouterr()
 
@@ -73,17 +165,12 @@ def test_no_such_command(in_process, line, message):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_the_names_that_are_dispatched_to_and_the_same_help(name, in_process):
-    module = import_module(f"qbe.cli.{name}")
-    assert f"qbe {name}" == module.PROGRAM
-    assert callable(module.main)
+def test_every_command_has_its_help(name, in_process):
     parser = command_parser(name)
-    assert parser.prog == module.PROGRAM
-    positional = {action.metavar for action in parser._actions if not action.option_strings}
-    assert set(module.OPTIONS.values()) <= options_of(parser) | positional
+    assert parser.prog == f"qbe {name}"
     printed = in_process(name, "--help").out
     assert printed.startswith(f"usage: qbe {name} ")
-    assert printed == parser.format_help() == in_process("--help", module=f"qbe.cli.{name}").out
+    assert printed == parser.format_help()
 
 
 def test_a_usage_error_is_one_line():
@@ -189,3 +276,82 @@ def test_scripts_know_every_option(scripts, shell):
         assert name in text
         for option in options_of(command_parser(name)):
             assert (option if shell != "fish" else option.lstrip("-")) in text, option
+
+
+WITHOUT = """
+import runpy, sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None  # importing it fails as if it were not installed
+runpy.run_module("qbe", run_name="__main__")
+"""
+
+
+def without(package: str, folder: Path, command: str, *arguments: object) -> str:
+    """The one line that a command prints without a package; it ends with 1 and leaves nothing."""
+    before = sorted(folder.iterdir())
+    line = [sys.executable, "-c", WITHOUT, package, command, *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert sorted(folder.iterdir()) == before
+    (message,) = done.stderr.splitlines()
+    return message
+
+
+CORPUS = "--corpus {sample}/corpus.jsonl --output index"
+JUDGED = "--qrels {sample}/sample.method.qrels --run {folder}/run.trec"
+
+
+@pytest.mark.parametrize(
+    ("package", "pip", "command", "options"),
+    [
+        ("faiss", "faiss-cpu", "search", "--facet method"),
+        ("jnius_config,jnius", "pyjnius", "search", ""),
+        ("numpy", "numpy", "search", ""),
+        ("jnius_config,jnius", "pyjnius", "index", f"{CORPUS} --encoder {{encoder}}"),
+        ("onnx", "'qbe[large]'", "index", f"{CORPUS} --encoder facet-encoder-large"),
+        ("shtab", "shtab", "completion", "bash"),
+        ("ir_measures", "'qbe[evaluate]'", "evaluate", JUDGED),
+    ],
+)
+@pytest.mark.slow
+def test_a_command_without_a_package_names_it(
+    tiny_index, tiny_encoder, sample, cache, tmp_path, monkeypatch, package, pip, command, options
+):
+    """The base of the large encoder is not downloaded before that."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run.trec").write_text("s024_method Q0 s001 1 2.5 tag\n")
+    if command == "search":
+        options = f"--index {tiny_index} --paper s001 --output run.trec {options}"
+    arguments = options.format(sample=sample, folder=tmp_path, encoder=tiny_encoder).split()
+    message = without(package, tmp_path / "empty", command, *arguments)
+    found = r"expected the package \w+, found none; run: pip install"
+    assert re.fullmatch(rf"qbe {command}: {found} {re.escape(pip)}", message)
+
+
+def test_names_of_models_are_suggested():
+    for kind, wrong, right in (
+        (ENCODER, "facet-encodr", "facet-encoder"),
+        (CROSS_ENCODER, "joint-grade", "joint-grades"),
+        (TAGGER, "facet-taggr", "facet-tagger"),
+    ):
+        with pytest.raises(ModelError, match=f"found '{wrong}'; did you mean {right}\\?"):
+            find(kind, wrong)
+    assert did_you_mean("nosuch", ["facet-encoder"], "check `encoder`") == "check `encoder`"
+    with pytest.raises(ModelError, match=r"give `precision` fp16, or int8 on the CPU, or another `encoder`"):
+        resolve_encoder("facet-encoder", "fp32")
+
+
+def test_a_missing_module_of_qbe_is_a_bug(capsys):
+    def main(arguments: list[str]) -> None:
+        import qbe.nosuch  # type: ignore[import-not-found]  # noqa: F401
+
+    with pytest.raises(ModuleNotFoundError, match=r"qbe\.nosuch"):
+        common.run("qbe demo", main, arguments=[])
+
+
+def test_a_package_that_does_not_load_says_why(tmp_path, monkeypatch):
+    (tmp_path / "damaged_package.py").write_text("raise ImportError('libgomp.so.1: cannot open it')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingDependencyError, match=r"damaged_package does not load: libgomp\.so\.1"):
+        check_package("damaged_package")

@@ -21,7 +21,7 @@ from support.releases import (
 )
 from support.whole import write_relish, write_small_scidocs, write_treccovid
 
-from qbe.cli.datasets_options import parser
+from qbe.cli.datasets import parser
 from qbe.corpus import read_corpus
 from qbe.datasets.names import NAMES, TAKEN_BY
 from qbe.datasets.registry import DatasetOptions, write_dataset

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from support.processors import INT8_IS_EXACT
 
-from qbe.cli.demo import main
-from qbe.cli.demo_sample import open_sample_index, sample_papers
+from qbe.cli.demo import main, open_sample_index, sample_papers
 from qbe.cli.search import main as search
 from qbe.errors import OutputError
 from qbe.types import Paper
@@ -45,7 +44,7 @@ def demo(capsys):
 def few(monkeypatch) -> list[Paper]:
     """Papers in the place of the sample; those that the demonstration searches for are among them."""
     few = sample_papers()[30:60]
-    monkeypatch.setattr("qbe.cli.demo_sample.sample_papers", lambda: few)
+    monkeypatch.setattr("qbe.cli.demo.sample_papers", lambda: few)
     return few
 
 

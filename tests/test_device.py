@@ -4,8 +4,7 @@ import onnxruntime
 import pytest
 
 import qbe
-from qbe.cli.index import main
-from qbe.cli.index_options import encoder, parser
+from qbe.cli.index import build_settings, main, parser
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
@@ -29,14 +28,15 @@ def test_a_gpu_encodes_in_half_or_full_precision(tiny_encoder):
         Encoder(resolve_encoder(str(tiny_encoder)), device="cuda")
     options = ["--corpus", "x", "--output", "y"]
     for more, expected in (
-        ([], (None, "auto")),
-        (["--device", "cuda"], (None, "auto")),
+        ([], ("facet-encoder", "int8")),
+        (["--device", "cuda"], ("facet-encoder", "fp16")),
         (["--encoder", "a/b:fp16"], ("a/b", "fp16")),
         (["--encoder", "a/b:fp32"], ("a/b", "fp32")),
-        (["--encoder", ":fp32"], (None, "fp32")),
-        (["--encoder", "c:x"], ("c:x", "auto")),
+        (["--encoder", ":fp32"], ("facet-encoder", "fp32")),
+        (["--encoder", "c:x"], ("c:x", "int8")),
     ):
-        assert encoder(parser().parse_args([*options, *more])) == expected
+        settings = build_settings(parser().parse_args([*options, *more]))
+        assert (settings.encoder, settings.precision) == expected
 
 
 def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, tiny_encoder):

@@ -16,7 +16,7 @@ from support.published import BOTTLENECK, HIDDEN, adapter_tensors, exported_here
 from support.tiny import write_model
 
 from qbe.cli import export as command
-from qbe.cli.export_options import parser
+from qbe.cli.export import parser
 from qbe.errors import ModelError, UsageError
 from qbe.models import folders
 from qbe.models.cards import ENCODER

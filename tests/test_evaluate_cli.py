@@ -9,8 +9,7 @@ import pytest
 from support.runs import folds_text, run, write_qrels
 
 from qbe.cli import common as _cli
-from qbe.cli.evaluate import OPTIONS, main
-from qbe.cli.evaluate_options import PROGRAM, parser
+from qbe.cli.evaluate import PROGRAM, main, parser
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.inputs import group_runs
@@ -178,7 +177,6 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ({}, "--protocol csfcube QRELS --run good.method.trec --baseline bad.result.trec --worst 1"),
     ({}, f"{CSFCUBE} --baseline BAD --worst 3 --corpus none.jsonl"),
     ({}, f"{CSFCUBE} --worst 3"),
-    ({}, f"{CSFCUBE} --corpus c.jsonl"),
     ({}, "QRELS --run GOOD --published"),
     ({}, "--protocol crossed QRELS --run GOOD --split dev"),
     ({}, f"{CSFCUBE} --published --split dev"),
@@ -210,7 +208,7 @@ def test_errors_are_one_line(collection, capsys, told):
             Path(name).unlink() if text is None else Path(name).write_text(text)
         given = [word for part in arguments.split() for word in words.get(part, [part])]
         with pytest.raises(SystemExit) as ended:
-            _cli.run(PROGRAM, main, OPTIONS, [*given, "--output", "out.json"])
+            _cli.run(PROGRAM, main, [*given, "--output", "out.json"])
         printed = capsys.readouterr()
         *warnings, message = printed.err.splitlines()
         assert all(": warning: " in line for line in warnings)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.index.dense import ann
 from support.builds import Job, build_job
 from support.damage import full_disk
 from support.live import corpus, files, rankings, raw_corpus
@@ -26,9 +27,8 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index import store
-from qbe.index.dense import ann
-from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index, IndexReader
+from qbe.index.params import FaissParams
 from qbe.index.source import Execution
 from qbe.index.store import current, read_manifest, seal, unseal, verify
 from qbe.index.update import Written, append_papers, delete_papers

@@ -13,8 +13,7 @@ from support.messages import messages_of
 from support.searching import first_stage
 
 from qbe.cli import common as _cli
-from qbe.cli.index import OPTIONS, PROGRAM, main
-from qbe.cli.index_options import build_settings, parser, reading
+from qbe.cli.index import PROGRAM, build_settings, main, parser, reading
 from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
@@ -25,9 +24,9 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index import jvm as _jvm
-from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
+from qbe.index.params import FaissParams
 from qbe.index.source import BuildSettings
 from qbe.index.store import FORMAT_VERSION, current
 from qbe.models.cards import ENCODER
@@ -259,20 +258,19 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
 APART = [
     "",
     "--corpus x --threads 0",
-    *(f"--corpus x --only bm25 {more}" for more in ("--encoder x", "--facets given", "--tagger x")),
     "--corpus x --device cuda --encoder x:int8",
     "--corpus x --format table:id",
     "--corpus x --on-error skip:some",
     "--corpus x --on-error stop:0.1",
     "--corpus x --on-error skip:5",
     "--corpus x --only dense --store int8 positions",
-    "--corpus x --only bm25 --store int8",
     "--corpus x --store int8 float16",
     "--append",
-    "--append --corpus x --overwrite",
-    "--update --corpus x --encoder y:fp32",
+    "--append --corpus x --store int8",
+    "--update --corpus x --only dense",
     "--sync --corpus x --limit 3",
     "--delete x --corpus y",
+    "--delete x --resume",
 ]
 
 
@@ -290,6 +288,6 @@ def test_columns_are_told_as_the_command_has_them(tmp_path, monkeypatch, capsys,
     for form in ("", "table:tile=name", "table:title=nme"):
         given = ["--corpus", "c.csv", "--output", "x", *(["--format", form] if form else [])]
         with pytest.raises(SystemExit):
-            _cli.run(PROGRAM, main, OPTIONS, given)
+            _cli.run(PROGRAM, main, given)
         messages.append(capsys.readouterr().err.strip())
     told("index: columns", messages)

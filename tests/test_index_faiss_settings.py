@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from qbe.index.dense.faiss_segment import ONE_BY_ONE, TOGETHER, building, searching, set_for_searching
+from qbe.index.faiss import ONE_BY_ONE, TOGETHER, building, searching, set_for_searching
 
 faiss = pytest.importorskip("faiss")
 

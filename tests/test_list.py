@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from qbe.cli.list import main as list_papers
-from qbe.cli.show import main as show_papers
+from qbe.cli.papers import list_main as list_papers
+from qbe.cli.papers import show_main as show_papers
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import delete_papers

@@ -1,27 +1,33 @@
 """Requests to a language model: what is retried, what ends all, what is kept, what is never shown."""
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain, repeat
 
 import pytest
-from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades
+from support.endpoint import Behaviour, Sent, answer, endpoint, error, grades, kept
 from support.messages import messages_of
 
 from qbe.errors import FileFormatError, ModelError, UsageError
-from qbe.models.llm.answers import Answer, Answers
-from qbe.models.llm.endpoint import (
-    RETRIES,
+from qbe.models.language_model import (
+    MAX_ATTEMPTS,
+    SCHEMA,
+    Answer,
+    AnswerError,
+    Answers,
     Budget,
     BudgetSpentError,
     Client,
     Endpoint,
     EndpointError,
+    Grader,
+    PaperPair,
     RequestError,
+    parse_answer,
 )
-from qbe.models.llm.grading import ASKED, SCHEMA, AnswerError, Grader, PaperPair, parse_answer
 from qbe.types import Paper, Sentence
 
 KEY = "sk-a-key-that-nobody-may-see"
@@ -46,10 +52,20 @@ def in_turn(*sent: Sent, then: Sent | None = None) -> Behaviour:
     return behave
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch) -> None:
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+
+
 @contextmanager
-def client(url: str, budget: Budget | None = None, timeout: float = 5, tries: int = 6) -> Iterator[Client]:
-    retries = RETRIES._replace(attempts=tries, pause=0.01)
-    yield Client(Endpoint(url, "tiny", timeout, KEY), budget, retries=retries)
+def client(
+    url: str,
+    budget: Budget | None = None,
+    timeout: float = 5,
+    tries: int = 6,
+    response_format: str = "json_schema",
+) -> Iterator[Client]:
+    yield Client(Endpoint(url, "tiny", timeout, KEY, response_format), budget, retries=tries - 1)
 
 
 def test_what_fails_for_a_while_is_asked_again():
@@ -58,12 +74,11 @@ def test_what_fails_for_a_while_is_asked_again():
         error(429, Retry_After="0.01"),
         error(429, Retry_After="Thu, 01 Jan 1970 00:00:00 GMT"),
         error(500),
-        Sent(body=whole.body[:50]),  # JSON that ends too early
         Sent(body=whole.body[:50], length=len(whole.body)),  # a connection that does
     ]
     with endpoint(in_turn(*failing, whole)) as server, client(server.url) as asking:
         assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
-    assert len(server.requests) == 6
+    assert len(server.requests) == 5
     assert len({request.prompt for request in server.requests}) == 1
 
 
@@ -73,7 +88,9 @@ def test_what_fails_for_ever_is_given_up(sent):
         outcome = Grader(asking).grade(pairs(2))
     assert outcome.answers == [None, None]
     assert sorted(outcome.problems) == [0, 1]
-    assert len(server.requests) == 2 * (ASKED if b"choices" in sent.body else 2)
+    assert len(server.requests) == 2 * (
+        MAX_ATTEMPTS if b"choices" in sent.body else 2 if sent.status == 503 else 1
+    )
 
 
 def test_a_slow_answer_is_not_waited_for():
@@ -130,16 +147,6 @@ def test_all_ends_after_three_pairs_in_a_row_without_an_answer():
     assert len(server.requests) == 1 + 3 * 2
 
 
-def test_a_call_that_failed_takes_no_retries_from_the_next():
-    failing = in_turn(*[error(500)] * 7, grades())
-    with endpoint(failing) as server, client(server.url, tries=2) as asking:
-        grader = Grader(asking, parallel=1)
-        with pytest.raises(EndpointError, match="3 pairs in a row"):
-            grader.grade(pairs(3))
-        assert grader.grade(pairs(1)).answers[0].grades == (2, 1, 0)
-    assert len(server.requests) == 8
-
-
 def test_pairs_under_way_are_not_counted_when_all_has_ended():
     def behave(request) -> Sent:
         return error(500)._replace(seconds=0.3 if "Title 1" in request.prompt else 0)
@@ -154,73 +161,61 @@ def test_pairs_under_way_are_not_counted_when_all_has_ended():
 
 
 def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
-    monkeypatch.setattr("qbe.models.llm.answers.MOST_UNWRITTEN", 2)
+    monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
     answers = Answers()
     for digest in "abc":
         answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
     assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
 
 
-def test_parameters_that_an_endpoint_does_not_know_are_left_out_from_then_on():
+def test_parameters_that_an_endpoint_refuses_are_left_out_from_then_on():
+    together = threading.Barrier(4, timeout=10)
+
     def behave(request) -> Sent:
         if "maxLength" in json.dumps(request.body):
+            together.wait()
             return error(400, "response_format: 'maxLength' is not permitted")
-        if "response_format" in request.body:
-            form = request.body["response_format"]["type"]
-            return error(400, "." * 300 + f"{form} is not supported")
         return error(422, "no 'temperature' here") if "temperature" in request.body else grades()
 
     with endpoint(behave) as server, client(server.url) as asking:
-        outcome = Grader(asking, parallel=1).grade(pairs(2))
-    assert None not in outcome.answers
-    assert [sorted(request.body) for request in server.requests[4:]] == [
-        ["max_tokens", "messages", "model"]
-    ] * 2
-
-
-@pytest.mark.parametrize("status", [400, 500])
-def test_a_schema_is_given_in_the_form_that_an_endpoint_knows(status):
-    """As llama-cpp-python 0.3 refuses OpenAI's form; four requests under way at a time."""
-    together = threading.Barrier(4, timeout=10)
-    told = "1 validation error:\n  {'loc': ('body', 'response_format', 'type'), 'input': 'json_schema'}"
-
-    def behave(request) -> Sent:
-        if request.body["response_format"]["type"] == "json_schema":
-            together.wait()
-            return error(status, told)
-        return grades()
-
-    with endpoint(behave) as server, client(server.url, tries=1) as asking:
-        outcome = Grader(asking, parallel=4).grade(pairs(5))
-    assert None not in outcome.answers
-    assert len(server.requests) == 4 + 5
-    formats = [request.body["response_format"] for request in server.requests[4:]]
-    assert formats == [{"type": "json_object", "schema": SCHEMA}] * 5
-
-
-def test_a_failure_that_repeats_the_request_leaves_nothing_out():
-    def behave(request) -> Sent:
-        return grades() if len(server.requests) > 1 else error(500, json.dumps(request.body))
-
-    with endpoint(behave) as server, client(server.url) as asking:
-        assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
-    assert server.requests[0].body == server.requests[1].body
-
-
-def test_requests_under_way_at_a_time_all_learn_what_is_left_out():
-    together = threading.Barrier(4, timeout=10)
-
-    def behave(request) -> Sent:
-        if "maxLength" in json.dumps(request.body):
-            together.wait()
-            return error(400, "response_format: 'maxLength' is not permitted")
-        return grades()
-
-    with endpoint(behave) as server, client(server.url) as asking:
         outcome = Grader(asking, parallel=4).grade(pairs(4))
-    assert None not in outcome.answers
-    assert all("response_format" in request.body for request in server.requests)
-    assert len(server.requests) == 8
+        assert None not in outcome.answers
+        Grader(asking).grade([PaperPair(paper(9), paper(1))])
+    last = server.requests[-1].body
+    assert sorted(last) == ["max_tokens", "messages", "model", "response_format"]
+    assert len(server.requests) <= 4 * 3 + 1
+
+
+def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
+    formats = {}
+    for name in ("json_schema", "json_object", "none"):
+        with endpoint(in_turn(grades())) as server, client(server.url, response_format=name) as asking:
+            assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
+        formats[name] = server.requests[0].body.get("response_format")
+    schema = {"name": "grades", "strict": True, "schema": SCHEMA}
+    assert formats == {
+        "json_schema": {"type": "json_schema", "json_schema": schema},
+        "json_object": {"type": "json_object", "schema": SCHEMA},
+        "none": None,
+    }
+
+
+def test_an_endpoint_that_refuses_a_schema_is_told_with_the_option():
+    refusal = error(400, "{'loc': ('body', 'response_format', 'type'), 'input': 'json_schema'}")
+    with endpoint(in_turn(refusal)) as server, client(server.url) as asking:
+        outcome = Grader(asking).grade(pairs(1))
+    assert "give another `response_format` or $QBE_LLM_RESPONSE_FORMAT" in outcome.problems[0]
+    with pytest.raises(UsageError, match="`response_format` of json_schema, json_object, none, found 'xml'"):
+        Endpoint(server.url, "tiny", response_format="xml")
+
+
+def test_nothing_of_the_environment_is_sent(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "of-another-service")
+    with endpoint(in_turn(grades())) as server:
+        Grader(Client(Endpoint(server.url, "tiny"))).answer(pairs(1)[0])
+    assert "Authorization" not in server.requests[0].headers
+    assert "of-another-service" not in server.requests[0].headers.values()
 
 
 def test_the_model_sees_texts_alone():
@@ -271,7 +266,7 @@ def test_other_answers_are_refused(told):
 
 
 def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
-    file = tmp_path / "answers.jsonl"
+    file = tmp_path / "answers.sqlite"
     with (
         endpoint(in_turn(answer("Hm.", 5, 2), grades())) as server,
         client(server.url) as asking,
@@ -279,14 +274,14 @@ def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
     ):
         assert Grader(asking, answers).answer(pairs(1)[0]).grades == (2, 1, 0)
     assert "found 'Hm.'" in server.requests[1].prompt
-    first, second = map(json.loads, file.read_text().splitlines())
-    assert (first["completion_tokens"], second["grades"]) == (2, {"background": 2, "method": 1, "result": 0})
-    assert second["rationales"]["result"] == "of result"
-    assert KEY not in file.read_text()
+    first, second = kept(file)
+    assert (first["completion_tokens"], first["grades"], second["grades"]) == (2, None, [2, 1, 0])
+    assert second["rationales"][2] == "of result"
+    assert KEY.encode() not in file.read_bytes()
 
 
 def test_what_is_kept_is_not_asked_for_again(tmp_path):
-    file = tmp_path / "answers.jsonl"
+    file = tmp_path / "answers.sqlite"
     with endpoint(in_turn(grades())) as server:
         for count, asked in ((3, 3), (5, 5), (5, 5)):
             with client(server.url) as asking, Answers(file) as answers:
@@ -299,28 +294,18 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
         assert len(server.requests) == 6
 
 
-@pytest.mark.parametrize("cut", [1, 5, 40, 300])
-def test_an_answer_that_was_cut_off_is_taken_away(tmp_path, cut):
-    file = tmp_path / "answers.jsonl"
-    with Answers(file) as answers:
-        for digest in ("a", "b"):
-            answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-cut])
-    with Answers(file) as answers:
-        assert (answers.get("a") is None) == (cut == 300)
-        assert answers.get("b") is None
-        answers.add("b", {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
-    if cut < 300:
-        assert file.read_bytes() == whole
-
-
 def test_another_file_is_no_file_of_answers(tmp_path):
-    for content in ("notes on stone", '{"paper_id": "p"}\n', '{"digest": "a"}\n', "[]\n"):
-        (tmp_path / "notes").write_text(content)
-        with pytest.raises(FileFormatError):
-            Answers(tmp_path / "notes")
-        assert (tmp_path / "notes").read_text() == content
+    with closing(sqlite3.connect(tmp_path / "other")) as database:
+        database.execute("CREATE TABLE notes (text)")
+    (tmp_path / "notes").write_text("notes on stone, kept for years")
+    for name in ("notes", "other"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(FileFormatError, match="expected answers that qbe label kept"):
+            Answers(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+    with Answers(tmp_path / "absent") as answers:
+        assert answers.get("a") is None
+    assert not (tmp_path / "absent").exists()
 
 
 # The budget
@@ -355,14 +340,18 @@ def test_tokens_are_counted_as_the_endpoint_counts_them():
     assert "2,580 of 2,700 tokens" in outcome.stopped
 
 
-def test_requests_that_fail_are_part_of_the_budget():
+def test_a_request_that_fails_counts_once():
+    budget = Budget(requests=1)
     with (
         endpoint(in_turn(error(500))) as server,
-        client(server.url, Budget(requests=2)) as asking,
-        pytest.raises(BudgetSpentError),
+        client(server.url, budget, tries=2) as asking,
+        pytest.raises(RequestError, match="500"),
     ):
         asking.ask("Grade.", {})
     assert len(server.requests) == 2
+    assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
+    with pytest.raises(BudgetSpentError):
+        asking.ask("Grade.", {})
 
 
 # Settings

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, similarities
-from qbe.index.dense.vectors import MappedVectors, SentenceBlock
+from qbe.index.scoring import MappedVectors, SentenceBlock, best_per_paper, mean_max, restrict, similarities
 
 
 def test_similarities_are_exact():

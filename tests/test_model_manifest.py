@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe.cli.train_options import parser
+from qbe.cli.train import parser
 from qbe.models.folders import ENCODERS
 from qbe.models.large import LARGE
 from qbe.util.files import sha256

@@ -167,7 +167,7 @@ def tiny_mpnet(tmp_path_factory) -> Path:
 WITHOUT_PYTORCH = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(["torch", "transformers"]))  # importing them fails
-runpy.run_module("qbe.cli.export", run_name="__main__")
+runpy.run_module("qbe", run_name="__main__")
 """
 
 
@@ -176,7 +176,18 @@ def test_a_stored_graph_gives_the_same_models_without_pytorch(tmp_path, papers):
     write_mpnet(weights, papers)
     traced = export_encoder(weights, "fish", "sea", tmp_path / "traced")
     store_graph(tmp_path / "traced" / "model.fp32.onnx", weights / "model.safetensors", graph)
-    command = ["-c", WITHOUT_PYTORCH, "encoder", "--model", weights, "--name", "fish", "--source", "sea"]
+    command = [
+        "-c",
+        WITHOUT_PYTORCH,
+        "export",
+        "encoder",
+        "--model",
+        weights,
+        "--name",
+        "fish",
+        "--source",
+        "sea",
+    ]
     command += ["--layout", "title-abstract", "--pooling", "mean", "--similarity", "cosine"]
     command += ["--max-tokens", "0", "--output", tmp_path / "filled", "--graph", graph]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)

@@ -153,7 +153,6 @@ REFUSED = [
     ["--paper", "s001", "--title", "T"],
     ["--paper", "s001", "--run-tag", "a b"],
     ["--paper", "s001", "--run-tag", ""],
-    ["--paper", "s001", "--run-tag", "a", "--format", "json"],
     ["--topics", "topics.tsv", "--sentences", "0"],
     ["--paper", "s001", "--sentences", "0,x"],
     ["--paper", "s001", "--sentences", ""],

@@ -15,19 +15,18 @@ from support.messages import messages_of
 from support.searching import first_stage, ids
 
 from qbe.cli import common as _cli
-from qbe.cli.search import OPTIONS, PROGRAM, main
+from qbe.cli.search import PROGRAM, main
 from qbe.corpus.records import dump_record, paper_to_record
 from qbe.errors import UsageError
+from qbe.index import candidates as faiss_candidates
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.dense import faiss_candidates
-from qbe.index.dense.ann import resolve
-from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
+from qbe.index.candidates import FaissCandidates
+from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
 from qbe.index.opening import Index
 from qbe.index.papers import Papers, read_metadata
+from qbe.index.params import resolve
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
@@ -490,7 +489,7 @@ def written(tmp_path_factory):
 
     def write(vectors, factory: str):
         made, folder = resolve(factory, *vectors.shape), tmp_path_factory.mktemp("faiss")
-        write_faiss_segment(folder, vectors, "cosine", made)
+        write_faiss(folder, vectors, "cosine", made)
         return lambda alive=None, **options: FaissSegment(folder, 1, replace(made, **options), None, alive)
 
     return write
@@ -662,7 +661,7 @@ def refused(plain: Path, capsys, *arguments: object) -> str:
     """The line that the command ends with."""
     options = ["--index", plain, "--first-stage", "dense", "--rerank", "none", *arguments]
     with pytest.raises(SystemExit) as ended:
-        _cli.run(PROGRAM, main, OPTIONS, [*map(str, options)])
+        _cli.run(PROGRAM, main, [*map(str, options)])
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1

@@ -22,7 +22,7 @@ from qbe.search.queries import pasted_paper
 from qbe.search.rerank.joint import JointGrader
 from qbe.serve.models import SearchBody, problem_in_words
 from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
-from qbe.serve.service import FIRST, RERANKED, SearchService, TitleSearch, stages_of
+from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -199,14 +199,15 @@ def test_exports(service):
         assert "Two Crops of a Paragraph" in text
 
 
-def test_titles_are_completed(index):
-    titles = TitleSearch(index)
-    titles.wait()
-    assert [title["paper_id"] for title in titles.complete("Crops two par", 3)] == ["s036"]
-    assert titles.complete("s051", 3)[0]["paper_id"] == "s051"
-    assert titles.complete("no such words", 3) == []
-    assert titles.complete("  ", 3) == []
-    assert len(titles.complete("a", 4)) == 4
+def test_titles_are_completed(service):
+    found = {
+        text: [paper["paper_id"] for paper in service.complete(text, 4)["papers"]]
+        for text in ("Crops two par", "s051", "no such words", "  ", "a")
+    }
+    assert found["Crops two par"] == ["s036"]
+    assert found["s051"][0] == "s051"
+    assert found["no such words"] == found["  "] == []
+    assert len(found["a"]) == 4
 
 
 WRONG: list[dict[str, object]] = [

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbe.__main__ import COMMANDS
-from qbe.cli.completion import command_parser
+from qbe.__main__ import COMMANDS, command_parser
 
 pytestmark = pytest.mark.slow
 
@@ -83,12 +82,13 @@ def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone
         "qbe.__main__",
         "qbe.cli",
         *({"qbe.corpus"} if command == "index" else ()),  # the names of its formats, no reader
+        *({"qbe.datasets"} if command == "datasets" else {"qbe.feeds"} if command == "harvest" else ()),
     }
 
 
 USAGE_ERRORS = {
-    "index of lists without vectors": ["--corpus=x", "--output=y", "--only=bm25", "--faiss=IVF16,SQ8"],
-    "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
+    "index stored twice": ["--corpus", "x", "--output", "y", "--store", "float16", "int8"],
+    "index appended to with its own settings": ["--append", "--corpus=x", "--output=y", "--faiss=SQ8"],
     "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search of no lists": ["--index", "x", "--paper", "1", "--first-stage", "dense:nprobe=0"],
     "search transported without lambda": ["--index=x", "--text=y", "--rerank=matching:regularization=0"],
@@ -148,9 +148,8 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
 def test_choices_are_those_of_the_modules():
     """Those of stages are derived from their dataclasses (`--rerank help`)."""
-    from qbe.cli.index_options import OF_POSTINGS
     from qbe.evaluate.report import PROTOCOLS
-    from qbe.index.dense.ann import AUTO_SENTENCES, EXACT, STORED
+    from qbe.index.params import AUTO_SENTENCES, EXACT, STORED
     from qbe.models.formats import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
@@ -168,7 +167,7 @@ def test_choices_are_those_of_the_modules():
     assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
     assert f"({REGULARIZATION:g})" in helps
     assert EXACT in actions("index")["faiss"].help
-    assert choices("index")["store"] == (*OF_POSTINGS, *STORED)
+    assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "store"))
     assert choices("index")["device"] == (*choices("train", "reranker")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)

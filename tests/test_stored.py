@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.dense.ann import resolve_stored
-from qbe.index.dense.scoring import nearness, similarities
-from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
+from qbe.index.params import resolve_stored
+from qbe.index.scoring import nearness, similarities
 from qbe.index.source import BuildSettings
+from qbe.index.vectors import Quantized, open_vectors, quantized, scales_file, vector_file
 
 SIMILARITIES = ("cosine", "l2")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbe.cli.list import main
+from qbe.cli.papers import list_main as main
 from qbe.errors import UsageError
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers

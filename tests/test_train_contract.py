@@ -132,7 +132,7 @@ def test_grades_of_dev_that_are_all_equal_are_refused(trained_once, tmp_path, na
 
 def test_training_without_torch_names_the_packages():
     program = "import sys; sys.modules['torch'] = None; from qbe.cli import common; "
-    program += "from qbe.cli.train import OPTIONS, main; common.run('qbe train', main, OPTIONS)"
+    program += "from qbe.cli.train import main; common.run('qbe train', main)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

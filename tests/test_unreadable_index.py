@@ -23,12 +23,12 @@ def obey_permissions() -> None:
 SEARCHES = """
 import os, sys
 from qbe.cli import common as _cli
-from qbe.cli.search import OPTIONS, PROGRAM, main
+from qbe.cli.search import PROGRAM, main
 
 for name in sys.argv[1:]:
     os.chmod(f"index/000001/{name}", 0)
     try:
-        _cli.run(PROGRAM, main, OPTIONS, ["--index", "index", "--paper", "s001", "--rerank", "none"])
+        _cli.run(PROGRAM, main, ["--index", "index", "--paper", "s001", "--rerank", "none"])
     except SystemExit as end:
         assert end.code == 1
     os.chmod(f"index/000001/{name}", 0o644)

@@ -6,13 +6,13 @@ from support.live import corpus
 from support.processors import INT8_IS_EXACT
 
 from qbe.errors import UsageError
+from qbe.index import candidates as faiss_candidates
 from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
-from qbe.index.dense import faiss_candidates
-from qbe.index.dense.ann import EXACT
-from qbe.index.dense.scoring import best_per_paper, mean_max
+from qbe.index.params import EXACT
 from qbe.index.reader import IndexReader
+from qbe.index.scoring import best_per_paper, mean_max
 
 LISTS = "IVF4,PQ4x4fs"
 KINDS = {

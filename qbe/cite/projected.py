@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.cite.links import Doubles, Ints
-from qbe.index.dense.vectors import CandidateSource
+from qbe.index.candidates import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect

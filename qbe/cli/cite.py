@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
-import sys
-
-from qbe.cli import common as _cli
-from qbe.cli.cite_options import OPTIONS, PROGRAM, TABLE_HITS, parser
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from typing import Any
 
     from qbe.cite.config import CiteConfig
-    from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.index import Index
     from qbe.search.output import Inputs
-    from qbe.search.writers import ResultWriter
     from qbe.types import Paper
+
+PROGRAM = "qbe cite"
+TABLE_HITS = 20
+
+
+def parser() -> Parser:
+    """The command's options."""
+    from qbe.cli.search import FORMATS, RUN_HITS
+
+    parser = Parser(
+        PROGRAM,
+        "Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and "
+        "by vectors projected for citation, scored by the citation model; where the index knows who cites "
+        "whom, by that as well.",
+    )
+    parser.options({"--index DIR": "built by qbe index"}, required=True)
+    sources = {
+        "--paper ID": "a paper of the index",
+        "--paper-file FILE": "a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited, "
+        "too), JSON (with the year in metadata), an entry of a bibliography, or text; - is standard input",
+        "--text TEXT": "an abstract, as it is",
+        "--bibtex FILE": "drafts as BibTeX entries with title and abstract",
+        "--topics FILE": "tab-separated: query_id, paper_id",
+    }
+    parser.options(sources, required=True, exclusive=True)
+    parser.options({"--title TITLE": "the title that goes with --text"})
+    given = {
+        "--cited FILE": "papers that it cites already, which help to find the rest and are not recommended: "
+        "a bibliography, or a list of ids, DOIs, arXiv ids or addresses, one a line",
+        "--exclude FILE": "papers not to recommend, as in --cited",
+        "--before YEAR_OR_QUERY": "only papers of this year or earlier; query: not younger than the paper "
+        "itself",
+        "--no-links": "leave out who cites whom among the papers of the index",
+    }
+    parser.options(given, "papers given, and years")
+    results = {
+        "--hits N": f"default: {TABLE_HITS} in a table, {RUN_HITS} in a run",
+        f"--format {FORMATS}": "default: by the name of --output; else a table on a terminal, trec elsewhere",
+        "--output FILE": "default: standard output",
+        "--run-tag TAG": "default: qbe-cite",
+        "--resume": "with --topics: continue an unfinished run",
+        **common.THREADS,
+    }
+    parser.options(results)
+    model = {
+        "--depth N": "candidates (default: 1000)",
+        "--model DIR": "a citation model of your own, by qbe train citation",
+        "--rerank FOLDER": "a model of qbe train citation-pairs, or another of pairs of texts, that scores "
+        "the best candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the "
+        "score)",
+        "--encoder NAME": "of an index whose encoder's folder has moved",
+    }
+    parser.options(model, "model")
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -26,45 +78,92 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.cite.config import RUN_TAG
-    from qbe.cli.cite_options import check, config_of
-    from qbe.cli.search_options import default_hits, destination_of, form_of
+    from qbe.cli.search import check_results, default_hits, destination_of, form_of, named_papers
+    from qbe.errors import UsageError
     from qbe.util.outputs import CITED, check_output, with_tag
 
     form, width = form_of(options)
-    check(options, form)
+    check_results(options, form)
+    for option in ("cited", "exclude"):
+        if getattr(options, option) and (options.topics or options.bibtex):
+            raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
     config = config_of(options)
-    threads = _cli.threads(options.threads)
+    threads = common.threads(options.threads)
     if options.output:
         check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.index.opening import open_index
+    from qbe.index.index import open_index
+    from qbe.query import Query
+    from qbe.search.filtering import describe
     from qbe.search.output import write_blocks
     from qbe.search.present import heading_to_cite
-    from qbe.search.writers import open_writer
+    from qbe.search.writers import Result, open_writer
 
-    k = options.hits or default_hits(form, TABLE_HITS)
+    k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
-        cited = list(dict.fromkeys([*_named(index, options.cited), *_cited_in(index, options.paper_file)]))
-        excluded = _named(index, options.exclude)
-        tag = options.run_tag or RUN_TAG
+        cited = named_papers(PROGRAM, index, options.cited) if options.cited else []
+        cited = list(dict.fromkeys([*cited, *_cited_in(index, options.paper_file)]))
+        excluded = named_papers(PROGRAM, index, options.exclude) if options.exclude else []
         writer = open_writer(
             form, tag, index.paper, width, explain=False, command=PROGRAM, title=heading_to_cite
         )
-        destination = destination_of(options, form, options.output, PROGRAM)
-        topics = Path(options.topics) if options.topics else None
+
+        def requests(block: slice) -> list[CiteRequest]:
+            return [CiteRequest(paper, cited, excluded) for paper in load(block)]
+
+        def texts(blocks: Sequence[slice]) -> Iterator[str]:
+            """The recommendations of blocks of papers, made as they are asked for."""
+            if config.filter is not None:
+                selected = [recommender.selected(each.paper) for block in blocks for each in requests(block)]
+                common.note(PROGRAM, describe(selected, None if len(ids) > 1 else k))
+            with common.counter("recommending", "papers", sum(len(ids[each]) for each in blocks)) as advance:
+                for block in blocks:
+                    batch = requests(block)
+                    found = recommender.batch_recommend(batch, k, matches=writer.needs_matches)
+                    results = [
+                        Result(query_id, Query(request.paper), hits)
+                        for query_id, request, hits in zip(ids[block], batch, found, strict=True)
+                    ]
+                    yield writer.text(results, block.start == 0)
+                    advance(len(batch))
+
+        def inputs() -> Inputs:
+            options_of_run = {
+                **config.record(),
+                "hits": k,
+                "run_tag": tag,
+                "format": form,
+                "width": width if form == "table" else None,
+            }
+            return _inputs(index, config, Path(options.topics), options_of_run)
+
         with Recommender.open(index, config) as recommender:
+            write_blocks(destination_of(options, form, PROGRAM), inputs, len(ids), texts)
 
-            def requests(block: slice) -> list[CiteRequest]:
-                return [CiteRequest(paper, cited, excluded) for paper in load(block)]
 
-            write_blocks(
-                destination,
-                lambda: _inputs(index, config, topics, k, tag, form, width),
-                len(ids),
-                lambda blocks: _recommend(recommender, ids, requests, k, writer, blocks),
-            )
+def config_of(options: argparse.Namespace) -> CiteConfig:
+    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` and
+    `qbe.search.stages.parse_reranker` do, and UsageError for a reranker that is no model of pairs.
+    """
+    from qbe.cite.config import CiteConfig
+    from qbe.errors import UsageError
+    from qbe.search.filters import PaperFilter, parse_before
+    from qbe.search.stages import CrossEncoder, parse_reranker
+
+    expected = "the folder of a model of pairs as `rerank`"
+    reranker = None if options.rerank is None else parse_reranker(options.rerank, expected)
+    if reranker is not None and not isinstance(reranker, CrossEncoder):
+        raise UsageError(f"expected {expected}, found {reranker.name}")
+    before = None if options.before is None else PaperFilter(before=parse_before(options.before))
+    return CiteConfig(
+        **({} if options.depth is None else {"depth": options.depth}),
+        links=not options.no_links,
+        model=options.model,
+        rerank=reranker,
+        filter=before,
+    )
 
 
 def _papers(
@@ -73,95 +172,45 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
-    from qbe.corpus.reading import read_corpus
-    from qbe.corpus.records import Reading
-    from qbe.corpus.sentences import split_sentences
-    from qbe.search.queries import find_papers, from_topics, note_on_papers, pasted_paper
-    from qbe.search.query_file import paper_from_file
+    from qbe.cli.search import given_paper
+    from qbe.search.queries import find_papers, from_topics, note_on_papers
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
         return source.ids, lambda block: [query.papers[0] for query in source.load(block)]
     if options.bibtex:
+        from qbe.corpus.reading import read_corpus
+        from qbe.corpus.records import Reading
+        from qbe.corpus.sentences import split_sentences
+
         # Entries without an abstract go by their titles alone.
         reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
         papers = list(read_corpus([options.bibtex], split_sentences, reading))
+        common.note(PROGRAM, note_on_papers(papers))
     elif options.paper is not None:
         papers = find_papers(index, [options.paper])
-    elif options.paper_file is not None:
-        papers = [paper_from_file(options.paper_file)]
     else:
-        papers = [pasted_paper(options.text, options.title or "")]
-    if options.paper is None and (note := note_on_papers(papers)):
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
+        papers = [given_paper(PROGRAM, options)]
     return [paper.paper_id for paper in papers], lambda block: papers[block]
-
-
-def _named(index: Index, path: str | None) -> list[str]:
-    """The papers of the index that a file names; what the index lacks is said on standard error."""
-    if path is None:
-        return []
-    from pathlib import Path
-
-    from qbe.search.paper_files import papers_of
-
-    with index.reading() as reader:
-        named = papers_of(reader, Path(path))
-    if note := named.missing_in_words(path):
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
-    return named.paper_ids
 
 
 def _cited_in(index: Index, paper_file: str | None) -> list[str]:
     """The papers of the index that a LaTeX source cites; none of another file, and where there are none."""
+    from qbe.cli.search import named_papers
     from qbe.corpus.latex import SUFFIXES
     from qbe.errors import QbeError
 
     if paper_file is None or not paper_file.lower().endswith(SUFFIXES):
         return []
     try:
-        return _named(index, paper_file)
+        return named_papers(PROGRAM, index, paper_file)
     except QbeError as error:
-        print(
-            f"{PROGRAM}: {_cli.with_options(str(error), OPTIONS)} (nothing of it counts as cited)",
-            file=sys.stderr,
-        )
+        common.note(PROGRAM, f"{error} (nothing of it counts as cited)")
         return []
 
 
-def _recommend(
-    recommender: Recommender,
-    ids: Sequence[str],
-    requests: Callable[[slice], list[CiteRequest]],
-    k: int,
-    writer: ResultWriter,
-    blocks: Sequence[slice],
-) -> Iterator[str]:
-    """The recommendations of blocks of papers, made as they are asked for."""
-    from qbe.query import Query
-    from qbe.search.filtering import describe
-    from qbe.search.writers import Result
-
-    if recommender.config.filter is not None:
-        selected = [recommender.selected(request.paper) for block in blocks for request in requests(block)]
-        if note := describe(selected, None if len(ids) > 1 else k):
-            print(f"{PROGRAM}: {note}", file=sys.stderr)
-    with _cli.counter("recommending", "papers", sum(len(ids[block]) for block in blocks)) as advance:
-        for block in blocks:
-            batch = requests(block)
-            hits = recommender.batch_recommend(batch, k, matches=writer.needs_matches)
-            results = [
-                Result(query_id, Query(request.paper), each)
-                for query_id, request, each in zip(ids[block], batch, hits, strict=True)
-            ]
-            yield writer.text(results, block.start == 0)
-            advance(len(batch))
-
-
-def _inputs(
-    index: Index, config: CiteConfig, topics: object, k: int, tag: str, form: str, width: int
-) -> Inputs:
-    """All that a run depends on, as JSON holds it; ``width`` is that of tables, in columns."""
+def _inputs(index: Index, config: CiteConfig, topics: Path, options: dict[str, Any]) -> Inputs:
+    """All that a run depends on, as JSON holds it."""
     from importlib.metadata import version
     from pathlib import Path
 
@@ -170,26 +219,14 @@ def _inputs(
     from qbe.search.rerank.open import describe_reranker
     from qbe.util.files import sha256
 
-    assert isinstance(topics, Path)
     dense = index.manifest.dense
     assert dense is not None  # a recommender was opened
     model = default_model(dense["encoder"]) if config.model is None else Path(config.model)
-    reranker = config.rerank
     return {
         "index": index.manifest.digest,
         "topics": sha256(topics),
-        "options": {
-            **config.record(),
-            "hits": k,
-            "run_tag": tag,
-            "format": form,
-            "width": width if form == "table" else None,
-        },
+        "options": options,
         "model": sha256(model / WEIGHTS),
-        "reranker": None if reranker is None else describe_reranker(reranker.model),
+        "reranker": None if config.rerank is None else describe_reranker(config.rerank.model),
         "version": [version("qbe"), BLOCK],
     }
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,14 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.cli.index import Built
     from qbe.cluster.index import ClusterIndex
-    from qbe.index.building.settings import Execution
+    from qbe.index.source import Execution
+    from qbe.index.store import Manifest
     from qbe.search.rerank.reranker import Reranker
 
 PROGRAM = "qbe cluster"
-OPTIONS = {"cluster": "--address"}
-
 COMMANDS = {
     "index": "build an index on a cluster",
     "search": "search an index that a cluster holds",
@@ -26,110 +25,78 @@ COMMANDS = {
 }
 
 
-def parser(only_help: bool = False) -> argparse.ArgumentParser:
+def parser(only_help: bool = False) -> Parser:
     """The command's options, with ``only_help`` no more than the names of its commands."""
     about = "Index, search or serve on a Ray cluster."
-    return _cli.commands_parser(PROGRAM, about, COMMANDS, None if only_help else command_parser)
+    return common.commands_parser(PROGRAM, about, COMMANDS, None if only_help else command_parser)
 
 
-def command_parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one of COMMANDS."""
-    if name == "index":
-        from qbe.cli.index_options import parser as parser_of_command
-    elif name == "search":
-        from qbe.cli.search_options import parser as parser_of_command
-    else:
-        from qbe.cli.serve import parser as parser_of_command
-    parser = parser_of_command()
+def command_parser(name: str) -> Parser:
+    """The parser of one of COMMANDS: that of qbe's command of this name, with the options of a cluster."""
+    module = __import__(f"qbe.cli.{name}", fromlist=("parser",))
+    parser: Parser = module.parser()
     parser.prog = f"{PROGRAM} {name}"
-    group = parser.add_argument_group("of the cluster (needs qbe[cluster])")
-    group.add_argument(
-        "--address",
-        required=True,
-        help="local (one of this machine's processors), auto, or HOST:PORT of a Ray cluster, whose nodes see "
-        "the files under the same paths",
-    )
+    group = "of the cluster (needs qbe[cluster])"
+    address = {
+        "--address ADDRESS": "local (one of this machine's processors), auto, or HOST:PORT of a Ray cluster, "
+        "whose nodes see the files under the same paths"
+    }
+    parser.options(address, group, required=True)
     if name == "index":
-        group.add_argument(
-            "--parts",
-            type=int,
-            metavar="P",
-            help="parts that are encoded apart (default: two for each processor of the cluster); with "
-            "--shards a multiple of them",
+        parser.options(
+            {
+                "--parts N": "parts that are encoded apart (default: two for each processor of the cluster); "
+                "with --shards a multiple of them",
+                "--shards N": "segments of like size, which several machines can hold",
+            },
+            group,
         )
         return parser
-    group.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="processes that hold each shard (default: 1)"
-    )
-    group.add_argument(
-        "--deadline",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="wait at most so long for shards (default: 60)",
+    parser.options(
+        {
+            "--replicas N (1)": "processes that hold each shard",
+            "--deadline SECONDS (60)": "wait at most so long for shards",
+        },
+        group,
     )
     return parser
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out one of COMMANDS: it has the options of qbe's command of this name, and those of a cluster."""
+    """Carry out one of COMMANDS."""
     name = arguments[0] if arguments else ""
-    if name == "index":
-        from qbe.cli.index import OPTIONS as OF_COMMAND
-    elif name == "search":
-        from qbe.cli.search_options import OPTIONS as OF_COMMAND
-    elif name == "serve":
-        from qbe.cli.serve import OPTIONS as OF_COMMAND
-    else:
+    if name not in COMMANDS:
         parser(only_help=True).parse_args(arguments)
         return
-    command = {"index": _index, "search": _search, "serve": _serve}[name]
-    _cli.run(f"{PROGRAM} {name}", command, {**OF_COMMAND, **OPTIONS}, arguments[1:])
+    module = __import__(f"qbe.cli.{name}", fromlist=("run",))
+
+    def command(given: list[str]) -> None:
+        options = command_parser(name).parse_args(given)
+        module.run(options, *([_builder(options)] if name == "index" else _openers(options)))
+
+    common.run(f"{PROGRAM} {name}", command, arguments[1:])
 
 
-def _index(arguments: list[str]) -> None:
-    """Build an index."""
-    options = command_parser("index").parse_args(arguments)
-
-    def build(output: Path, execution: Execution) -> Built:
-        from qbe.cli import index_options
+def _builder(options: argparse.Namespace) -> Callable[[Path, Execution], Manifest]:
+    def build(output: Path, execution: Execution) -> Manifest:
+        from qbe.cli.index import build_settings, reading
         from qbe.cluster.build import ClusterBuild, build_on_cluster
         from qbe.cluster.ray_runtime import connected
 
-        settings, reading = index_options.build_settings(options), index_options.reading(options)
         with connected(options.address, execution.threads) as ray:
-            manifest = build_on_cluster(
+            return build_on_cluster(
                 ray,
                 output,
                 options.corpus,
-                settings,
+                build_settings(options),
                 ClusterBuild(options.parts, options.shards),
-                reading=reading,
+                reading=reading(options),
                 overwrite=options.overwrite,
                 resume=options.resume,
                 execution=execution,
             )
-        return manifest.corpus, manifest
 
-    from qbe.cli.index import run
-
-    run(options, build)
-
-
-def _search(arguments: list[str]) -> None:
-    """Search an index."""
-    from qbe.cli.search import run
-
-    options = command_parser("search").parse_args(arguments)
-    run(options, *_openers(options))
-
-
-def _serve(arguments: list[str]) -> None:
-    """Serve an index."""
-    from qbe.cli.serve import run
-
-    options = command_parser("serve").parse_args(arguments)
-    run(options, *_openers(options))
+    return build
 
 
 def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], Callable[..., Reranker]]:
@@ -154,7 +121,3 @@ def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], 
         return opened[-1].open_reranker(**parameters)
 
     return open_index, open_reranker
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

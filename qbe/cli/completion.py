@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
 PROGRAM = "qbe completion"
-OPTIONS: dict[str, str] = {}
-
-SHELLS = ("bash", "zsh", "fish")
-
 EPILOG = """\
 bash, in ~/.bashrc:                   eval "$(qbe completion bash)"
 zsh, in ~/.zshrc, after compinit:     eval "$(qbe completion zsh)"
@@ -35,15 +31,17 @@ The variables are those of the function of shtab that calls them.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's options."""
-    parser = _cli.parser(PROGRAM, "Print a script that completes qbe's commands, options and choices.")
-    parser.epilog = EPILOG
-    parser.add_argument("shell", choices=SHELLS, help="the shell that is to read the script")
+    about = "Print a script that completes qbe's commands, options and choices."
+    parser = Parser(PROGRAM, about, EPILOG)
+    shells = ("bash", "zsh", "fish")
+    parser.add_argument("shell", choices=shells, help="the shell that is to read the script")
     return parser
 
 
 def main(arguments: list[str]) -> None:
+    """Parse the options, and print the script."""
     shell = parser().parse_args(arguments).shell
 
     import shtab
@@ -51,15 +49,13 @@ def main(arguments: list[str]) -> None:
     from qbe.__main__ import parser as whole
 
     functions = BASH_FUNCTIONS if shell == "bash" else ""
-    print(shtab.complete(whole(command_parser), shell, preamble=functions))
+    print(shtab.complete(whole(_with_files), shell, preamble=functions))
 
 
-def command_parser(command: str) -> argparse.ArgumentParser:
-    """The parser of a command, with a mark on each argument that is a file or a folder."""
-    from importlib import import_module
+def _with_files(command: str) -> argparse.ArgumentParser:
+    from qbe.__main__ import command_parser
 
-    module = import_module(f"qbe.cli.{command}")
-    parser: argparse.ArgumentParser = module.parser()
+    parser = command_parser(command)
     _complete_files(parser)
     return parser
 
@@ -70,7 +66,7 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
 
     import shtab
 
-    places = {"FILE": shtab.FILE, "SOURCE": shtab.FILE, "DIR": shtab.DIRECTORY}
+    places = {"FILE": shtab.FILE, "SOURCE": shtab.FILE, "DIR": shtab.DIRECTORY, "INDEX": shtab.DIRECTORY}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for nested in action.choices.values():
@@ -81,7 +77,3 @@ def _complete_files(parser: argparse.ArgumentParser) -> None:
                 kind = "dirs" if complete == shtab.DIRECTORY else "files"
                 complete = {**complete, "bash": f"_qbe_options_or_{kind}"}
             action.complete = complete  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

@@ -4,33 +4,83 @@ from __future__ import annotations
 
 import sys
 
-from qbe.cli import common as _cli
-from qbe.cli.datasets_options import PROGRAM, parser
+from qbe.cli.common import Parser, made
 
-OPTIONS = {"split_years": "--split-year"}
+PROGRAM = "qbe datasets"
+EPILOG = """\
+csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
+public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). sample is
+demonstration data, not a benchmark.
+
+citations is for citation recommendation: a paper that cites others is a query, what it cites is relevant. It
+has papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and SPLIT.qrels. With
+--corpus FILE it is made of papers of your own, in a format of qbe index that says what they cite by their
+ids. graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method and
+result), or a folder of such files. arxiv-cs takes arXiv's metadata snapshot (CC0;
+kaggle.com/datasets/Cornell-University/arxiv), and writes the papers of computer science to the end of 2019,
+as qbe train and graded-pairs read them.
+
+relish, treccovid and scidocs are whole-abstract queries with judged pools, in the layouts in which ASPIRE's
+authors and SciDocs' repository release them (docs/evaluation.md says where).
+
+examples:
+  qbe datasets csfcube --output data/csfcube
+  qbe datasets csfcube --raw --output data/csfcube-raw
+  qbe datasets citations --output data/citations
+  qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
+  qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
+  qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output "$QBE_DATA/arxiv-cs"
+  qbe datasets relish --source RELISH-Aspire --output data/relish
+  qbe datasets sample --output data/sample
+"""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
+
+    parser = Parser(PROGRAM, "Write a test collection: corpus, topics, pools, TREC qrels and folds.", EPILOG)
+    names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
+    for name, description in NAMES.items():
+        of_papers = "a corpus of your own that says what its papers cite, in place of the release"
+        if name == GRADED_PAIRS:
+            of_papers = "their papers (default: those of arXiv in $QBE_DATA)"
+        taken = {
+            "source": {"--source PATH": "the folder of the release, or its file"},
+            "corpus": {"--corpus FILE": of_papers},
+            "split_years": {
+                "--split-year YEAR...": "the last year of train, and of dev; with one YEAR there is no test "
+                "(default: 80, 10 and 10 of a hundred papers that cite others, in the order of their years)"
+            },
+            "leave_out": {
+                "--leave-out FILE...": "papers of other collections: no paper with such a title (Jaccard "
+                "above 0.7) is a query"
+            },
+            "raw": {"--raw": "join the sentences of each abstract with spaces, and leave out their labels"},
+        }
+        command = names.add_parser(name, help=description)
+        for option, declared in taken.items():
+            if name in TAKEN_BY[option]:
+                command.options(declared)
+        command.options({"--output DIR": "the folder to write to"}, required=True)
+        command.options({"--overwrite": "replace files at --output that have another content"})
+    return parser
 
 
 def main(arguments: list[str]) -> None:
+    """Parse the options, and write a data set."""
     options = parser().parse_args(arguments)
 
     from qbe.datasets.registry import DatasetOptions, write_dataset
 
+    years, leave_out = getattr(options, "split_year", None), getattr(options, "leave_out", None)
+    chosen = made(DatasetOptions, options, split_years=tuple(years or ()), leave_out=tuple(leave_out or ()))
     summary = write_dataset(
         options.name,
         options.output,
-        DatasetOptions(
-            options.source,
-            options.raw,
-            options.corpus,
-            tuple(options.split_year),
-            tuple(options.leave_out),
-        ),
+        chosen,
         overwrite=options.overwrite,
         report=lambda line: print(line, file=sys.stderr),
     )
     print("\n".join(summary))
     print(f"written to {options.output}")
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

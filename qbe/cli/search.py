@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from qbe.cli import common as _cli
-from qbe.cli.search_options import OPTIONS, PROGRAM, parser
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qbe.index.index import Index
-    from qbe.query import Query, Wish
+    from qbe.query import Wish
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
     from qbe.search.opening import RerankerOpener
-    from qbe.search.output import RunInputs
+    from qbe.search.output import Destination, RunInputs
     from qbe.search.queries import QuerySource
     from qbe.search.request import SearchRequest
     from qbe.search.session import SearchSession
@@ -27,7 +27,99 @@ if TYPE_CHECKING:
 
     Pools = Mapping[str, Sequence[str]]
 
-__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+PROGRAM = "qbe search"
+TABLE_HITS, RUN_HITS = 10, 1000
+FORMATS = "trec|json|table|csv|markdown|bibtex|ris"
+BIBLIOGRAPHIES = ("bibtex", "ris")
+"""Formats in which each paper stands once, whatever queries found it: their text is made all at once."""
+
+FORM_OF_NAME = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".bib": "bibtex",
+    ".ris": "ris",
+}
+"""How names of files end, and the formats in which they are written where none is given."""
+
+OTHER_NAMES = (
+    *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
+    *(".yaml", ".yml"),
+)
+"""How names of files end that are of a format which qbe does not write."""
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        PROGRAM,
+        "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
+        "sentences picked by hand, or by its whole abstract.",
+    )
+    parser.options({"--index DIR": "built by qbe index, or an address of qbe pull"}, required=True)
+    sources = {
+        "--topics FILE": "tab-separated with a header: query_id, paper_id (or text and title, of a paper "
+        "from outside), facet (none: the whole abstract), aspects (several, with weights, in place of the "
+        "facet)",
+        "--paper ID...": "a paper of the index, or several: papers like these",
+        "--cited FILE": "papers like those of the index that a bibliography names (in any format that qbe "
+        "index reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a "
+        "line",
+        "--paper-file FILE": "a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text "
+        "with the title on the first line; - is standard input",
+        "--text TEXT": "an abstract, as it is, or a question",
+    }
+    parser.options(sources, required=True, exclusive=True)
+    parser.options(
+        {
+            "--title TITLE": "the title that goes with --text",
+            "--not-paper ID...": "papers of the index: rank papers similar to these lower",
+        }
+    )
+    aspects = {
+        "--facet background|method|result": "facet to match; background includes the problem and the "
+        "objective, result the findings; with --topics, of all topics that state no other (default: the "
+        "topic's own, else the whole abstract)",
+        "--sentences 0,3": "positions of the sentences to match, from 0",
+        "--like FACET...": "facets to have in common: background, method or result, with a weight as in "
+        "method:0.5, or with the grade that a paper must have at least or at most, as in 'background>=2' "
+        "'method<=1'; or same-problem-other-method, same-method-other-problem or competitors, short for "
+        "background --unlike method, method --unlike background, background method; or several of these, a "
+        "mixed list, each with its number of hits as in competitors:5",
+    }
+    parser.options(aspects, exclusive=True)
+    results = {
+        "--unlike FACET...": "with --like: facets not to have in common",
+        "--facets given|predicted (given)": "of the query's sentences: those its paper brings, predicted "
+        "where it brings none, or always predicted",
+        "--hits N": f"hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other "
+        "formats; of a mixed list the sum of its numbers)",
+        "--pool FILE": "tab-separated file of query_id, paper_id: candidates for each query",
+        "--output FILE": "write there (default: standard output)",
+        "--resume": "continue an interrupted run of --topics to --output; it ends in the same bytes",
+        f"--format {FORMATS}": "default: by the name of --output (.json, .jsonl, .csv, .md, .bib, .ris), a "
+        "table on a terminal, else a TREC run",
+        "--explain": "show each sentence of the query, with facet and probability, all matches, and the "
+        "scores and sentences behind each rank (table or json)",
+        "--run-tag TAG": "last column of the TREC run (default: qbe-, the first stage, + and the reranker)",
+        "--threads N": "queries and candidates processed at a time, with the same results whatever their "
+        "number (default: all processors this process may use)",
+    }
+    parser.options(results)
+    parser.options(common.FILTERS, "filters: papers that may be found")
+    stages = {
+        "--first-stage STAGE": "bm25, dense or fused, with parameters as in "
+        "fused:depth=500,background_penalty=0; help lists them (default: fused; dense or bm25 where the "
+        "index has but one of them)",
+        "--rerank STAGE": "none, grades (by stored vectors and words), projections (stored vectors projected "
+        "for the facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in "
+        "projections:depth=1000; help lists them (default: grades or projections where the index's encoder "
+        "has some, else cross-encoder)",
+        "--encoder NAME": "for queries from outside (default: the one the index was built with)",
+    }
+    parser.options(stages, "stages")
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -51,15 +143,15 @@ def run(
     another place than this process; their parameters are those of `qbe.index.index.Index` and
     `qbe.search.rerank.open.open_reranker`.
     """
-    from qbe.cli.search_options import check, check_labels, filter_of, form_of, stages_of, wish_of
-    from qbe.search.stages import Fused, Stages, default_stages
+    from qbe.errors import UsageError
+    from qbe.query import parse_wish
+    from qbe.search.stages import Fused, LanguageModel, Stages, default_stages
 
     form, width = form_of(options)
     check(options, form)
-    if not options.topics and options.facet is None and options.like is None:
-        check_labels(options, has_facet=False)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
-    paper_filter, wish = filter_of(options), wish_of(options)
+    paper_filter = filter_of(options)
+    wish = None if options.like is None else parse_wish(options.like, options.unlike or ())
     if options.output:
         from qbe.util.outputs import SEARCH, check_output, with_tag
 
@@ -67,43 +159,171 @@ def run(
 
     from pathlib import Path
 
-    from qbe.index import jvm as _jvm
+    from qbe.index import jvm
     from qbe.index.index import Index
     from qbe.runs import read_pools
+    from qbe.search.output import fingerprint, write_blocks
     from qbe.search.session import SearchSession
+    from qbe.search.writers import open_writer
 
     if not options.topics:
-        _jvm.expect_one_search()
-    threads = _cli.threads(options.threads)
+        jvm.expect_one_search()
+    threads = common.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    opener = open_index or Index
-    with opener(options.index, encoder=options.encoder, threads=threads) as index:
+    with (open_index or Index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
-        _check_source(options, source, pools)
+        for each in source.notes:
+            common.note(PROGRAM, each)
+        if absent := [query_id for query_id in source.ids if pools is not None and query_id not in pools]:
+            raise UsageError(
+                f"expected a pool for each query, found none for {', '.join(absent)}; check --pool"
+            )
         stages = stages_of(options, default_stages(index))
-        inputs = _run_inputs(options, wish, paper_filter, stages, form, width)
+        run = _run_inputs(options, wish, paper_filter, stages, form, width)
+        graded_by = ""
+        if isinstance(stages.reranker, LanguageModel) and not run.variety.bounds:  # those are estimated
+            graded_by = stages.reranker.model or ""
+        writer = open_writer(form, run.run_tag, index.paper, width, explain=run.explain, graded_by=graded_by)
         chosen = options.rerank is not None
         with SearchSession(index, stages, open_reranker=open_reranker, chosen=chosen) as session:
-            _write(options, session, source, pools, inputs)
+            write_blocks(
+                destination_of(options, form),
+                lambda: fingerprint(index, session.stages, run),
+                len(source.ids),
+                lambda blocks: _texts(session, source, pools, run, writer, blocks),
+            )
 
 
-def _check_source(options: argparse.Namespace, source: QuerySource, pools: Pools | None) -> None:
-    """Raise UsageError for queries that options do not fit, and say what users should know of them."""
-    from qbe.cli.search_options import check_labels
+def check(options: argparse.Namespace, form: str) -> None:
+    """Raise UsageError for options of the command that do not go together; the configuration checks those
+    that shape the search. ``form`` is the format of the output.
+    """
     from qbe.errors import UsageError
 
-    check_labels(options, has_facet=source.has_facet)
-    for note in source.notes:
-        _say(_cli.with_options(note, OPTIONS))
-    absent = [query_id for query_id in source.ids if pools is not None and query_id not in pools]
-    if absent:
-        raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
+    check_results(options, form)
+    several = len(options.paper or ()) > 1 or options.not_paper or options.cited
+    if options.sentences is not None and (options.topics or several):
+        raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
+    if options.unlike and not options.like:
+        raise UsageError("--unlike says what not to have in common; give --like with what is to be")
+    if options.not_paper and options.topics:
+        raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
+    if options.explain and form not in ("table", "json"):
+        raise UsageError(f"--explain goes with --format table or json, found {form}")
 
 
-def _say(note: str | None) -> None:
-    """Print what users should know on standard error."""
-    if note:
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
+def check_results(options: argparse.Namespace, form: str) -> None:
+    """Raise UsageError for options of results that do not go together with each other or with the query's."""
+    from qbe.errors import UsageError, check_count
+
+    if options.hits is not None:
+        check_count("k", options.hits)
+    if options.title is not None and options.text is None:
+        raise UsageError("--title goes with --text; a paper file holds its own title")
+    _check_text(options.text or "")
+    if options.run_tag is not None and len(options.run_tag.split()) != 1:
+        raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if options.resume and not (options.topics and options.output):
+        raise UsageError("--resume is about a run of topics in a file; give --topics and --output with it")
+    if options.resume and form in BIBLIOGRAPHIES:
+        raise UsageError(
+            f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
+            "queries found it; search again"
+        )
+
+
+def _check_text(text: str) -> None:
+    """Raise UsageError for a text that is the name of a file."""
+    import os
+
+    path = text.strip().removeprefix("@")
+    is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
+    if is_name or (text and len(path) < 256 and os.path.isfile(path)):  # noqa: PTH113
+        from qbe.errors import UsageError
+
+        raise UsageError(
+            f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
+        )
+
+
+def form_of_file(name: str) -> str:
+    """The format of a file whose format is not given, by its name; raises UsageError for a name that says
+    another format.
+
+    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON"), form_of_file("refs.bib")
+    ('trec', 'json', 'bibtex')
+    """
+    lower = name.lower()
+    if lower.endswith(OTHER_NAMES):
+        from qbe.errors import UsageError
+
+        raise UsageError(
+            f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}, found "
+            f"{name}; give the --format ({FORMATS.replace('|', ', ')})"
+        )
+    return next((form for ending, form in FORM_OF_NAME.items() if lower.endswith(ending)), "trec")
+
+
+def form_of(options: argparse.Namespace) -> tuple[str, int]:
+    """The format of the output, and how many columns a table has."""
+    import shutil
+
+    form = options.format
+    if form is None and options.output is not None:
+        form = form_of_file(options.output)
+    elif form is None:
+        form = "table" if sys.stdout.isatty() else "trec"
+    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
+    """The number of hits a query where none is given; ``table_hits`` in formats for people."""
+    return RUN_HITS if form in ("trec", "json") else table_hits
+
+
+def destination_of(options: argparse.Namespace, form: str, command: str = PROGRAM) -> Destination:
+    """Where results go; a run of topics in blocks, unless its text is made at once."""
+    from pathlib import Path
+
+    from qbe.search.output import Destination
+
+    path = Path(options.output) if options.output else None
+    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
+    return Destination(path, command, form, in_blocks, options.resume)
+
+
+def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
+    """The stages that the options state, those of the ``default`` in place of what they leave out."""
+    from dataclasses import replace
+
+    from qbe.search.stages import parse_first_stage, parse_reranker
+
+    if options.first_stage is not None:
+        default = replace(default, first_stage=parse_first_stage(options.first_stage))
+    if options.rerank is not None:
+        default = replace(default, reranker=parse_reranker(options.rerank))
+    return default
+
+
+def filter_of(options: argparse.Namespace) -> PaperFilter | None:
+    """The filter that the options state, None where they state none; raises UsageError.
+
+    >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
+    >>> filter_of(options).years
+    (2018, None)
+    """
+    if all(value is None for value in (options.year, options.category, options.author, options.where)):
+        return None
+    from qbe.search.filters import PaperFilter, parse_where, parse_years
+
+    years, before = (None, None) if options.year is None else parse_years(options.year)
+    return PaperFilter(
+        years=years,
+        categories=tuple(options.category or ()),
+        authors=tuple(options.author or ()),
+        where=parse_where(options.where or ()),
+        before=before,
+    )
 
 
 def _run_inputs(
@@ -117,52 +337,26 @@ def _run_inputs(
     """What a run depends on besides index and stages."""
     from pathlib import Path
 
-    from qbe.cli.search_options import hits_of
     from qbe.query import PLAIN
     from qbe.search.output import RunInputs
 
-    facets = options.facet
+    facets, hits = options.facet, options.hits
     if wish is not None:
         facets = {facet.value: weight for facet, weight in wish.weights.items()}
+        if hits is None and any(":" in part for part in options.like):  # of a mixed list
+            hits = round(sum(wish.variety.mix.values()))
     return RunInputs(
         topics=Path(options.topics or "."),
         pool=Path(options.pool) if options.pool else None,
         facet=facets,
         filter=paper_filter,
         labels=options.facets,
-        k=hits_of(options, form, wish),
+        k=hits or default_hits(form),
         run_tag=options.run_tag or stages.run_tag,
         format=form,
         width=width,
         explain=options.explain,
         variety=PLAIN if wish is None else wish.variety,
-    )
-
-
-def _write(
-    options: argparse.Namespace,
-    session: SearchSession,
-    source: QuerySource,
-    pools: Pools | None,
-    run: RunInputs,
-) -> None:
-    """Search, and write the results to their file, or to standard output."""
-    from qbe.cli.search_options import destination_of
-    from qbe.search.output import fingerprint, write_blocks
-    from qbe.search.stages import LanguageModel
-    from qbe.search.writers import open_writer
-
-    index, reranker, graded_by = session.index, session.stages.reranker, ""
-    if isinstance(reranker, LanguageModel) and not run.variety.bounds:  # bounds are of estimated grades
-        graded_by = reranker.model or ""
-    writer = open_writer(
-        run.format, run.run_tag, index.paper, run.width, explain=run.explain, graded_by=graded_by
-    )
-    write_blocks(
-        destination_of(options, run.format, options.output),
-        lambda: fingerprint(index, session.stages, run),
-        len(source.ids),
-        _Search(session, source, pools, run, writer).texts,
     )
 
 
@@ -186,74 +380,56 @@ def _source(options: argparse.Namespace, index: Index, wish: Wish | None) -> Que
 
 def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     """The papers that the options name, bring, or take from a bibliography."""
-    from pathlib import Path
+    from qbe.search.queries import find_papers
 
-    from qbe.search.queries import find_papers, note_on_papers, pasted_paper
-
-    # The readers of all formats take a twentieth of a second to load: only where a file is read.
     if options.paper is not None:
         return find_papers(index, options.paper)
-    if options.cited is None:
-        if options.text is None:
-            from qbe.search.query_file import paper_from_file
+    if options.cited is not None:
+        return [index.paper(paper_id) for paper_id in named_papers(PROGRAM, index, options.cited)]
+    return [given_paper(PROGRAM, options)]
 
-            paper = paper_from_file(options.paper_file)
-        else:
-            paper = pasted_paper(options.text, options.title or "")
-        _say(note_on_papers([paper]))
-        return [paper]
+
+def given_paper(program: str, options: argparse.Namespace) -> Paper:
+    """The paper from outside that the options bring as a file or as text."""
+    from qbe.search.queries import note_on_papers, pasted_paper
+
+    if options.text is None:
+        from qbe.search.query_file import paper_from_file  # the readers of all formats take 50 ms to load
+
+        paper = paper_from_file(options.paper_file)
+    else:
+        paper = pasted_paper(options.text, options.title or "")
+    common.note(program, note_on_papers([paper]))
+    return paper
+
+
+def named_papers(program: str, index: Index, path: str) -> list[str]:
+    """The papers of the index that a file names; those that the index lacks are told on standard error."""
+    from pathlib import Path
+
     from qbe.search.paper_files import papers_of
 
     with index.reading() as reader:
-        named = papers_of(reader, Path(options.cited))
-    _say(named.missing_in_words(options.cited))
-    return [index.paper(paper_id) for paper_id in named.paper_ids]
+        named = papers_of(reader, Path(path))
+    common.note(program, named.missing_in_words(path))
+    return named.paper_ids
 
 
-class _Search:
-    """The queries of a command, and how they are searched."""
+def _texts(
+    session: SearchSession,
+    source: QuerySource,
+    pools: Pools | None,
+    run: RunInputs,
+    writer: ResultWriter,
+    blocks: Sequence[slice],
+) -> Iterator[str]:
+    """The results of blocks of queries, searched as they are asked for; first what users should know is said
+    on standard error.
+    """
+    from qbe.search.request import SearchRequest
+    from qbe.search.writers import Result
 
-    def __init__(
-        self,
-        session: SearchSession,
-        source: QuerySource,
-        pools: Pools | None,
-        run: RunInputs,
-        writer: ResultWriter,
-    ) -> None:
-        self._session, self._source, self._pools = session, source, pools
-        self._run, self._writer = run, writer
-
-    def texts(self, blocks: Sequence[slice]) -> Iterator[str]:
-        """The results of blocks of queries, searched as they are asked for; first what users should know is
-        said on standard error.
-        """
-        from qbe.search.writers import Result
-
-        places = [place for block in blocks for place in range(len(self._source.ids))[block]]
-        pairs = self._rerank_pairs(places, self._selected(blocks))
-        empty: list[str] = []
-        bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
-        with _cli.counter(*bar) as advance:
-            for block in blocks:
-                ids = self._source.ids[block]
-                rankings = self._session.batch(self._requests(block), advance if pairs else None)
-                results = [
-                    Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)
-                ]
-                empty += [result.query_id for result in results if not result.hits]
-                yield self._writer.text(results, block.start == 0)
-                if len(self._source.ids) == 1:
-                    _say("; ".join(rankings[0].counts))
-                if not pairs:
-                    advance(len(ids))
-        if empty and self._pools is not None:
-            _say(f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)")
-
-    def _requests(self, block: slice) -> list[SearchRequest]:
-        from qbe.search.request import SearchRequest
-
-        run, pools = self._run, self._pools
+    def requests(block: slice) -> list[SearchRequest]:
         return [
             SearchRequest(
                 query,
@@ -261,50 +437,61 @@ class _Search:
                 None if pools is None else pools[query_id],
                 run.filter,
                 run.labels,
-                matches=self._writer.needs_matches,
+                matches=writer.needs_matches,
                 explain=run.explain,
                 variety=run.variety,
             )
-            for query_id, query in zip(self._source.ids[block], self._source.load(block), strict=True)
+            for query_id, query in zip(source.ids[block], source.load(block), strict=True)
         ]
 
-    def _query(self, place: int) -> Query:
-        return self._source.load(slice(place, place + 1))[0]
-
-    def _selected(self, blocks: Sequence[slice]) -> list[FilterResult]:
-        """What passes the filter for each query, none where there is no filter; invalid filters raise before
-        the search starts.
-        """
-        if self._run.filter is None:
-            return []
+    selected: list[FilterResult] = []
+    if run.filter is not None:  # an invalid one is told before the search starts
         from qbe.search.filtering import describe
 
-        queries = (query for block in blocks for query in self._source.load(block))
-        selected = [self._session.selected(query, self._run.filter) for query in queries]
-        _say(describe(selected, self._run.k if self._pools is None else None))
-        return selected
-
-    def _rerank_pairs(self, places: Sequence[int], selected: Sequence[FilterResult]) -> int:
-        """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the
-        reranker does not take are counted on standard error.
-        """
-        from functools import partial
-
-        from qbe.search.session import not_reranked
-
-        session, source, pools = self._session, self._source, self._pools
-        sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
-        if selected:
-            sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
-        if session.stages.reranker is not None:
-            loads = (partial(self._query, place) for place in places)
-            aspects = (source.aspects[place] for place in places)
-            left = sum(map(session.leaves_out, aspects, loads))
-            if left:
-                _say(f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
-        pairs = zip(places, sizes, strict=True)
-        return sum(session.rerank_pairs(source.aspects[place], size) for place, size in pairs)
+        queries = (query for block in blocks for query in source.load(block))
+        selected = [session.selected(query, run.filter) for query in queries]
+        common.note(PROGRAM, describe(selected, run.k if pools is None else None))
+    places = [place for block in blocks for place in range(len(source.ids))[block]]
+    pairs = _rerank_pairs(session, source, pools, places, selected)
+    empty: list[str] = []
+    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
+    with common.counter(*bar) as advance:
+        for block in blocks:
+            ids = source.ids[block]
+            rankings = session.batch(requests(block), advance if pairs else None)
+            results = [Result(name, each.query, each.hits) for name, each in zip(ids, rankings, strict=True)]
+            empty += [result.query_id for result in results if not result.hits]
+            yield writer.text(results, block.start == 0)
+            if len(source.ids) == 1:
+                common.note(PROGRAM, "; ".join(rankings[0].counts))
+            if not pairs:
+                advance(len(ids))
+    if empty and pools is not None:
+        held = f"{len(empty)} of {len(places)} pools hold no paper that may be found ({empty[0]}, ...)"
+        common.note(PROGRAM, held)
 
 
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)
+def _rerank_pairs(
+    session: SearchSession,
+    source: QuerySource,
+    pools: Pools | None,
+    places: Sequence[int],
+    selected: Sequence[FilterResult],
+) -> int:
+    """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the reranker
+    does not take are counted on standard error.
+    """
+    from functools import partial
+
+    from qbe.search.session import not_reranked
+
+    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
+    if selected:
+        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
+    if session.stages.reranker is not None:
+        loads = (partial(lambda place: source.load(slice(place, place + 1))[0], place) for place in places)
+        left = sum(map(session.leaves_out, (source.aspects[place] for place in places), loads))
+        if left:
+            common.note(PROGRAM, f"{left} of {len(places)} queries: {not_reranked(session.stages)}")
+    pairs = zip(places, sizes, strict=True)
+    return sum(session.rerank_pairs(source.aspects[place], size) for place, size in pairs)

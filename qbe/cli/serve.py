@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from qbe.serve.guard import ServeSettings
 
 PROGRAM = "qbe serve"
-OPTIONS = {"folder": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
-HOST, PORT = "127.0.0.1", 8765
-
 EPILOG = """\
 The page is at the address that is printed; programs find a description of the interface under /openapi.json.
 Changes of the index are noticed while it is served. Ctrl-C, or SIGTERM, ends it once requests under way are
@@ -29,71 +27,32 @@ answered. docs/serve.md says how to serve others than oneself, and what workers 
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's options."""
-    parser = _cli.parser(
-        PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP."
+    parser = Parser(
+        PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP.", EPILOG
     )
-    parser.epilog = EPILOG
-    parser.add_argument("--index", metavar="DIR", required=True, help="the index to serve")
-    parser.add_argument(
-        "--host", default=HOST, help=f"address to listen at (default: {HOST}, this machine only)"
-    )
-    parser.add_argument(
-        "--port", type=int, default=PORT, help=f"port to listen at, 0 for any free one (default: {PORT})"
-    )
-    parser.add_argument(
-        "--api-key-file",
-        metavar="FILE",
-        help="a file with a key that requests must bring; needed to listen beyond this machine",
-    )
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        nargs="+",
-        default=[],
-        help="names under which a server in front of this one is reached",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        metavar="ORIGIN",
-        nargs="+",
-        default=[],
-        help="origins of other pages, such as https://example.org, that may ask (default: none)",
-    )
-    parser.add_argument(
-        "--root-path",
-        metavar="PATH",
-        default="",
-        help="what a server in front of this one puts before all paths, such as /qbe",
-    )
-    parser.add_argument(
-        "--log-queries", action="store_true", help="log what is searched for, pasted texts too"
-    )
-    parser.add_argument(
-        "--watches",
-        metavar="FILE",
-        help="where searches are kept, of qbe watch: the page keeps some too, and shows what is new for them",
-    )
-    parser.add_argument(
-        "--pairs",
-        metavar="FILE",
-        help="pairs to grade by hand on the page label.html: tab-separated, with query_id and paper_id",
-    )
-    parser.add_argument(
-        "--labels", metavar="DIR", help="with --pairs: the folder for the grades, a file for each assessor"
-    )
-    _cli.add_rerank(parser)
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that answer requests; SIGHUP replaces them without a gap (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threads", type=int, help="of each worker (default: all processors, divided among the workers)"
-    )
+    parser.options({"--index DIR": "the index to serve"}, required=True)
+    options = {
+        "--host HOST (127.0.0.1)": "address to listen at (default: 127.0.0.1, this machine only)",
+        "--port N (8765)": "port to listen at, 0 for any free one",
+        "--api-key-file FILE": "a file with a key that requests must bring; needed to listen beyond this "
+        "machine",
+        "--allow-host NAME...": "names under which a server in front of this one is reached",
+        "--allow-origin ORIGIN...": "origins of other pages, such as https://example.org, that may ask "
+        "(default: none)",
+        "--root-path PATH": "what a server in front of this one puts before all paths, such as /qbe",
+        "--log-queries": "log what is searched for, pasted texts too",
+        "--watches FILE": "where searches are kept, of qbe watch: the page keeps some too, and shows what is "
+        "new for them",
+        "--pairs FILE": "pairs to grade by hand on the page label.html: tab-separated, with query_id and "
+        "paper_id",
+        "--labels DIR": "with --pairs: the folder for the grades, a file for each assessor",
+        **common.RERANK,
+        "--workers N (1)": "processes that answer requests; SIGHUP replaces them without a gap",
+        "--threads N": "of each worker (default: all processors, divided among the workers)",
+    }
+    parser.options(options)
     return parser
 
 
@@ -174,7 +133,8 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
     opened: list[ASGIApp] = []
 
     def open_app(_: list[str]) -> None:
-        logging.getLogger("qbe").handlers = [_cli.log_handler("[%(process)d] %(message)s")]
+        parser()  # errors name its options
+        logging.getLogger("qbe").handlers = [common.log_handler("[%(process)d] %(message)s")]
         # The worker's end releases what is open.
         stack = contextlib.ExitStack()
         opened.append(_app(options, _settings(options), _threads(options), stack, is_warm=True)[0])
@@ -183,7 +143,7 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
     signals = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.signal(each, signal.SIG_DFL) for each in signals]
     try:
-        _cli.run(PROGRAM, open_app, OPTIONS, [])
+        common.run(PROGRAM, open_app, [])
     except SystemExit as end:
         if end.code:
             raise
@@ -227,10 +187,10 @@ def _settings(options: argparse.Namespace) -> ServeSettings:
     return settings_for(
         options.host,
         read_key(options.api_key_file) if options.api_key_file else None,
-        tuple(options.allow_host),
-        tuple(options.allow_origin),
+        tuple(options.allow_host or ()),
+        tuple(options.allow_origin or ()),
         log_queries=options.log_queries,
-        root_path=options.root_path,
+        root_path=options.root_path or "",
     )
 
 
@@ -240,7 +200,7 @@ def _threads(options: argparse.Namespace) -> int:
         from qbe.util.parallel import available_threads
 
         return max(1, available_threads() // int(options.workers))
-    return _cli.threads(options.threads)
+    return common.threads(options.threads)
 
 
 def _lock_grades(folder: str, stack: contextlib.ExitStack) -> None:
@@ -267,7 +227,3 @@ def _hands(options: argparse.Namespace, index: Index) -> HandGrades:
     pairs = read_pairs(options.pairs)
     papers_of(index, pairs)  # all are there
     return HandGrades(pairs, Path(options.labels))
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

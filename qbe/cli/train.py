@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qbe.cli import common as _cli
-from qbe.cli.train_options import COMMANDS, PROGRAM, parser
+from qbe.cli import common
+from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,160 @@ if TYPE_CHECKING:
 
     from qbe.train.work import Sources
 
-OPTIONS: dict[str, str] = {}
-"""Options that are not named as the parameter that a message of the library has."""
+PROGRAM = "qbe train"
+_CONTINUES = "An interrupted call continues from --work."
+_CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
+_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: {} in a checkout)"
+_JUDGMENTS = "data/facet-judgments/train.tsv"
+_COLLECTION = "written by qbe datasets citations or citeomatic"
+
+OPTIONS = {
+    "output": ("--output DIR", "the folder to write the model to"),
+    "work": ("--work DIR", "the folder of checkpoints and other finished parts"),
+    "seeds": ("--seeds 0,1,2 (0,1,2)", "one model each, and their mean"),
+    "seed": ("--seeds 0,1,2 (0)", "one model each, and their mean"),
+    "threads": ("--threads N", "default: all available processors"),
+    "device": ("--device cpu|cuda (cpu)", "where it trains"),
+    "pairs": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS} and data/graded-pairs")),
+    "wild": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS}, data/graded-pairs, and its wild-train.tsv")),
+    "devs": (
+        "--dev FILE...",
+        f"graded pairs to measure on; the first chooses, the last calibrates chances {_CHECKOUT}",
+    ),
+    "corpus": ("--corpus FILE", "the papers of the pairs as JSON lines (default: in $QBE_DATA)"),
+    "leave-out": (
+        "--leave-out FILE",
+        "papers as JSON lines that models are evaluated on; papers with such a title are not trained on "
+        "(default: in $QBE_DATA)",
+    ),
+    "index": ("--index DIR", "an index of the pairs' papers"),
+    "collection": ("--collection DIR", _COLLECTION),
+    "collection-index": ("--index DIR", "an index of its papers.jsonl"),
+    "encoder": (
+        "--encoder NAME (all-MiniLM-L6-v2)",
+        "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
+    ),
+    "base": (
+        "--encoder NAME (all-mpnet-base-v2)",
+        "the model of the kind BERT or MPNet to start from",
+    ),
+    "csabstruct": ("--csabstruct DIR", "its train, dev, test.jsonl (default: in $QBE_DATA)"),
+    "unlabelled": ("--unlabelled FILE", "papers as JSON lines (default: in $QBE_DATA)"),
+    "cocitations": ("--cocitations FILE...", "pairs of co-cited papers, as JSON lines in ASPIRE's format"),
+    "dev-cocitations": ("--dev FILE...", "the same, for dev (default: 5 %% of the sets)"),
+    "objective": (
+        "--objective bi-encoder|ts|ot|ts+ot",
+        "in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, TS+OTASPIRE (default: ot)",
+    ),
+    "similarity": (
+        "--similarity cosine|l2",
+        "l2: distances of vectors as they are, cosine: of unit length (default: l2)",
+    ),
+    "epochs": ("--epochs N", "at most (default: 1)"),
+    "learning-rate": ("--learning-rate RATE", "default: 2e-5; 3e-5 for ot"),
+    "query-tokens": ("--query-tokens N", "tokens of the query to read (default: 256)"),
+    "candidate-tokens": ("--candidate-tokens N", "tokens of a candidate to read (default: 256)"),
+    "classes": (
+        "--classes natural|balanced|all-cited",
+        "BM25's best candidates as they are, as many that are not cited as are, or also all that is cited "
+        "(default: natural)",
+    ),
+    "candidates": ("--candidates N", "BM25's best of each query (default: 10)"),
+    "passes": ("--epochs PASSES", "passes over the pairs, such as 0.5 (default: 1)"),
+    "highest-rate": ("--learning-rate RATE", "the highest (default: 5e-5)"),
+    "tagger": ("--tagger DIR", "the tagger's folder"),
+    "other-encoder": ("--encoder NAME_OR_FOLDER", "the encoder"),
+}
+"""Options and their help, by the names that COMMANDS gives them."""
+
+COMMANDS = {
+    "tagger": (
+        "the facet tagger",
+        "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
+        f"card. Under an hour on two processors. {_CONTINUES}",
+        "tagger:TaggerTraining",
+        "output work",
+        "csabstruct unlabelled leave-out seeds threads",
+    ),
+    "encoder": (
+        "a sentence encoder",
+        "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
+        f"it, and write its card. {_CONTINUES}",
+        "encoder:CocitationTraining",
+        "cocitations output work",
+        "dev-cocitations leave-out objective encoder similarity epochs learning-rate seed threads device",
+    ),
+    "large-encoder": (
+        "the large facet encoder",
+        "Train all layers of an encoder, and projections of its vectors, on graded pairs of arXiv papers, "
+        "and write it (all-mpnet-base-v2: the difference from it) and the projections with their cards. "
+        f"Three minutes on a large GPU, days on two processors. {_CONTINUES}",
+        "encoder:GradedTraining",
+        "output work",
+        "pairs base devs corpus leave-out seeds threads device",
+    ),
+    "citation": (
+        "the citation model",
+        "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
+        f"write it with a model card. {_CONTINUES}",
+        "citation:CitationTraining",
+        "collection collection-index output work",
+        "seeds threads",
+    ),
+    "technique-words": (
+        "the words of techniques and problems",
+        "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
+        "them with a card. Takes minutes; nothing is trained.",
+        "words:WordsTraining",
+        "output work",
+        "corpus devs seed threads",
+    ),
+    "citation-pairs": (
+        "a pair reranker for citations",
+        "Train a reranker that reads a paper and a candidate for its bibliography together (Nogueira et al., "
+        "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
+        f"write its card. {_CONTINUES}",
+        "cross_encoder:CrossEncoderTraining",
+        "collection collection-index output work",
+        "encoder query-tokens candidate-tokens classes candidates passes highest-rate seed threads device",
+    ),
+    "grades": (
+        "the grade model",
+        "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
+        f"pairs, and write it with a model card. {_CONTINUES}",
+        "grades:GradeTraining",
+        "index output work",
+        "pairs devs leave-out seeds threads",
+    ),
+    "joint-grades": (
+        "joint grades: a cross-encoder of pairs of papers",
+        "Train the cross-encoder that grades pairs of papers, on graded pairs and on pairs of an index that "
+        "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
+        f"two processors. {_CONTINUES}",
+        "joint:JointTraining",
+        "index output work",
+        "wild devs leave-out seed threads device",
+    ),
+    "facet-projections": (
+        "the facet projections",
+        "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
+        f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
+        "projections:ProjectionTraining",
+        "index output work",
+        "pairs devs leave-out seeds threads",
+    ),
+    "admit": (
+        "allow a tagger to be used with another encoder than it was trained on",
+        "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
+        "on, and record in the tagger's card that it can be used with it.",
+        "tagger:admit",
+        "tagger other-encoder",
+        "csabstruct threads",
+    ),
+}
+"""The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
+the class of its training, and its required and other options.
+"""
 
 _DATA = {
     "csabstruct": "csabstruct",
@@ -23,27 +175,29 @@ _DATA = {
     "corpus": "arxiv-cs/arxiv-cs.jsonl.xz",
     "leave_out": "csfcube/abstracts-csfcube-preds.jsonl",
 }
-"""The defaults of other options, below QBE_DATA."""
+"""The defaults of options below QBE_DATA."""
 
 _FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
 """What `qbe.train.work.Sources` calls an option of another name."""
 
-_DEV = "facet-judgments/dev.tsv"
-_JUDGMENTS = "facet-judgments/train.tsv"
-_PAIRS = {
-    "facet-projections": (_JUDGMENTS, "graded-pairs"),
-    "grades": (_JUDGMENTS, "graded-pairs"),
-    "joint-grades": (_JUDGMENTS, "graded-pairs", "graded-pairs/wild-train.tsv"),
-    "large-encoder": (_JUDGMENTS, "graded-pairs"),
-}
-"""The defaults of ``--dev`` and ``--pairs``, in the folder data of the repository."""
+
+def parser() -> Parser:
+    """The parser of the command and its subcommands."""
+    parser = Parser(PROGRAM, "Train the models that qbe ships, and sentence encoders of your own.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (summary, description, _, needed, others) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=description)
+        command.options(dict(OPTIONS[each] for each in needed.split()), required=True)
+        command.options(dict(OPTIONS[each] for each in others.split()))
+    return parser
 
 
 def main(arguments: list[str]) -> None:
+    """Parse the options, train, and print what the model's card says of its figures."""
     options = parser().parse_args(arguments)
     from pathlib import Path
 
-    threads = _cli.threads(options.threads)
+    threads = common.threads(options.threads)
     if options.command == "admit":
         csabstruct = _path("csabstruct", options.csabstruct)
         scores = _training("admit")(Path(options.tagger), options.encoder, csabstruct, threads)
@@ -53,14 +207,22 @@ def main(arguments: list[str]) -> None:
     from qbe.models.cards import check_model_folder
 
     check_model_folder(Path(options.output))
-    seeds = _seeds(getattr(options, "seeds", "0"))
+    seeds = _seeds(options.seeds)
     sources = _sources(options)
-    training = _training(options.command)(**_own(options))
+    make = _training(options.command)
+    own = {} if getattr(options, "encoder", None) is None else {"encoder": options.encoder}
+    if options.command == "encoder":
+        from qbe.train.encoder import CocitationRecipe
+
+        own["recipe"] = common.made(CocitationRecipe, options)
+    if options.command == "citation-pairs":
+        from qbe.train.cross_encoder import CrossEncoderRecipe
+
+        own["recipe"] = common.made(CrossEncoderRecipe, options)
     from qbe.train.work import Folders, RunOptions, run_training
 
-    run = RunOptions(seeds, threads, getattr(options, "device", "cpu"))
     folders = Folders(Path(options.output), Path(options.work))
-    run_training(training, sources, folders, run)
+    run_training(make(**own), sources, folders, RunOptions(seeds, threads, getattr(options, "device", "cpu")))
     card = (folders.output / "README.md").read_text(encoding="utf-8")
     print(f"{options.output}: {card.partition('## Figures')[2].strip()}")
 
@@ -73,8 +235,7 @@ def _training(command: str) -> Callable[..., Any]:
 
     from qbe.errors import MissingDependencyError
 
-    _, _, training, _ = COMMANDS[command]
-    module, _, function = training.partition(":")
+    module, _, function = COMMANDS[command][2].partition(":")
     try:
         called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), function)
     except ModuleNotFoundError as error:
@@ -84,28 +245,11 @@ def _training(command: str) -> Callable[..., Any]:
     return called
 
 
-def _own(options: argparse.Namespace) -> dict[str, Any]:
-    """What one or some trainings take beside sources, folders and a run."""
-    given = vars(options)
-    own = {name: given[name] for name in ("encoder",) if given.get(name)}
-    if options.command == "encoder":
-        from qbe.train.encoder import CocitationRecipe
-
-        own["recipe"] = CocitationRecipe(
-            options.objective, options.similarity, options.epochs, options.learning_rate
-        )
-    if options.command == "citation-pairs":
-        from qbe.train.cross_encoder import CrossEncoderRecipe
-
-        fields = ("query_tokens", "candidate_tokens", "classes", "candidates", "epochs", "learning_rate")
-        own["recipe"] = CrossEncoderRecipe(**{name: given[name] for name in fields})
-    return own
-
-
 def _sources(options: argparse.Namespace) -> Sources:
     """The files and the index that the options give, or that stand for them below QBE_DATA."""
     from pathlib import Path
 
+    from qbe.train.pairs import data_file, pair_files
     from qbe.train.work import Sources
 
     if options.command.startswith("citation"):
@@ -118,24 +262,22 @@ def _sources(options: argparse.Namespace) -> Sources:
             continue
         value, field = getattr(options, name), _FIELDS.get(name, name)
         if name == "pairs":
-            fields[field] = _pairs(options)
-        elif isinstance(value, list | tuple):
+            given = map(Path, value) if value else (data_file("pairs", each) for each in _pairs(options))
+            fields[field] = pair_files(given)
+        elif isinstance(value, list):
             fields[field] = tuple(map(Path, value))
+        elif name == "dev" and options.command == "encoder":
+            fields[field] = ()
         else:
             path = _path(name, value)
             fields[field] = (path,) if field in ("train", "dev") else path
     return Sources(**fields)
 
 
-def _pairs(options: argparse.Namespace) -> tuple[Path, ...]:
-    """The files of graded pairs to train on."""
-    from pathlib import Path
-
-    from qbe.train.pairs import data_file, pair_files
-
-    if options.pairs:
-        return pair_files(map(Path, options.pairs))
-    return pair_files(data_file("pairs", name) for name in _PAIRS[options.command])
+def _pairs(options: argparse.Namespace) -> list[str]:
+    """Graded pairs to train on in the folder data of the repository."""
+    wild = ["graded-pairs/wild-train.tsv"] if options.command == "joint-grades" else []
+    return ["facet-judgments/train.tsv", "graded-pairs", *wild]
 
 
 def _path(parameter: str, value: str | None) -> Path:
@@ -144,13 +286,12 @@ def _path(parameter: str, value: str | None) -> Path:
     from pathlib import Path
 
     from qbe.errors import UsageError
+    from qbe.train.pairs import data_file
 
     if value is not None:
         return Path(value)
     if parameter == "dev":
-        from qbe.train.pairs import data_file
-
-        return data_file(parameter, _DEV)
+        return data_file(parameter, "facet-judgments/dev.tsv")
     name, folder = _DATA[parameter], os.environ.get("QBE_DATA")
     if not folder:
         raise UsageError(
@@ -169,7 +310,3 @@ def _seeds(text: str) -> tuple[int, ...]:
     except ValueError:
         raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
     return seeds
-
-
-if __name__ == "__main__":
-    _cli.run(PROGRAM, main, OPTIONS)

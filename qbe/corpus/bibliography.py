@@ -142,7 +142,7 @@ class Reference(NamedTuple):
 
     @property
     def links(self) -> dict[str, str]:
-        """Addresses by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
+        """URLs by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
         from urllib.parse import quote
 
         links = {
@@ -159,12 +159,12 @@ class Reference(NamedTuple):
 
     @property
     def page(self) -> str:
-        """The corpus's own address, else that of arXiv, or ''; a DOI stands in a field of its own."""
+        """The corpus's own URL, else that of arXiv, or ''; a DOI stands in a field of its own."""
         return self.url or self.links.get("arxiv", "")
 
 
 def reference_of(paper: Paper) -> Reference:
-    """What a bibliography says of a paper, out of its metadata (their names are in ``docs/corpora.md``).
+    """Return what a bibliography says of a paper, by its metadata (``docs/corpora.md`` has their names).
 
     Metadata of other types than these are left out. The id of arXiv is that of ``ids``, or else one that the
     DOI, the URL or the paper's own id is; "arXiv" and "CoRR" are no venues. A text that stands for the title
@@ -179,11 +179,17 @@ def reference_of(paper: Paper) -> Reference:
     """
     metadata = paper.metadata
     ids = metadata.get("ids")
-    url = _address(metadata.get("url"))
+    link = metadata.get("url")
+    url = _in_one_line(link)
+    is_whole = isinstance(link, str) and url == link.strip()  # a control character may hide an address
+    if not (is_whole and _ADDRESS.fullmatch(url) and url.isprintable()):
+        url = ""  # a reader should follow links to the web only
     doi = fields.doi(_in_one_line(metadata.get("doi")))
     arxiv_id = _in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
     arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
     categories, tags = metadata.get("categories"), metadata.get("tags")
+    category = categories[0] if isinstance(categories, list | tuple) and categories else None
+    is_class = arxiv and isinstance(category, str) and _ARXIV_CLASS.fullmatch(category)
     year = fields.year(paper.year)
     venue, key = _clean(metadata.get("venue")), _in_one_line(metadata.get("key"))
     return Reference(
@@ -195,7 +201,7 @@ def reference_of(paper: Paper) -> Reference:
         "" if _PREPRINTS.fullmatch(venue) else venue,
         doi,
         arxiv,
-        _arxiv_class(categories) if arxiv else "",
+        str(category) if is_class else "",
         url,
         _clean(paper.abstract) if paper.abstract != paper.title else "",
         key if _KEY.fullmatch(key) and key.isprintable() else "",
@@ -243,25 +249,12 @@ def _name(value: Any) -> str:
     )
 
 
-def _address(value: object) -> str:
-    """Return a link to the web; '' for other addresses, which a reader should not follow."""
-    text = _in_one_line(value)
-    is_whole = isinstance(value, str) and text == value.strip()  # a control character may hide an address
-    return text if is_whole and _ADDRESS.fullmatch(text) and text.isprintable() else ""
-
-
 def _arxiv(arxiv_id: str, doi: str, url: str, paper_id: str) -> str:
     by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
     for text in (arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
-        match = _ARXIV.fullmatch(text) if text else None
-        if match:
+        if text and (match := _ARXIV.fullmatch(text)):
             return match[1]
     return ""
-
-
-def _arxiv_class(categories: object) -> str:
-    first = categories[0] if isinstance(categories, list | tuple) and categories else None
-    return first if isinstance(first, str) and _ARXIV_CLASS.fullmatch(first) else ""
 
 
 class Bibliography:
@@ -281,7 +274,6 @@ class Bibliography:
     """
 
     def __init__(self, form: str) -> None:
-        """``form`` is one of FORMATS; raises UsageError for another."""
         if form not in FORMATS:
             raise UsageError(f"expected `form` {' or '.join(FORMATS)}, found {form!r}")
         self._is_bibtex = form == "bibtex"
@@ -289,7 +281,7 @@ class Bibliography:
         self._by_id: dict[str, str] = {}
 
     def add(self, paper: Paper) -> str | None:
-        """The entry of a paper, lines that end with a line break; None for a paper that has one already."""
+        """Return the entry of a paper, with its line break; None for a paper that has one already."""
         if paper.paper_id in self._by_id:
             return None
         reference = reference_of(paper)
@@ -299,12 +291,12 @@ class Bibliography:
         return to_ris(reference, key if reference.key else "")
 
     def key(self, paper_id: str) -> str:
-        """The key of a paper's entry; raises KeyError for a paper that has none."""
+        """Return the key of a paper's entry; raises KeyError for a paper that has none."""
         return self._by_id[paper_id]
 
 
 def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
-    r"""Yield the entries of papers in one of FORMATS, each paper's once; joined by line breaks they are a file.
+    r"""Yield the entries of papers in one of FORMATS, each once; joined by line breaks they are a file.
 
     >>> papers = [Paper("7", "On fish", ()), Paper("8", "On stone", ()), Paper("7", "On fish", ())]
     >>> print("\n".join(entries(papers)))
@@ -321,13 +313,11 @@ def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
 
 
 def to_bibtex(reference: Reference, key: str) -> str:
-    r"""An entry, each field in one line.
+    r"""Return an entry, each field in one line.
 
-    Its type is the `Reference.kind`. Characters with a meaning in LaTeX are escaped; accents and formulas
-    stay, and so do the dashes (``--``) and quotation marks of LaTeX. DOI and URL are as they are, which
-    biblatex expects, but for braces, backslashes and ``^^``, which are percent-encoded.
+    Characters with a meaning in LaTeX are escaped; accents, formulas, LaTeX's dashes (``--``) and quotation
+    marks stay. DOI and URL are as they are, which biblatex expects, but for braces, backslashes and ``^^``.
 
-    >>> from qbe.corpus.bibliography import reference_of
     >>> from qbe.types import Paper, Sentence
     >>> metadata = {"authors": ["Ann van Müller"], "year": 2019, "venue": "Fish & Chips", "doi": "10.1145/7"}
     >>> paper = Paper("7", "Ten ways to use BERT", (Sentence("We save 50%."),), metadata=metadata)
@@ -341,36 +331,27 @@ def to_bibtex(reference: Reference, key: str) -> str:
       abstract = {We save 50\%.},
     }
     """
-    lines = [f"  {name} = {{{value}}},\n" for name, value in _bibtex_fields(reference) if value]
+    separator = "; " if any("," in tag for tag in reference.tags) else ", "
+    values = {
+        "title": to_latex_title(reference.title),
+        "author": " and ".join([*map(_bibtex_author, reference.names), *["others"] * reference.has_others]),
+        "journal" if reference.kind == ARTICLE else "booktitle": to_latex(reference.venue),
+        "year": reference.year,
+        "doi": _verbatim(reference.doi),
+        "url": _verbatim(reference.page),
+        "eprint": reference.arxiv,
+        "archiveprefix": "arXiv" if reference.arxiv else "",
+        "primaryclass": reference.category,
+        "keywords": to_latex(separator.join(reference.tags)),
+        "abstract": to_latex(reference.abstract),
+    }
+    lines = [f"  {name} = {{{value}}},\n" for name, value in values.items() if value]
     return "".join((f"@{reference.kind}{{{key},\n", *lines, "}\n"))
 
 
 def comment(text: str) -> str:
-    """Return a line between entries; "@" would begin an entry, and is written as "(at)".
-
-    >>> print(comment("method@s036"))
-    %% method(at)s036
-    <BLANKLINE>
-    """
+    """Return a line between entries; "@" would begin an entry, and is written as "(at)"."""
     return f"{COMMENT}{' '.join(text.split()).replace('@', '(at)')}\n"
-
-
-def _bibtex_fields(reference: Reference) -> Iterator[tuple[str, str]]:
-    yield "title", to_latex_title(reference.title)
-    yield (
-        "author",
-        " and ".join([*map(_bibtex_author, reference.names), *(["others"] if reference.has_others else [])]),
-    )
-    yield "journal" if reference.kind == ARTICLE else "booktitle", to_latex(reference.venue)
-    yield "year", reference.year
-    yield "doi", _verbatim(reference.doi)
-    yield "url", _verbatim(reference.page)
-    yield "eprint", reference.arxiv
-    yield "archiveprefix", "arXiv" if reference.arxiv else ""
-    yield "primaryclass", reference.category
-    separator = "; " if any("," in tag for tag in reference.tags) else ", "
-    yield "keywords", to_latex(separator.join(reference.tags))
-    yield "abstract", to_latex(reference.abstract)
 
 
 def _bibtex_author(name: str) -> str:
@@ -387,11 +368,8 @@ def _verbatim(address: str) -> str:
 
 
 def to_ris(reference: Reference, key: str = "") -> str:
-    """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
+    """Return a record of type JOUR, CONF, UNPB (preprints) or GEN; its ID is the ``key`` or the paper's id.
 
-    The ID is the ``key``, if there is one, else the paper's id.
-
-    >>> from qbe.corpus.bibliography import reference_of
     >>> from qbe.types import Paper, Sentence
     >>> metadata = {"authors": ["Ann van Müller", "Plato"], "year": 2019, "venue": "Fish & Chips"}
     >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata))))
@@ -406,34 +384,26 @@ def to_ris(reference: Reference, key: str = "") -> str:
     AB  - Fish swim.
     ER  -
     """
-    return "".join(
-        f"{tag}  - {value}\n" for tag, value in _ris_fields(reference, key) if value or tag == "ER"
-    )
-
-
-def _ris_fields(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
-    yield "TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")
-    yield "DP", PROVIDER
-    yield "ID", key or reference.paper_id
-    yield "TI", reference.title
-    for name in reference.names:
-        parts = split_name(name)
-        yield (
-            "AU",
-            given_first(name)
-            if parts is None
-            else ", ".join(filter(None, (parts.family, parts.given, parts.suffix))),
-        )
-    yield "N1", ET_AL if reference.has_others else ""
-    yield "PY", reference.year
-    yield "T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue
-    yield "DO", reference.doi
-    # A semicolon separates addresses.
-    yield "UR", reference.page.replace(";", "%3B")
-    for tag in reference.tags:
-        yield "KW", tag
-    yield "AB", reference.abstract
-    yield "ER", ""
+    authors = [
+        ", ".join(filter(None, parts)) if (parts := split_name(name)) else given_first(name)
+        for name in reference.names
+    ]
+    lines = [
+        ("TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")),
+        ("DP", PROVIDER),
+        ("ID", key or reference.paper_id),
+        ("TI", reference.title),
+        *(("AU", author) for author in authors),
+        ("N1", ET_AL if reference.has_others else ""),
+        ("PY", reference.year),
+        ("T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue),
+        ("DO", reference.doi),
+        ("UR", reference.page.replace(";", "%3B")),  # a semicolon separates addresses
+        *(("KW", tag) for tag in reference.tags),
+        ("AB", reference.abstract),
+        ("ER", ""),
+    ]
+    return "".join(f"{tag}  - {value}\n" for tag, value in lines if value or tag == "ER")
 
 
 class Keys:
@@ -445,8 +415,6 @@ class Keys:
     hyphen: "smith2020a" may be that of a later paper. Keys that differ by case only are the same, since they
     are to BibTeX.
 
-    >>> from qbe.corpus.bibliography import reference_of
-    >>> from qbe.types import Paper
     >>> paper = Paper("7", "On the Fish of Çeşme", (), metadata={"authors": ["Ann Müller"], "year": 2019})
     >>> keys = Keys()
     >>> [keys.add(reference_of(paper)) for _ in range(3)]
@@ -458,7 +426,7 @@ class Keys:
         self._next: dict[str, count[int]] = {}
 
     def add(self, reference: Reference) -> str:
-        """The key of a paper that is not in the file yet."""
+        """Return the key of a paper that is not in the file yet."""
         key = plain = reference.key or key_of(reference)
         hyphen = "-" if reference.key else ""
         while key.casefold() in self._taken:
@@ -480,7 +448,6 @@ def key_of(reference: Reference) -> str:
 
 
 def _folded(text: str) -> str:
-    """The text without accents."""
     decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
     return "".join(each for each in decomposed if not unicodedata.combining(each))
 
@@ -505,9 +472,6 @@ def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
 
     A formula stands between dollars, with no space within the first or before the last of them, and its
     braces are balanced.
-
-    >>> list(with_formulas("From $5 to $10 in $O(n^{2})$"))
-    [('From $5 to $10 in ', False), ('$O(n^{2})$', True), ('', False)]
     """
     begin = 0
     for match in _FORMULA.finditer(text):
@@ -519,11 +483,7 @@ def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def to_latex(text: str) -> str:
-    r"""Return a text in LaTeX: characters with a meaning are escaped, formulas and all other characters stay.
-
-    >>> print(to_latex("50% of Gödel & {co}: $x_1$ is x_1"))
-    50\% of Gödel \& \textbraceleft{}co\textbraceright{}: $x_1$ is x\_1
-    """
+    """Return a text in LaTeX: characters with a meaning are escaped, formulas stay."""
     return "".join(part if formula else escaped(part) for part, formula in with_formulas(text))
 
 
@@ -533,7 +493,7 @@ def escaped(text: str) -> str:
 
 
 def to_latex_title(title: str) -> str:
-    r"""A title in LaTeX, with braces around what has to keep its capital letters, and around formulas.
+    r"""Return a title in LaTeX, with braces around formulas and what has to keep its capital letters.
 
     Styles of bibliographies change the case of letters. Braces protect words with capitals after their first
     letter, or with a capital and digits, single capitals but "A", and, where at most half of the words of
@@ -545,9 +505,10 @@ def to_latex_title(title: str) -> str:
     >>> print(to_latex_title("From {left} to right: A model of the Bayesian reader"))
     From \textbraceleft{}left\textbraceright{} to right: A model of the {Bayesian} reader
     """
-    in_capitals, every_capital = title.isupper(), _has_few_capitals(title)
-    parts = []
-    is_first = True
+    longer = [word for word in _WORD.findall(title)[1:] if len(word) > 4 and word[1:].islower()]
+    every_capital = bool(longer) and 2 * sum(word[0].isupper() for word in longer) <= len(longer)
+    in_capitals, is_first = title.isupper(), True
+    parts = list[str]()
     for part, formula in with_formulas(title):
         if formula:
             parts.append(f"{{{part}}}")
@@ -565,22 +526,18 @@ def to_latex_title(title: str) -> str:
 
 
 def _is_safe(formula: str) -> bool:
-    """Return True if a formula may stay in a file for BibTeX.
+    r"""Return True if a formula may stay in a file for BibTeX.
 
     Nothing in it ends a line or a cell; its braces are balanced for BibTeX, which counts escaped ones, and
-    for readers that do not; no command takes its last dollar for an argument, or does anything but write
-    mathematics.
+    for readers that do not; it writes mathematics, and no command takes its last dollar (``$\hat$``).
     """
     names = _COMMAND.findall(formula)
     if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in names):
         return False
-    if _NOT_IN_FORMULAS.search(formula) or not _is_closed(formula):
+    if _NOT_IN_FORMULAS.search(formula):
         return False
-    return _is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))
-
-
-def _is_closed(formula: str) -> bool:
-    r"""Whether a formula ends with its last dollar, as in ``$\hat x$`` and not in ``$\hat$``."""
+    if not (_is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))):
+        return False
     if "\\" not in formula:
         return True
     from pylatexenc.latexwalker import LatexMathNode, LatexWalker, LatexWalkerError
@@ -599,11 +556,6 @@ def _is_balanced(text: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
-
-
-def _has_few_capitals(title: str) -> bool:
-    longer = [word for word in _WORD.findall(title)[1:] if len(word) > 4 and word[1:].islower()]
-    return bool(longer) and 2 * sum(word[0].isupper() for word in longer) <= len(longer)
 
 
 def _keeps_capitals(word: str, may_change: bool) -> bool:

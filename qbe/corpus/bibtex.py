@@ -122,13 +122,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""Yield the entries of a file; those that inherit from a later one (``crossref``, ``xdata``) come last.
-
-    >>> text = b"@string{jml = {Fish Letters}}\n@article{a9, title = {On {F}ish}, journal = jml # { B}}"
-    >>> [entry] = read(io.BufferedReader(io.BytesIO(text)), "refs.bib", Reading())
-    >>> entry.where, entry.record["title"], entry.record["metadata"]
-    ('refs.bib, line 2', 'On Fish', {'key': 'a9', 'venue': 'Fish Letters B'})
-    """
+    """Yield the entries of a file; those that inherit from later ones (``crossref``, ``xdata``) come last."""
     del reading
     parents: dict[str, BibtexEntry] = {}
 
@@ -190,18 +184,19 @@ def _with_inherited(
 
 
 def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The record of an entry; raises RecordError where it has no title."""
     title, subtitle = _text(fields, "title"), _text(fields, "subtitle")
     if not title:
         raise no_title(where, key, doi(_address(fields, "doi")), is_fault=True)
     url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
     published, arxiv = _joined_date(*(fields.get(each, "") for each in _DATES_OF)), _arxiv(fields, url)
     acl = _ANTHOLOGY.search(url) if "acl" in url else None
+    venue = _first(fields, *_VENUES)
+    macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
         "key": key,
         **_credits(fields.get("author", "")),
         **dated(published),
-        "venue": _venue(fields),
+        "venue": JOURNALS.get(macro[1:].lower()) or _text(fields, *_VENUES),
         "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],
         "doi": doi(_address(fields, "doi")) or (doi(url) if "doi.org/" in url else ""),
         "url": url,
@@ -214,7 +209,6 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def _first(fields: Mapping[str, str], *names: str) -> str:
-    """The first of these fields that says something, or ''."""
     return next(filter(None, map(fields.get, names)), "")
 
 
@@ -226,13 +220,6 @@ def _text(fields: Mapping[str, str], *names: str) -> str:
 def _address(fields: Mapping[str, str], *names: str) -> str:
     value = _first(fields, *names)
     return clean_address(value) if value else ""
-
-
-def _venue(fields: Mapping[str, str]) -> str:
-    """Return the journal or book; for a macro of ADS the name of the journal."""
-    venue = _first(fields, *_VENUES)
-    macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
-    return JOURNALS.get(macro[1:].lower()) or _text(fields, *_VENUES)
 
 
 def _listed(fields: Mapping[str, str], *names: str) -> list[str]:

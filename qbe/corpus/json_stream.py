@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from qbe.corpus.fields import unfit
 from qbe.corpus.records import Entry, check_unicode
 from qbe.corpus.streams import MAX_LINE_BYTES, head_of, numbered_lines
 from qbe.errors import CorpusError, RecordError
@@ -20,31 +21,19 @@ _KINDS = {list: "an array", str: "a string", type(None): "null"}
 
 
 def decode_text(data: bytes, where: str) -> str:
-    """Decode UTF-8; raises RecordError for another encoding.
-
-    >>> decode_text("Müller".encode("latin-1"), "papers.jsonl, line 3")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.RecordError: papers.jsonl, line 3: expected UTF-8 text, found byte 0xfc at position 2; ...
-    """
+    """Decode UTF-8; raises RecordError for another encoding."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         actual = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             actual = "UTF-16"
-        raise RecordError(
-            f"{where}: expected UTF-8 text, found {actual}; convert the file to UTF-8",
-            "text that is not UTF-8",
-        ) from None
+        reason = "text that is not UTF-8"
+        raise unfit(where, "UTF-8 text", actual, "convert the file to UTF-8", reason) from None
 
 
 def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
-    """Return the JSON object of a text; raises RecordError for malformed JSON, other values, lone surrogates.
-
-    >>> decode_record('{"paper_id": "p1", "year": NaN}', "papers.jsonl, line 3")
-    {'paper_id': 'p1', 'year': None}
-    """
+    """Return the JSON object of a text; raises RecordError for other values and lone surrogates."""
     try:
         record = DECODER.decode(text)
         # In decoded UTF-8 only an escape brings a surrogate; a search is cheaper than a check of each line.
@@ -59,8 +48,7 @@ def decode_record(text: str, where: str, expected: str = "a JSON object") -> dic
         advice = "mend or remove it"
         if "\0" in text:
             expected, problem, advice = "JSON", "a NUL byte", "remove it or fetch the file again"
-        message = f"{where}: expected {expected}, found {problem}; {advice}"
-        raise RecordError(message, "malformed JSON") from None
+        raise unfit(where, expected, problem, advice, "malformed JSON") from None
     check_unicode(written, where)
     return _object(record, where)
 
@@ -69,8 +57,7 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     kind = _KINDS.get(type(value), "a number or boolean")
-    message = f"{where}: expected a JSON object, found {kind}; write one paper an object"
-    raise RecordError(message, "not a JSON object")
+    raise unfit(where, "a JSON object", kind, "write one paper an object", "not a JSON object")
 
 
 def plain_record(record: dict[str, Any]) -> dict[str, Any]:
@@ -121,12 +108,7 @@ def _json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
 
 
 def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, Entry]]:
-    """Yield the objects that are the members of an object, with their names.
-
-    >>> stream = io.BufferedReader(io.BytesIO(b'{"7": {"title": "On fish"}}'))
-    >>> list(object_items(stream, "papers.json"))
-    [('7', Entry(where='papers.json, item 1', record={'title': 'On fish'}))]
-    """
+    """Yield the objects that are the members of an object, with their names."""
     return _items(stream, name, "", are_members=True)
 
 
@@ -151,7 +133,7 @@ class _Bounded:
         ):
             if value > most:
                 raise CorpusError(
-                    f"{self.where}: expected at most {most:,} {unit} an item, found more; write one paper an item"
+                    f"{self.where}: expected at most {most:,} {unit} an item, found more; write one a paper"
                 )
         return data
 

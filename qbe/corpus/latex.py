@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from qbe.corpus import fields
 from qbe.corpus.markup import clean_bibtex
 from qbe.corpus.streams import from_western, open_source
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import CorpusError
 
 SUFFIXES = (".tex", ".ltx")
 FEWEST_WORDS = 20  # of a paragraph that stands for an abstract
@@ -129,7 +129,7 @@ def _inside(folder: Path, name: str) -> Path | None:
 
 
 def paper_of(source: str, where: str) -> dict[str, Any]:
-    r"""The record of a paper from a source (`source_of`), without an id.
+    r"""Return the record of a paper from a source (`source_of`), without an id.
 
     Macros become what they stand for, other commands their arguments; citations, footnotes and labels are
     dropped, and formulas stay. Where there is no abstract, the first paragraph of the introduction stands
@@ -159,21 +159,15 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
     not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
     if not abstract:
         but = f" (but for those that cannot be read: {not_read})" if not_read else ""
-        raise RecordError(
-            f"{where}: expected \\begin{{abstract}} or \\abstract{{...}}, found neither, nor an "
-            f"introduction, in it and in the files that it inputs{but}; give title and abstract as text",
-            "no abstract",
-        )
+        found = f"neither, nor an introduction, in it and in the files that it inputs{but}"
+        advice = "give title and abstract as text"
+        raise fields.unfit(where, "\\begin{abstract} or \\abstract{...}", found, advice, "no abstract")
     metadata = {fields.ABSTRACT_FROM: stands_in, fields.NOT_READ: not_read}
     return fields.record(None, title, abstract, metadata)
 
 
 def cited_in(source: str) -> Cited:
-    r"""What a source (`source_of`) cites.
-
-    >>> cited_in(r"\cite[see][]{lee, kim} \nocite{*} \bibliography{refs,more.bib}")
-    Cited(bibliographies=('refs.bib', 'more.bib'), keys=frozenset({...}))
-    """
+    """Return what a source (`source_of`) cites."""
     names = (name.strip() for match in _BIBLIOGRAPHY.finditer(source) for name in match[1].split(","))
     files = dict.fromkeys(name if name.lower().endswith(".bib") else f"{name}.bib" for name in names if name)
     cited = (match[1] for match in _CITATION.finditer(source) if not _NO_CITATION.match(match[0]))

@@ -137,13 +137,7 @@ _OF_ADDRESS = {"under": "_", "tilde": "~", "less": "<", "greater": ">", "none": 
 
 
 def is_placeholder(sentences: Sequence[str]) -> bool:
-    """Return True if sentences are no abstract: nothing, signs alone, or a text for an absent one.
-
-    >>> is_placeholder(["[No abstract available]"]), is_placeholder(["n/a"]), is_placeholder(["--", "?"])
-    (True, True, True)
-    >>> is_placeholder(["No abstract algebra is needed."]), is_placeholder(["No."])
-    (False, False)
-    """
+    """Return True if sentences are no abstract: nothing, signs alone, or a text for an absent one."""
     if sum(map(len, sentences)) > _MAX_CHARS:
         return False
     text = " ".join(sentences).casefold().replace("\u2019", "'")
@@ -184,11 +178,7 @@ def single_spaced(text: str) -> str:
 
 
 def clean_title(text: str) -> str:
-    r"""Return a title without markup.
-
-    >>> print(clean_title("On <i>fish</i> &amp; G\\\"odel"))
-    On fish & Gödel
-    """
+    """Return a title without markup."""
     return without_latex(plain(text))
 
 
@@ -216,7 +206,7 @@ def _without_rights(text: str) -> str:
 
 
 def without_latex(text: str) -> str:
-    r"""Text with characters in place of LaTeX's accents, symbols and escapes, and without its fonts.
+    r"""Return text with characters for LaTeX's accents, symbols and escapes, and without its fonts.
 
     Formulas in dollars, macros that are not known, and braces that belong to none that is stay.
 
@@ -229,7 +219,7 @@ def without_latex(text: str) -> str:
 
 
 def clean_bibtex(text: str) -> str:
-    r"""A text of BibTeX without LaTeX and braces, with characters for its ties, dashes and quotation marks.
+    r"""Return a text of BibTeX without LaTeX and braces, with characters for ties, dashes and quotes.
 
     Of macros that are not known the arguments stay; formulas stay as they are.
 
@@ -253,13 +243,12 @@ def clean_address(text: str) -> str:
 
 
 class _Decoder:
-    """Reads LaTeX from the innermost braces outwards, as `clean_bibtex` or as `without_latex`."""
+    """Reads LaTeX from the innermost braces outwards, for `clean_bibtex` or `without_latex`."""
 
     def __init__(self, *, is_bibtex: bool) -> None:
         self._is_bibtex = is_bibtex
 
     def plain(self, text: str) -> str:
-        """The text that LaTeX would show, formulas as they are."""
         formulas: list[str] = []
         for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
             text = text.replace(hidden, " ")
@@ -293,7 +282,7 @@ class _Decoder:
         return escape[1].translate(_HIDE)
 
     def _group(self, group: re.Match[str]) -> str:
-        """The text of braces that hold no others, as the command before them has it."""
+        """Return the text of braces that hold no others, as the command before them has it."""
         name, written = group[1], group[group.lastindex or 0]
         content = self._decoded(written)
         if name is None:
@@ -320,7 +309,7 @@ class _Decoder:
         return _COMMAND.sub(self._command, text) if "\\" in text else text
 
     def _command(self, command: re.Match[str]) -> str:
-        """The text of a command that no braces follow."""
+        """Return the text of a command that no braces follow."""
         sign, word, letter, name, space, other = command.groups()
         if letter:
             return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
@@ -335,7 +324,7 @@ class _Decoder:
         return name + space if self._is_bibtex else f"\1{name}{space}"
 
     def _accented(self, accent: str, letters: str, written: str, *, is_group: bool) -> str:
-        """Letters of which the first has an accent; as it is written where there is no such letter."""
+        """Put an accent on the first letter; return what is written where there is no such letter."""
         if not letters[:1].isalpha():
             is_kept = accent.isalpha() and not self._is_bibtex
             return written.translate(_HIDE) if is_kept else accent.translate(_HIDE) + letters
@@ -353,11 +342,7 @@ def _ensured(math: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def symbol_of(name: str) -> str | None:
-    """Return the character that a command without arguments stands for, or None.
-
-    >>> symbol_of("alpha"), symbol_of("frac")
-    ('α', None)
-    """
+    """Return the character that a command without arguments stands for, or None."""
     if name in _SYMBOLS:
         return _SYMBOLS[name]
     from pylatexenc.latex2text import get_default_latex_context_db

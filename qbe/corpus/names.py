@@ -56,9 +56,6 @@ class Name(NamedTuple):
 def credits(names: str | Iterable[str]) -> dict[str, Any]:
     """Return the metadata ``authors``, and ``et_al`` (True) where others are not named, of one text or
     several names.
-
-    >>> credits(["Lee, Ann", "Hernández Núñez, José", "et al."])
-    {'authors': ['Ann Lee', 'Hernández Núñez, José'], 'et_al': True}
     """
     text = names if isinstance(names, str) else "".join(f"{name}\n" for name in names)
     return {"authors": split_authors(text), "et_al": has_others(text) or None}
@@ -97,11 +94,7 @@ def split_authors(text: str) -> list[str]:
 
 
 def has_others(text: str) -> bool:
-    """Return True if a list of names says that there are other authors.
-
-    >>> has_others("Ann Lee and others"), has_others("Lee A., et al."), has_others("Ann Others")
-    (True, True, False)
-    """
+    """Return True if a list of names says that there are other authors."""
     return _OTHERS.search(text[-_OTHERS_CHARS:]) is not None or _ELLIPSIS.search(text) is not None
 
 
@@ -141,11 +134,7 @@ def person_name(family: str, given: str, suffix: str = "") -> str:
 
 
 def given_first(name: str) -> str:
-    """Return a name for readers: of ``Family, Given, Suffix`` the given name comes first.
-
-    >>> given_first("van der Berg, Jan, Jr."), given_first("Department of Fish, Lake Institute")
-    ('Jan van der Berg Jr.', 'Department of Fish, Lake Institute')
-    """
+    """Return a name for readers: of ``Family, Given, Suffix`` the given name comes first."""
     if name.count(",") not in (1, 2) or _is_organization(name):
         return name
     family, _, rest = name.partition(",")

@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
 
 from qbe.corpus import fields
 from qbe.corpus.pdf_layout import FIRST, INTRODUCTION, find
@@ -70,37 +69,26 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     check_package("pypdfium2")
     data = stream.read(MAX_LINE_BYTES + 1)
     if len(data) > MAX_LINE_BYTES:
-        message = (
-            f"{name}: expected a PDF of at most {MAX_LINE_BYTES >> 20} MiB, found a larger one; give its text"
+        expected = f"a PDF of at most {MAX_LINE_BYTES >> 20} MiB"
+        yield Entry(
+            name, fields.unfit(name, expected, "a larger one", "give its text", "a PDF that is too large")
         )
-        yield Entry(name, RecordError(message, "a PDF that is too large"))
         return
     found = _WORKER.read(data)
     if (problem := found.get("error")) is not None:
         expected, actual, reason = _PROBLEMS[problem]
         yield Entry(name, RecordError(f"{name}: expected {expected}, found {actual}", reason))
         return
-    yield Entry(name, _record(found, PurePath(name).name))
-
-
-def _record(found: dict[str, str], file: str) -> dict[str, Any]:
-    arxiv, year = found["arxiv"], ""
-    if arxiv:
-        digits = arxiv.rpartition("/")[2][:2]
-        year = f"{'19' if digits > '90' else '20'}{digits}"
+    arxiv = found["arxiv"]
+    digits = arxiv.rpartition("/")[2][:2]
     metadata = {
         "ids": {"arxiv": arxiv} if arxiv else {},
         "doi": found["doi"],
-        "year": fields.year(year),
-        "file": file,
+        "year": fields.year(f"{'19' if digits > '90' else '20'}{digits}") if arxiv else None,
+        "file": PurePath(name).name,
         fields.ABSTRACT_FROM: STANDS_IN.get(found["source"], "") if found["abstract"] else "",
     }
-    return {
-        "paper_id": None,
-        "title": found["title"],
-        "abstract": found["abstract"] or None,
-        "metadata": fields.present(metadata),
-    }
+    yield Entry(name, fields.record(None, found["title"], found["abstract"], metadata))
 
 
 class _Worker:
@@ -108,7 +96,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process: processes.Process | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def read(self, data: bytes) -> dict[str, str]:
         """Return the answer of the process; ``error`` '' where it ended or took too long."""
@@ -127,12 +115,12 @@ class _Worker:
             except BrokenPipeError:
                 line = b""
             except BaseException:  # such as an interrupt: the answer is not to be that of the next document
-                self._end()
+                self.end()
                 raise
             finally:
                 timer.cancel()
             if not line.endswith(b"\n"):
-                self._end()
+                self.end()
                 return {"error": ""}
             found: dict[str, str] = json.loads(line)
             return found
@@ -140,13 +128,10 @@ class _Worker:
     def end(self) -> None:
         """Kill the process, so that a malicious PDF cannot affect the next one."""
         with self._lock:
-            self._end()
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+            if self._process is not None:
+                self._process.kill()
+                self._process.communicate()
+                self._process = None
 
 
 _WORKER = _Worker()

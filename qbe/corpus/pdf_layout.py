@@ -69,7 +69,7 @@ class Found(NamedTuple):
 
 
 def find(lines: Sequence[Line], named: str = "") -> Found:
-    """The title and the abstract in the lines of a paper's first pages; ``named`` is the title that the
+    """Find title and abstract in the lines of first pages; ``named`` is the title that the
     document states, which counts where its words stand on the first page.
 
     >>> def line(text: str, y: float, size: float, bold: bool = False) -> Line:
@@ -251,7 +251,7 @@ def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
 
 
 def _is_left_of(line: Line, other: Line) -> bool:
-    """Whether a line is one of the column left of another's."""
+    """Return True if a line is one of the column left of another's."""
     return (
         line.page == other.page
         and abs(line.y - other.y) < 2

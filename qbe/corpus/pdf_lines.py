@@ -136,11 +136,7 @@ def _text(code: int, is_generated: bool) -> str:
 
 
 def _with_accents(text: str) -> str:
-    r"""Compose accents that are printed before their letters.
-
-    >>> _with_accents("Schr\u00a8odinger")
-    'Schrödinger'
-    """
+    """Compose accents that are printed before their letters."""
 
     def composed(match: re.Match[str]) -> str:
         letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])

@@ -57,14 +57,7 @@ class _Revisions(NamedTuple):
 
 
 def files_of(source: str) -> list[str]:
-    """Return the source itself, or the visible files in a folder and below, by name.
-
-    >>> Path("parts").mkdir()
-    >>> for name in ("b.jsonl", "a.jsonl", ".hidden"):
-    ...     Path("parts", name).touch()
-    >>> files_of("parts")
-    ['parts/a.jsonl', 'parts/b.jsonl']
-    """
+    """Return the source itself, or the visible files in a folder and below, by name."""
     if not is_folder(source):
         return [source]
     below = (path for path in Path(source).rglob("*") if path.is_file())
@@ -77,10 +70,6 @@ def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
 
     Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
     of a folder that cannot be read at all is an entry with its error.
-
-    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
-    >>> [entry.where for entry in entries("a.jsonl")]
-    ['a.jsonl, line 1']
     """
     return (entry for _, entry in _records(source, reading, None, None, None))
 
@@ -110,7 +99,12 @@ def read_corpus(
     ['A', 'B']
     """
     rejected = RejectedRecords() if rejected is None else rejected
-    stops = (reading.on_error or _default_policy(sources)) == STOP
+    on_error = reading.on_error
+    if on_error is None:  # one broken record shall not stop a night's work
+        files = (file for source in sources for file in files_of(source))
+        sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
+        on_error = SKIP if sum(sizes) > SKIP_BYTES else STOP
+    stops = on_error == STOP
     revisions = _first_pass(sources, reading, stops)
     rejected.deleted = revisions.deleted if revisions else rejected.deleted
     papers = _papers(
@@ -193,20 +187,13 @@ def _last_of_each(found: Iterable[Entry], revisions: _Revisions) -> Iterator[Ent
             paper_id = next(iter(record.names), "")
         else:
             paper_id = record["paper_id"]
-        is_older = revisions.repeated[paper_id] > 0 if paper_id in revisions.repeated else False
+        is_older = revisions.repeated.get(paper_id, 0) > 0
         if is_older:
             revisions.repeated[paper_id] -= 1
         if is_older or paper_id in revisions.deleted:
             message = f"{where}: PMID {paper_id} has a newer version, or is deleted"
             record = RecordError(message, "an older version", is_fault=False)
         yield Entry(where, record)
-
-
-def _default_policy(sources: Sequence[str]) -> str:
-    """Skip in large files: one broken record shall not stop a night's work."""
-    files = (file for source in sources for file in files_of(source))
-    sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
-    return SKIP if sum(sizes) > SKIP_BYTES else STOP
 
 
 def _records(
@@ -282,17 +269,13 @@ def _papers(
                 rejected.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
-                by = seen.by if seen and first else None
-                rejected.merge(
-                    entry.where, paper.paper_id, paper_id, by, f"{paper.title!r}, {ids.first(paper_id)}"
-                )
+                by, place = seen.by if seen and first else None, f"{paper.title!r}, {ids.first(paper_id)}"
+                rejected.merge(entry.where, paper.paper_id, paper_id, by, place)
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
-                message = (
-                    f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
-                )
-                rejected.note(RENAMED, entry.where, message)
+                before = f"the id {paper.paper_id!r} is that of another paper before"
+                rejected.note(RENAMED, entry.where, f"{before}; this one is {paper_id!r}")
                 paper = replace(paper, paper_id=paper_id)
             if stands_in := paper.metadata.get(ABSTRACT_FROM):
                 rejected.note(STANDS_IN, entry.where, f"no abstract was found; {stands_in} stands for it")
@@ -334,11 +317,7 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
 
 
 def id_of(record: Mapping[str, Any] | RecordError) -> str | None:
-    """Return the id that the paper of a record gets, None where the record does not tell.
-
-    >>> id_of({"paper_id": None, "title": "On fish", "metadata": {"doi": "10.1234/5"}})
-    '10.1234/5'
-    """
+    """Return the id that the paper of a record gets, None where the record does not tell."""
     if isinstance(record, RecordError):
         return None
     paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))

@@ -16,6 +16,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+from qbe.corpus.fields import unfit
 from qbe.errors import RecordError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
@@ -117,11 +118,7 @@ class Reading:
         return any(self._category.match(str(name)) for name in names)
 
     def record(self) -> dict[str, Any]:
-        """Return the options that are not the default, as JSON values.
-
-        >>> Reading(categories=("cs.*",), on_error="skip").record()
-        {'categories': ['cs.*'], 'on_error': 'skip'}
-        """
+        """Return the options that are not the default, as JSON values."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         values |= {"columns": dict(self.columns), "categories": list(self.categories)}
         if self.max_rejected == Reading.max_rejected:
@@ -155,14 +152,7 @@ def converted(
 
 
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
-    """Return the offsets into ``text`` of its sentences, in order; None where a splitter added or dropped
-    letters.
-
-    White space and control characters may differ.
-
-    >>> locate("Fish  swim. We count.", ["Fish swim.", "We count."])
-    ((0, 11), (12, 21))
-    """
+    """Return the offsets into ``text`` of its sentences, in order; None where a splitter changed letters."""
     offsets, end = list[tuple[int, int]](), 0
     for sentence in sentences:  # nearly all stand there as they are: ten times as fast as what follows
         begin = text.find(sentence, end)
@@ -187,12 +177,11 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
 def parse_paper(
     record: Mapping[str, Any], where: str, split: Splitter | None = None, default_id: str | None = None
 ) -> Paper:
-    """The paper of a record.
+    """Return the paper of a record.
 
     ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string;
     without it such an abstract is an error. ``default_id`` replaces a missing ``paper_id``. White space and
-    control characters within a text become single spaces; sentences that are empty then are dropped,
-    together with their labels.
+    control characters become single spaces; sentences that are empty then are dropped with their labels.
 
     Raises RecordError for a missing or invalid field, an abstract without a sentence, texts over
     MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
@@ -286,16 +275,12 @@ def check_unicode(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise RecordError(
-            f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
-            "a lone surrogate",
-        ) from None
+        found, reason = "a lone surrogate (\\ud800 to \\udfff)", "a lone surrogate"
+        raise unfit(where, "Unicode text", found, "remove it", reason) from None
 
 
 def lacking_abstract(where: str, actual: str) -> RecordError:
-    return RecordError(
-        f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
-    )
+    return unfit(where, "an abstract", actual, "add its text or drop the paper", NO_ABSTRACT)
 
 
 def _paper_id(value: Any, where: str, default: str | None) -> str:
@@ -309,17 +294,12 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
     if is_id(value):
         return value
     if len(value) <= MAX_ID_CHARS:
-        problem = "white space" if value.split() != [value] else "an unprintable character"
-        raise RecordError(
-            f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
-            f"found {problem} in {_short(value)}; rename the paper",
-            "a paper_id with white space or control characters",
-        )
-    raise RecordError(
-        f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
-        "shorten it",
-        "a paper_id that is too long",
-    )
+        expected = "a paper_id without white space (a TREC run could not hold it)"
+        found = "white space" if value.split() != [value] else "an unprintable character"
+        reason = "a paper_id with white space or control characters"
+        raise unfit(where, expected, f"{found} in {_short(value)}", "rename the paper", reason)
+    expected = f"a paper_id of at most {MAX_ID_CHARS} characters"
+    raise unfit(where, expected, f"{len(value):,}", "shorten it", "a paper_id that is too long")
 
 
 def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
@@ -348,19 +328,15 @@ def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | 
     if not isinstance(labels, (list, tuple)):
         raise _invalid(where, "a list as pred_labels", labels, advice, reason)
     if len(labels) != count:
-        raise RecordError(
-            f"{where}: expected as many pred_labels as sentences in the abstract ({count}), "
-            f"found {len(labels)}; {advice}",
-            reason,
-        )
+        expected = f"as many pred_labels as sentences in the abstract ({count})"
+        raise unfit(where, expected, str(len(labels)), advice, reason)
     facets: list[Facet | None] = []
     for label in labels:
         try:
             facets.append(Facet.from_label(label))
         except (KeyError, AttributeError):
-            raise _invalid(
-                where, f"{_LABELS} as label", label, "rename the label", "an unknown label"
-            ) from None
+            expected = f"{_LABELS} as label"
+            raise _invalid(where, expected, label, "rename the label", "an unknown label") from None
     return facets
 
 
@@ -395,11 +371,8 @@ def _metadata(metadata: Any, where: str) -> Mapping[str, Any]:
         ]
         if not level:
             return metadata
-    raise RecordError(
-        f"{where}: expected metadata of at most {MAX_DEPTH} objects and lists within each other, "
-        "found more; drop it",
-        "metadata nested too deeply",
-    )
+    expected = f"metadata of at most {MAX_DEPTH} objects and lists within each other"
+    raise unfit(where, expected, "more", "drop it", "metadata nested too deeply")
 
 
 def _clean(text: Any, field: str, where: str) -> str:
@@ -408,25 +381,23 @@ def _clean(text: Any, field: str, where: str) -> str:
     if text.isprintable():  # of white space it lets only the space pass
         return text.strip() if "  " not in text else " ".join(text.split())
     if "\0" in text:
-        raise RecordError(
-            f"{where}: expected text, found a NUL character in the {field}; remove it", "a NUL character"
-        )
+        raise unfit(where, "text", f"a NUL character in the {field}", "remove it", "a NUL character")
     check_unicode(text, where)
     return " ".join(text.translate(_CONTROLS).split())
 
 
 def _check_length(length: int, field: str, where: str) -> None:
     if length > MAX_ABSTRACT_CHARS:
-        raise RecordError(
-            f"{where}: expected {field} of at most {MAX_ABSTRACT_CHARS:,} characters, found {length:,}; "
+        expected, advice = (
+            f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters",
             "shorten it or drop the paper",
-            f"{field} that is too long",
         )
+        raise unfit(where, expected, f"{length:,}", advice, f"{field} that is too long")
 
 
 def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:
-    what = "none" if value is None else f"{type(value).__name__} {_short(value)}"
-    return RecordError(f"{where}: expected {expected}, found {what}; {advice}", reason)
+    found = "none" if value is None else f"{type(value).__name__} {_short(value)}"
+    return unfit(where, expected, found, advice, reason)
 
 
 def _short(value: Any) -> str:

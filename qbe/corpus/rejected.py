@@ -26,11 +26,6 @@ class RejectedRecords:
     ``noted`` notes on records that are used, by NOTED. ``deleted`` has the ids of papers that the sources
     declare deleted, ``ids`` those of skipped records, as far as they are known. With a ``stream``, each
     record is a line of JSON there: ``where``, ``reason`` and ``message``.
-
-    >>> rejected = RejectedRecords()
-    >>> rejected.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
-    >>> rejected.summary()
-    '1 record skipped (no title: 1)'
     """
 
     def __init__(self, stream: IO[bytes] | None = None) -> None:

@@ -18,7 +18,7 @@ from qbe.types import Paper
 
 
 def _words(text: str) -> frozenset[str]:
-    """Words without their last full stop: ``e.g`` stands for "e.g."."""
+    """Split words, which lack their last full stop: ``e.g`` stands for "e.g."."""
     return frozenset(text.split())
 
 
@@ -93,7 +93,7 @@ _WORDS = re.compile(r"\s(?:[a-z]{2,}+\s){3}")
 
 
 def formulas(text: str) -> Iterator[tuple[int, int]]:
-    r"""Offsets (start, end) of ``$...$``, ``$$...$$``, ``\(...\)`` and ``\[...\]``, in order.
+    r"""Yield the offsets (start, end) of ``$...$``, ``$$...$$``, ``\(...\)`` and ``\[...\]``, in order.
 
     The time is linear in the length of the text: a search that fails stops at the next delimiter of its kind.
 
@@ -112,7 +112,7 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_prose(formula: str) -> bool:
-    """Whether the text between two delimiters contains the beginning of a sentence, or only plain words."""
+    """Return True if a sentence begins between two delimiters, or there are only plain words."""
     return bool(_NEW_SENTENCE.search(formula) or ("\\" not in formula and _WORDS.search(formula)))
 
 
@@ -162,7 +162,7 @@ _HEADING = 40
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, without the white space around them.
+    """Split a text into sentences, without the white space around them.
 
     >>> split_sentences("Fish swim, e.g. cod. We count them in Sec. 3. Most are cod.")
     ['Fish swim, e.g. cod.', 'We count them in Sec. 3.', 'Most are cod.']
@@ -171,7 +171,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_spans(text: str) -> list[tuple[int, int]]:
-    """The positions of the sentences of a text: offsets (start, end), end exclusive.
+    """Return the offsets (start, end) of the sentences of a text, end exclusive.
 
     Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
     Any string is accepted, NUL and lone surrogates included; the time is linear in its length.
@@ -191,7 +191,7 @@ def split_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _ends(text: str) -> Iterator[int]:
-    """Offsets after the last character of each sentence; the last sentence may lack one."""
+    """Yield the offset after the last character of each sentence; the last sentence may lack one."""
     spans = formulas(text)
     formula = next(spans, None)
     start = 0
@@ -210,7 +210,7 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _is_end(text: str, start: int, stop: int, marks: str, end: int) -> bool:
-    """Whether the marks at ``stop`` end the sentence begun at ``start``; what follows stands at ``end``."""
+    """Return True if the marks at ``stop`` end the sentence begun at ``start``; ``end`` is behind them."""
     window = text[max(start, stop - _WINDOW) : stop]
     if not window.strip():
         return False  # marks alone are no sentence
@@ -235,7 +235,7 @@ def _is_end(text: str, start: int, stop: int, marks: str, end: int) -> bool:
 
 
 def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begins: bool) -> bool:
-    """Whether a full stop before white space ends a sentence: it may belong to an abbreviation or a number.
+    """Return True if a full stop before white space ends a sentence, not an abbreviation or a number.
 
     ``word`` follows it; ``begins``: it is a word that sentences begin with.
     """
@@ -262,7 +262,7 @@ def _is_heading(sentence: str) -> bool:
 
 
 def _lacks_space(text: str, window: str, end: int) -> bool:
-    """Whether a sentence begins at ``end``, right behind the marks of the one before: "model.We show"."""
+    """Return True if a sentence begins right behind the marks of the one before: "model.We show"."""
     following = _ATTACHED.match(text, end)
     chunk = window.rpartition(" ")[2].lstrip("(\"'")
     if not following or _NO_WORD.search(chunk):
@@ -274,8 +274,9 @@ def _lacks_space(text: str, window: str, end: int) -> bool:
 
 
 def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -> Paper:
-    """A paper whose abstract is split into sentences; the title may be empty. Without ``paper_id`` its id is
-    ``sha-`` and 16 hexadecimal digits of the SHA-256 of both texts.
+    """Make a paper of a title, which may be empty, and an abstract, which is split into sentences.
+
+    Without ``paper_id`` its id is ``sha-`` and 16 hexadecimal digits of the SHA-256 of both texts.
 
     White space and control characters become single spaces. Raises TypeError for an argument that is not a
     string, and CorpusError for an empty abstract, a text that no corpus may contain (NUL characters, lone

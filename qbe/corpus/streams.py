@@ -66,12 +66,7 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """A source's name and first decompressed bytes (at most HEAD_BYTES), by which its format is recognized.
-
-    >>> head = Head("papers.jsonl.gz", b'{"id": "a"}')
-    >>> head.suffix, head.text, head.record
-    ('.jsonl', '{"id": "a"}', {'id': 'a'})
-    """
+    """A source's name and first HEAD_BYTES, decompressed, by which its format is recognized."""
 
     name: str
     data: bytes
@@ -118,16 +113,7 @@ def not_recognized(name: str, kind: str) -> RecordError:
 
 
 class BytesRead:
-    """Counts the bytes read of some files, compressed as they are.
-
-    >>> _ = Path("a.jsonl").write_bytes(b"12345678")
-    >>> read = BytesRead(["a.jsonl"])
-    >>> with Path("a.jsonl").open("rb") as stream:
-    ...     read.follow(stream)
-    ...     _ = stream.read(2)
-    ...     read.share
-    0.25
-    """
+    """Counts the bytes read of some files, compressed as they are."""
 
     def __init__(self, files: Iterable[str]) -> None:
         """``files`` are all that will be read; pipes, which have no size, make the share unknown."""
@@ -151,11 +137,7 @@ class BytesRead:
 
 
 def display_name(source: str | Path) -> str:
-    """Return the name of a source for messages.
-
-    >>> display_name("-"), display_name("papers.jsonl")
-    ('standard input', 'papers.jsonl')
-    """
+    """Return the name of a source for messages."""
     return "standard input" if str(source) == STDIN else str(source)
 
 
@@ -372,12 +354,7 @@ def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
 
 
 def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
-    r"""Recode text whose first MiB is not UTF-8: the lines that are not are taken for WESTERN.
-
-    >>> stream, is_western = from_western(io.BufferedReader(io.BytesIO(b"Kurt G\xf6del\n")))
-    >>> stream.read().decode(), is_western
-    ('Kurt Gödel\n', True)
-    """
+    """Recode text whose first MiB is not UTF-8: the lines that are not are taken for WESTERN."""
 
     def utf8(line: bytes) -> bytes:
         try:

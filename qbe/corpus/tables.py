@@ -69,9 +69,7 @@ MAX_FIELD_CHARS = 4 << 20  # a longer field is an error, as where a quotation ma
 _TAB = "\t"
 _DELIMITERS = (",", _TAB, ";", "|")
 _DELIMITER_OF = {".csv": None, ".tsv": _TAB, ".tab": _TAB}
-_SEPARATOR = re.compile(
-    r"\"?sep=([^\"\w])\"?\s*", re.IGNORECASE
-)  # the line that Excel writes before a header
+_SEPARATOR = re.compile(r"\"?sep=([^\"\w])\"?\s*", re.IGNORECASE)  # Excel writes it before a header
 _CELL = re.compile(r'"[^"]*"')
 _MOST_LINES_BEFORE = 20
 _MOST_HEADER_LINES = 100
@@ -112,7 +110,10 @@ def find_columns(
     """
     is_wos = {"PT", "AU", "TI"} <= set(header)
     other_names = dict(zip(_WEB_OF_SCIENCE[::2], _WEB_OF_SCIENCE[1::2], strict=True)) if is_wos else {}
-    names = [other_names.get(column) or _normal(column) for column in header]
+    names = [
+        other_names.get(column) or "".join(filter(str.isalnum, column)).lower()  # in letters and digits
+        for column in header
+    ]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
     positions: dict[str, int] = {}
     for field in COLUMNS:
@@ -143,18 +144,20 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     Values may be text, and those of typed tables: numbers, dates, bytes, lists, objects with a name.
     Sentences in a list stay apart. Raises RecordError where title or abstract are no text, and without a
     title.
-
-    >>> columns = find_columns(["Title", "Abstract", "Author"], {}, "papers.csv")
-    >>> row = {"title": "On fish", "abstract": "Fish swim.", "authors": "Lee, Ann; Ray, B."}
-    >>> record = to_record(columns, row, "papers.csv, line 8")
-    >>> record["paper_id"], record["metadata"]
-    (None, {'authors': ['Ann Lee', 'B. Ray']})
     """
     cells = {field: _cell(value, where) for field, value in row.items()}
+    abstract, paper_id = cells.get("abstract"), cells.get("id")
     title = clean_title(_text(cells, "title", where))
     if not title:
         raise fields.no_title(where, is_fault=True)
-    paper_id, abstract = _paper_id(columns, cells), cells.get("abstract")
+    if columns.may_lack_id and isinstance(paper_id, str):
+        if columns.positions.get("id") == columns.positions.get("doi"):
+            paper_id = fields.doi(paper_id) or paper_id
+        elif "://" in paper_id:
+            paper_id = paper_id.rstrip("/").rpartition("/")[2]
+        elif (number := paper_id.removesuffix(".0")).isdecimal():
+            paper_id = number
+        paper_id = paper_id or None
     metadata = {**_metadata(cells), "key": paper_id if columns.has_keys else None}
     made = fields.record(None, title, clean_abstract(_text(cells, "abstract", where)), metadata)
     return {**made, "paper_id": paper_id, **({"abstract": abstract} if isinstance(abstract, list) else {})}
@@ -167,23 +170,24 @@ def metadata_of(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
-    date = fields.date(str(cells.get("date") or ""))
+    authors, tags = (
+        [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
+        for field in _SEVERAL
+    )
+    words = cells.get("categories")
+    words = words.split() if isinstance(words, str) else [""]
+    are_of_arxiv = all(map(_ARXIV.fullmatch, words))
     return {
-        **credits(_authors(_all(cells, "authors"))),
-        **fields.dated(date),
+        **credits(_authors(authors[0] if authors else "")),
+        **fields.dated(fields.date(str(cells.get("date") or ""))),
         **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
         "venue": clean_title(_name(cells.get("venue"))),
-        "categories": _categories(cells.get("categories")),
+        "categories": words if are_of_arxiv else _listed_names(cells.get("categories")),
         "doi": fields.doi(_name(cells.get("doi"))),
         "url": _name(cells.get("url")),
         "cites": _cites(cells.get("cites")),
-        "tags": list(dict.fromkeys(tag for each in _all(cells, "tags") for tag in _listed_names(each))),
+        "tags": list(dict.fromkeys(tag for each in tags for tag in _listed_names(each))),
     }
-
-
-def _normal(column: str) -> str:
-    """The name of a column in small letters and digits."""
-    return "".join(filter(str.isalnum, column)).lower()
 
 
 def _listed(header: Sequence[str]) -> str:
@@ -218,18 +222,6 @@ def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
     return fields.Fields(cells, where).text(field)
 
 
-def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:
-    value = cells.get("id")
-    if columns.may_lack_id and isinstance(value, str):
-        if columns.positions.get("id") == columns.positions.get("doi"):
-            value = fields.doi(value) or value
-        elif "://" in value:
-            value = value.rstrip("/").rpartition("/")[2]
-        elif (number := value.removesuffix(".0")).isdecimal():
-            value = number
-    return None if columns.may_lack_id and value == "" else value
-
-
 def _name(value: Any) -> str:
     """Return a text, or what an object is called, by a name of its own or a person's parts; else ''."""
     if isinstance(value, Mapping):
@@ -241,21 +233,11 @@ def _name(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _all(cells: Mapping[str, Any], field: str) -> list[Any]:
-    return [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
-
-
-def _authors(values: Sequence[Any]) -> str | list[str]:
-    """Return the names of the first of some values, or a text that lists them."""
-    value = values[0] if values else ""
+def _authors(value: Any) -> str | list[str]:
+    """Return the names in a value, or a text that lists them."""
     if isinstance(value, str):
         value = _literal(value) or "\n".join(map(clean_title, value.split("\n")))
     return value if isinstance(value, str) else list(map(clean_title, _names(value)))
-
-
-def _categories(value: Any) -> list[str]:
-    words = value.split() if isinstance(value, str) else [""]
-    return words if all(map(_ARXIV.fullmatch, words)) else _listed_names(value)
 
 
 def _listed_names(value: Any) -> list[str]:
@@ -297,16 +279,9 @@ def is_table(head: Head) -> bool:
 
 
 def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""Yield the rows of a table; ``paper_id`` is None without a column for ids.
+    """Yield the rows of a table; ``paper_id`` is None without a column for ids.
 
     Raises CorpusError where the header has no columns for title and abstract.
-
-    >>> data = b'PMID,Title,Abstract\n7,On fish,"Fish\nswim."\n8,On birds\n'
-    >>> rows = read_table(io.BufferedReader(io.BytesIO(data)), "papers.csv", Reading())
-    >>> next(rows).record
-    {'paper_id': '7', 'title': 'On fish', 'abstract': 'Fish swim.', 'metadata': {}}
-    >>> print(next(rows).record)
-    papers.csv, line 4: expected 3 fields, found 2; put fields with commas or line breaks in quotation marks
     """
     lines, head = _Lines(stream, name), Head(name, b"")
     first = lines.ahead(_MOST_HEADER_LINES)
@@ -328,11 +303,9 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
         if len(row) == len(header) - 1 > needed:
             row.append("")  # as of programs that leave out an empty field at the end
         elif len(row) != len(header):
-            raise RecordError(
-                f"{where}: expected {len(header)} fields, found {len(row)}; put fields with commas or line "
-                "breaks in quotation marks",
-                "a row with another number of fields",
-            )
+            advice = "put fields with commas or line breaks in quotation marks"
+            reason = "a row with another number of fields"
+            raise fields.unfit(where, f"{len(header)} fields", str(len(row)), advice, reason)
         values = {field: row[position] for field, position in columns.positions.items()}
         return to_record(columns, values, where)
 
@@ -372,7 +345,7 @@ class _Lines:
         self.number = self.row[-1][0] if self.row else self.number - 1
 
     def ahead(self, count: int) -> list[str]:
-        """The next lines, which stay."""
+        """Return the next lines, which stay."""
         self._ahead.extend(islice(self._lines, count - len(self._ahead)))
         return [line.decode(errors="replace") for _, line in self._ahead]
 
@@ -391,11 +364,9 @@ def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[
             return
         except csv.Error as error:
             reader, problem = csv.reader(lines, **options), " ".join(str(error).split())
-            row = RecordError(
-                f"{where}: expected quotation marks in pairs around fields, and doubled within them, found "
-                f"malformed text ({problem}); mend or remove the row",
-                "a malformed row",
-            )
+            expected = "quotation marks in pairs around fields, and doubled within them"
+            found = f"malformed text ({problem})"
+            row = fields.unfit(where, expected, found, "mend or remove the row", "a malformed row")
         if width and isinstance(row, list) and len(row) > width and not any(row[width:]):
             del row[width:]
         # Of a row over several lines that is none the first is one, so that the others are not lost.
@@ -462,10 +433,6 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
 # --- typed ---
 
 
-def is_parquet(head: Head) -> bool:
-    return head.data.startswith(b"PAR1")
-
-
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the rows of a file; ``paper_id`` is None without a column for ids.
 
@@ -501,8 +468,9 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
     for number, values in enumerate(_typed_rows(file, rows.needed, name), start=1):
         where = f"{name}, row {number}"
         if lost := next((field for field, value in values.items() if value is _UNREADABLE), None):
-            message = f"{where}: expected UTF-8 text as {lost}, found other bytes; mend or remove the row"
-            yield Entry(where, RecordError(message, "text that is not UTF-8"))
+            expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
+            advice = "mend or remove the row"
+            yield Entry(where, fields.unfit(where, expected, "other bytes", advice, reason))
         else:
             yield rows.entry(values, where)
 
@@ -656,7 +624,7 @@ class _TypedRows:
             self.needed = {field: field for field in FIELDS if field in names}
 
     def entry(self, row: dict[str, Any], where: str) -> Entry:
-        """The entry of a row: the values of the ``needed`` fields."""
+        """Return the entry of a row: the values of the ``needed`` fields."""
         try:
             return Entry(where, plain_record(row) if self._is_own else to_record(self._columns, row, where))
         except RecordError as error:

@@ -101,8 +101,10 @@ class Tagged:
         places = [f"{name}, line {number}" for number in numbers]
         if size > MAX_RECORD_BYTES:
             expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
-            message = f"{places[0]}: expected {expected}, found a longer one; mend or remove it"
-            yield places[0], RecordError(message, "a broken entry")
+            yield (
+                places[0],
+                fields.unfit(places[0], expected, "a longer one", "mend or remove it", "a broken entry"),
+            )
             return
         before, after = (
             {found[1] for line in part if (found := self.inner.match(line)) and found[1]}

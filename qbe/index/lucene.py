@@ -1,42 +1,61 @@
-"""The Lucene index of a segment, built by Anserini's IndexCollection out of files of JSON lines."""
+"""Lucene postings: built by Anserini's IndexCollection, updated in place, and searched in few calls.
+
+Each call from Python into Java takes as long as scoring many papers.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexBuildError
-from qbe.index import jvm as _jvm
+from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.index import jvm
 from qbe.index.papers import IDS
+from qbe.index.rows import Rows, run_starts
 from qbe.index.store import Files
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
 
 LUCENE = "lucene"
 ROWS = "rows.npy"
-"""In Lucene's folder: the row of the paper of each of its documents, (documents,) int32. Lucene numbers
-documents as its threads index them, so that two builds differ in it as in Lucene's other files.
+"""In Lucene's folder: the row of the paper of each document, (documents,) int32. Lucene numbers documents as
+its threads index them, so builds differ in this file as in Lucene's own.
 """
 K1 = 0.9
 B = 0.4
 """BM25 parameters: Anserini's defaults (Yang et al., 2018)."""
 
 INPUT = "lucene-input"
-"""A folder of Anserini's input, there until the Lucene index is built."""
+"""The folder of Anserini's input, until the Lucene index is built."""
 _PAPERS_A_FILE = 10_000
 _IDS_AT_A_TIME = 20_000
+_NEAR = np.float32(1.5e-4)
+"""Above the difference of a ten-thousandth up to which scores count as equal."""
+_WARM_UP = 2
+"""Uses of a costly filter before Lucene caches its documents."""
+_SPARE = 16
+"""Extra documents per search: all ties at the last place must be known, since ties are ordered by id."""
+_OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is in the future")
+
+BUILDER_LOCK = threading.Lock()
+"""pyjnius binds a method to the object it was last looked up on, in whatever thread. So only one thread at a
+time may call methods of objects that belong to one thread, such as a builder; shared objects need no lock.
+"""
 
 
 def contents(paper: Paper) -> str:
-    """The text that is indexed for BM25: title and abstract, with a space between.
+    """Return the text that is indexed for BM25: title and abstract, with a space between.
 
     >>> from qbe.types import Sentence
     >>> contents(Paper("1", "On fish", (Sentence("Fish swim."), Sentence("We count them."))))
@@ -46,8 +65,7 @@ def contents(paper: Paper) -> str:
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
-    """Pass papers through while writing them into ``folder/lucene-input`` as Anserini reads them: a folder
-    of files of JSON lines, each read by one thread.
+    """Yield papers while writing them to ``folder/lucene-input`` as files of JSON lines, one per Java thread.
 
     >>> folder = Path("input")
     >>> folder.mkdir()
@@ -69,7 +87,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
                 for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
                     lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
                     yield paper
-            except GeneratorExit:  # the reader of the papers failed, and says so
+            except GeneratorExit:  # the consumer failed, and its error matters more than a full disk
                 with contextlib.suppress(OSError):
                     lines.close()
                 raise
@@ -82,13 +100,13 @@ def write_lucene_index(
     positions: bool = False,
     docvectors: bool = False,
 ) -> dict[str, Any]:
-    """Index the ``count`` papers that `write_input` wrote into ``folder/lucene``; their input stays.
+    """Index the ``count`` papers that `write_input` wrote, into ``folder/lucene``; the input stays.
 
-    Returns versions, settings and term statistics. Raises IndexBuildError when Lucene fails or drops a paper.
+    Returns version, settings and term statistics. Raises IndexBuildError if Lucene fails or drops a paper.
     """
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
-    _jvm.silence_log4j()
-    arguments = _jvm.java_class("io.anserini.index.IndexCollection$Args")()
+    jvm.silence_log4j()
+    arguments = jvm.java_class("io.anserini.index.IndexCollection$Args")()
     arguments.collectionClass = "JsonCollection"
     arguments.generatorClass = "DefaultLuceneDocumentGenerator"
     arguments.input = str(folder / INPUT)
@@ -98,29 +116,23 @@ def write_lucene_index(
     arguments.storeDocvectors = docvectors
     arguments.optimize = True
     arguments.quiet = True
-    try:
-        indexer = _jvm.java_class("io.anserini.index.IndexCollection")(arguments)
-        _jvm.silence_log4j()
+    with _building(folder, count):
+        indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
+        jvm.silence_log4j()
         indexer.run()
-        statistics = _finish(folder)
-    except Exception as error:
-        raise _unfinished(folder, count, _jvm.java_message(error)) from error
-    if statistics["documents"] != count:
-        raise _unfinished(folder, count, f"{statistics['documents']} documents")
     settings = {"k1": K1, "b": B, "positions": positions, "docvectors": docvectors}
-    return {"version": _jvm.lucene_version(), **settings, **statistics}
+    return {"version": jvm.lucene_version(), **settings, **_finish(folder, count)}
 
 
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
-    """Make the Lucene index of ``folder`` out of that of ``old``: without the papers of some ids, and with
-    those of the Lucene index in the folder ``added``; the papers of ``folder`` are there already.
+    """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
-    Lucene never changes a file once it is written, so that the two share them. Returns the version and
-    term statistics. Raises IndexBuildError.
+    The papers of ``folder`` must be there already. Files of ``old`` are linked, since Lucene never changes
+    one. Returns version and term statistics. Raises IndexBuildError.
     """
-    java, target = _jvm.java_class, folder / LUCENE
+    java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
-    try:
+    with _building(folder, count):
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -129,34 +141,31 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
         config = java("org.apache.lucene.index.IndexWriterConfig")(analyzer)
         config.setMergeScheduler(java("org.apache.lucene.index.SerialMergeScheduler")())
         config.setSimilarity(java("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
-        writer = java("org.apache.lucene.index.IndexWriter")(_directory(target), config)
+        writer = java("org.apache.lucene.index.IndexWriter")(jvm.lucene_directory(target), config)
         try:
             term, query = java("org.apache.lucene.index.Term"), java("org.apache.lucene.search.TermQuery")
             for first in range(0, len(deleted), _IDS_AT_A_TIME):
                 some = deleted[first : first + _IDS_AT_A_TIME]
                 writer.deleteDocuments([query(term("id", paper_id)) for paper_id in some])
             if added is not None:
-                writer.addIndexes([_directory(added / LUCENE)])
-            writer.forceMerge(1)
+                writer.addIndexes([jvm.lucene_directory(added / LUCENE)])
+            writer.forceMerge(1)  # drops deleted papers from the statistics too
             writer.commit()
         finally:
             writer.close()
-        statistics = _finish(folder)
+    return {"version": jvm.lucene_version(), **_finish(folder, count)}
+
+
+@contextlib.contextmanager
+def _building(folder: Path, count: int) -> Iterator[None]:
+    """Convert Lucene's errors; those of a full disk are many."""
+    try:
+        yield
     except Exception as error:
-        raise _unfinished(folder, count, _jvm.java_message(error)) from error
-    if statistics["documents"] != count:
-        raise _unfinished(folder, count, f"{statistics['documents']} documents")
-    return {"version": _jvm.lucene_version(), **statistics}
-
-
-def _directory(folder: Path) -> Any:
-    """A Lucene ``Directory`` on a folder."""
-    path = _jvm.java_class("java.nio.file.Paths").get(str(folder.absolute()))
-    return _jvm.java_class("org.apache.lucene.store.FSDirectory").open(path)
+        raise _unfinished(folder, count, jvm.java_message(error)) from error
 
 
 def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
-    """The error for an index that Lucene did not finish; a full disk has many exceptions."""
     return IndexBuildError(
         f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
         f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go on "
@@ -164,21 +173,46 @@ def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     )
 
 
-def _finish(folder: Path) -> dict[str, int]:
-    """Write the rows of Lucene's documents; returns term statistics."""
-    reader = _jvm.open_lucene(folder / LUCENE)
-    try:
-        ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
-        if reader.numDocs() == len(ids):
-            np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
-        return {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
-    finally:
-        reader.close()
+def _finish(folder: Path, count: int) -> dict[str, int]:
+    """Write the rows of the documents and return the term statistics."""
+    with _building(folder, count):
+        reader = jvm.open_lucene(folder / LUCENE)
+        try:
+            ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
+            statistics = {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
+            if statistics["documents"] == len(ids):
+                np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
+        finally:
+            reader.close()
+    if statistics["documents"] != count:
+        raise _unfinished(folder, count, f"{statistics['documents']} documents")
+    return statistics
+
+
+def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
+    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row.
+
+    Raises KeyError for a document that is none of them.
+    """
+    java = jvm.java_class
+    searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
+    query = java("org.apache.lucene.search.MatchAllDocsQuery")()
+    documents = java("io.anserini.search.ScoredDocs")
+    row_of = {paper_id: row for row, paper_id in enumerate(ids)}
+    rows: list[int] = []
+    last = None
+    while len(rows) < reader.maxDoc():
+        # All scores are equal, so documents come in the order of their numbers.
+        top = searcher.searchAfter(last, query, _IDS_AT_A_TIME)
+        rows += [row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids]
+        last = java("org.apache.lucene.search.ScoreDoc")(len(rows) - 1, 1.0)
+    return np.array(rows, dtype=np.int32)
 
 
 def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """The rows of the documents of a segment's Lucene index, as they were written, or, for one of an older
-    version of qbe, by their ids. Raises IndexFormatError where they are not those of so many ``ids``.
+    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it.
+
+    Raises IndexFormatError where the documents are not those of so many ``ids``.
     """
     files, name = Files.of(folder), f"{LUCENE}/{ROWS}"
     try:
@@ -190,20 +224,182 @@ def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[
     return rows
 
 
-def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """The row of the paper of each of a reader's documents, (documents,) int32; ``ids`` are those of the
-    papers by row. Raises KeyError for a document that is none of them.
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Open postings: Lucene's ``reader``, the BM25 parameters, and ``rows`` as `document_rows` gives them.
+
+    >>> index.lucene.k1, index.lucene.b, index.lucene.reader.maxDoc()
+    (0.9, 0.4, 128)
     """
-    java = _jvm.java_class
-    searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
-    query = java("org.apache.lucene.search.MatchAllDocsQuery")()
-    documents = java("io.anserini.search.ScoredDocs")
-    row_of = {paper_id: row for row, paper_id in enumerate(ids)}
-    rows: list[int] = []
-    last = None
-    while len(rows) < reader.maxDoc():
-        # All have the same score, and so come by their numbers.
-        top = searcher.searchAfter(last, query, _IDS_AT_A_TIME)
-        rows += [row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids]
-        last = java("org.apache.lucene.search.ScoreDoc")(len(rows) - 1, 1.0)
-    return np.array(rows, dtype=np.int32)
+
+    reader: Any
+    k1: float
+    b: float
+    rows: NDArray[np.int32]
+
+    def close(self) -> None:
+        """Close the reader."""
+        self.reader.close()
+
+
+def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
+    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are those of the papers by row.
+
+    The caller closes them. Raises IndexFormatError where they are damaged, JavaError without Java.
+    """
+    jvm.java_class("java.lang.Object")
+    path = files.path(LUCENE)
+    try:
+        reader = jvm.open_lucene(path)
+    except Exception as error:
+        reason = jvm.java_message(error)
+        if any(words in reason for words in _OF_A_LATER_LUCENE):
+            raise IndexFormatError(
+                f"{path}: expected an index that Lucene {jvm.lucene_version()} can read, "
+                "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
+            ) from error
+        raise files.damaged(LUCENE, "a Lucene index", reason) from error
+    files.check()
+    return Postings(reader, lucene["k1"], lucene["b"], read_rows(files, reader, ids))
+
+
+class Ranked(NamedTuple):
+    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
+
+    rows: Rows
+    scores: NDArray[np.float64]
+
+
+class TextSearch(Protocol):
+    """BM25 search over the texts of an index; several threads may share one."""
+
+    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+        """Return the best papers for a bag of words; see `LuceneSearch.search`."""
+
+    def filtering(self, rows: Rows) -> Any:
+        """Return some papers in the form that `search` takes as ``allowed``."""
+
+
+class LuceneSearch:
+    """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
+
+    SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
+    which takes half as long as everything else. Here a result comes as one JSON text of document numbers and
+    scores, and ties are ordered afterwards.
+
+    >>> with index.reading() as reader:
+    ...     lucene = LuceneSearch(reader.lucene, reader.papers.ids)
+    ...     (row,), scores = lucene.search("unlabelled eye photographs", 1)
+    >>> index.papers[row].title
+    'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
+    """
+
+    def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
+        java = jvm.java_class
+        self._rows, self._ids = postings.rows, ids
+        self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
+        similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
+        self._searcher.setSimilarity(similarity(postings.k1, postings.b))
+        self._analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+        self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
+        self._writer = mapper.writer()
+        terms = java("java.lang.Class").forName("org.apache.lucene.util.BytesRef")
+        self._terms = mapper.readerForListOf(terms)
+
+    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+        """Return the best hits for a bag of words, ties by id.
+
+        A ``pool`` (rows) is ranked as it is: also papers without any of the words, at a score of 0 or, after
+        ties are broken, a little below. ``allowed`` (see `filtering`) restricts the hits and changes no
+        score, but for the millionths that break ties.
+        """
+        rows, scores = self.unbroken(text, k, pool, allowed)
+        return Ranked(rows, break_ties(scores))
+
+    def unbroken(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+        """Search with the scores that Lucene gives, some of them equal."""
+        query = self._generator.buildQuery("contents", self._analyzer, text)
+        if pool is not None:
+            query = self._within(query, self._of(pool), "SHOULD")
+        elif allowed is not None:
+            query = self._within(query, allowed, "MUST")
+        return self.best(query, k)
+
+    def filtering(self, rows: Rows) -> Any:
+        """Return a Lucene query that matches some papers, warmed up as a filter of many searches."""
+        query = self._of(rows)
+        for _ in range(_WARM_UP):
+            self._searcher.count(query)
+        return query
+
+    def best(self, query: Any, k: int) -> Ranked:
+        """Return the best papers for a Lucene query, ties by id."""
+        k = min(k, len(self._rows))
+        wanted = k + _SPARE
+        while True:
+            text = self._writer.writeValueAsString(self._searcher.search(query, wanted))
+            top = json.loads(text)["scoreDocs"]
+            rows = self._rows[np.array([each["doc"] for each in top], dtype=np.int64)].astype(np.int64)
+            # Java writes the shortest decimal that reads back as the same single-precision number.
+            scores = np.array([each["score"] for each in top], dtype=np.float32).astype(np.float64)
+            if len(rows) < wanted or (len(rows) > k and scores[k - 1] > scores[-1]):
+                return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
+            wanted *= 2
+
+    def _ties_by_id(self, rows: Rows, scores: NDArray[np.float64]) -> Rows:
+        begins = run_starts(scores)
+        if len(begins) == len(scores):
+            return rows
+        ordered = rows.tolist()
+        ends = [*begins[1:].tolist(), len(ordered)]
+        for begin, end in zip(begins.tolist(), ends, strict=True):
+            if end - begin > 1:
+                ordered[begin:end] = sorted(ordered[begin:end], key=self._ids.__getitem__)
+        return np.array(ordered, dtype=np.int64)
+
+    def _of(self, rows: Rows) -> Any:
+        """Return a query that matches the papers at these rows; ids travel as JSON of Lucene's BytesRef."""
+        encoded = [self._ids[row].encode() for row in rows.tolist()]
+        refs = [
+            {"bytes": base64.b64encode(each).decode(), "offset": 0, "length": len(each)} for each in encoded
+        ]
+        ids = self._terms.readValue(json.dumps(refs))
+        return jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+
+    @staticmethod
+    def _within(query: Any, papers: Any, occurs: str) -> Any:
+        """Restrict a query to ``papers``, which add nothing to a score; it SHOULD or MUST match them too."""
+        java = jvm.java_class
+        occur = java("org.apache.lucene.search.BooleanClause$Occur")
+        with BUILDER_LOCK:
+            builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
+            builder.add(query, getattr(occur, occurs))
+            builder.add(papers, occur.FILTER)
+            return builder.build()
+
+
+def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round descending scores (n,) to four decimals and lower equal ones, as Anserini does.
+
+    In single precision, the second of equal scores loses a millionth, the third two millionths, and so on.
+
+    >>> break_ties(np.array([2.5, 2.5, 2.5, 1.0])).round(6).tolist()
+    [2.5, 2.499999, 2.499998, 1.0]
+    """
+    adjusted = (np.floor(scores * 10_000 + 0.5) / 10_000).astype(np.float32)
+    run = 0
+    # Most scores are further apart: there is work only behind one that is near enough, or was lowered.
+    near = (adjusted[:-1] - adjusted[1:] <= _NEAR).tolist()
+    place = near.index(True) + 1 if True in near else len(adjusted)
+    while place < len(adjusted):
+        if not adjusted[place - 1] - adjusted[place] > np.float32(1e-4):
+            run += 1
+            adjusted[place] -= np.float32(1e-6) * np.float32(run)
+            place += 1
+            continue
+        run = 0
+        place += 1
+        while place < len(adjusted) and not near[place - 1]:
+            place += 1
+    return adjusted.astype(np.float64)

@@ -20,8 +20,8 @@ from qbe.corpus.records import AS_IT_COMES, Reading, Splitter
 from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import BytesRead
 from qbe.errors import CorpusError, UsageError
-from qbe.index.dense.ann import AUTO, EXACT, STORED
 from qbe.index.papers import encode_paper
+from qbe.index.params import AUTO, EXACT, STORED
 from qbe.models.cards import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES, PRECISIONS, chosen_device, usual_precision
 from qbe.models.tagger import LABEL_SOURCES
@@ -72,7 +72,7 @@ class BuildSettings:
     nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
     vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
     ``IVF1024,PQ64x4fs``, or ``auto``: by the size of the corpus), ``stored`` how vectors are stored (one
-    of `qbe.index.dense.ann.STORED`, or ``auto``: by the size of the corpus).
+    of `qbe.index.params.STORED`, or ``auto``: by the size of the corpus).
 
     Raises TypeError and UsageError for values that are not possible.
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError, file_error, input_error
-from qbe.index.dense.ann import STORED, FaissParams
+from qbe.index.params import STORED, FaissParams
 from qbe.models.formats import COSINE, L2
 from qbe.util.files import (
     atomic_file,
@@ -99,7 +99,7 @@ class Manifest:
 
     @property
     def stored(self) -> str:
-        """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`."""
+        """How an index with vectors stores them, one of `qbe.index.params.STORED`."""
         assert self.dense is not None
         return str(self.dense["stored"])
 

@@ -37,9 +37,7 @@ from qbe.index.build import (
     rejected_file,
     writing_vectors,
 )
-from qbe.index.dense.ann import INT8, FaissParams, resolve_or_exact, resolve_stored
-from qbe.index.dense.faiss_segment import FAISS
-from qbe.index.dense.stored import FLOAT16, SENTENCES, WHOLE, read_vectors
+from qbe.index.faiss import FAISS
 from qbe.index.lucene import update_lucene
 from qbe.index.models import matching_encoder
 from qbe.index.names import contradicts, differs_little
@@ -53,9 +51,11 @@ from qbe.index.papers import (
     encode_paper,
     without_labels,
 )
+from qbe.index.params import FLOAT16, INT8, FaissParams, resolve_or_exact, resolve_stored
 from qbe.index.rows import Rows, sentence_rows
 from qbe.index.source import BuildSettings, Corpus, Execution, Source, open_corpus
 from qbe.index.store import NEXT, RECORDS, Files, Generation, Manifest, publish, writing
+from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)

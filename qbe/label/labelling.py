@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.llm.answers import Answers
-from qbe.models.llm.endpoint import Budget, Client, Endpoint
-from qbe.models.llm.grading import Estimate, Grader, Outcome, PaperPair
+from qbe.models.language_model import Answers, Budget, Client, Endpoint, Estimate, Grader, Outcome, PaperPair
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 

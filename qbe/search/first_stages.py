@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index import jvm as _jvm
-from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
-from qbe.index.dense.vectors import CandidateSource, Compared
-from qbe.index.lucene import contents
+from qbe.index.candidates import CandidateSource
+from qbe.index.lucene import Ranked, contents
 from qbe.index.reader import IndexReader
 from qbe.index.rows import PerSelection, Selection, distinct
-from qbe.index.text_search import Ranked
+from qbe.index.scoring import Compared, best_per_paper, mean_max, restrict
 from qbe.index.views import rows_of
 from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.reader import IndexReader
+from qbe.index.scoring import best_per_paper, mean_max
 from qbe.index.views import rows_of
 from qbe.models.pooling import EncodedAspect
 from qbe.search.contracts import Rows, Scores

@@ -130,14 +130,11 @@ def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: Reranke
 
 
 def _language_model(stage: LanguageModel) -> Reranker:
-    from qbe.models.llm.endpoint import RETRIES, Client, Endpoint
-    from qbe.models.llm.grading import Grader
+    from qbe.models.language_model import Client, Endpoint, Grader
     from qbe.search.rerank.language_model import LanguageModelReranker
 
     assert stage.model is not None
-    client = Client(
-        Endpoint.of(stage.endpoint, stage.model, timeout=60), retries=RETRIES._replace(attempts=3)
-    )
+    client = Client(Endpoint.of(stage.endpoint, stage.model, timeout=60), retries=2)
     return LanguageModelReranker(Grader(client, parallel=stage.parallel))
 
 

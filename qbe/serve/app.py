@@ -124,6 +124,7 @@ async def _follow(app: FastAPI) -> None:
         try:
             if await asyncio.to_thread(state.service.index.refresh):
                 log.info("a newer commit of the index: %d papers", len(state.service.index))
+                await asyncio.to_thread(state.service.complete, "", 1)  # reads titles
                 await asyncio.to_thread(_find_new, state.watcher)
             state.unreadable = ""
         except QbeError as error:  # the next generation may be readable; until then the last one is served

@@ -127,8 +127,6 @@ def check_access(host: str, key: str | None) -> None:
 def read_key(path: str) -> str:
     r"""Read the API key in the first line of a file; warn where others may read the file.
 
-    Raises InputError for a file that cannot be read, UsageError for a key that is too short.
-
     >>> _ = Path("key").write_text("a-key-that-is-long-enough\n")
     >>> read_key("key")
     'a-key-that-is-long-enough'
@@ -158,20 +156,15 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
     return JSONResponse({"error": {"message": one_line(message)[:MAX_MESSAGE]}}, status, headers)
 
 
-class Metrics:
+class Metrics(Collector):
     """Counts and times of requests by route and status, of all workers, and the size of the index."""
 
     def __init__(self, service: SearchService) -> None:
         self._service, registry = service, CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter("qbe_http_requests", "Requests answered.", labels, registry=registry)
-        self._seconds = Histogram(
-            "qbe_http_request_seconds",
-            "Time until an answer was complete.",
-            ("route",),
-            buckets=BUCKETS,
-            registry=registry,
-        )
+        name, about = "qbe_http_request_seconds", "Time until an answer was complete."
+        self._seconds = Histogram(name, about, ("route",), buckets=BUCKETS, registry=registry)
         self._waiting = Gauge(
             "qbe_searches_waiting",
             "Searches not answered yet.",
@@ -183,10 +176,14 @@ class Metrics:
         if SHARED_METRICS in os.environ:
             self._collected = CollectorRegistry()
             MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
-        self._collected.register(_IndexSize(service))
+        self._collected.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        about, commits = self._service.about(), "Commits since the index was built."
+        yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
+        yield GaugeMetricFamily("qbe_index_generation", commits, about["generation"])
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request; ``route`` is a path template of the application."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -196,24 +193,13 @@ class Metrics:
             self._waiting.labels(stage).set(count)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
         self.update()
         return generate_latest(self._collected)
 
 
-class _IndexSize(Collector):
-    def __init__(self, service: SearchService) -> None:
-        self._service = service
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        about, commits = self._service.about(), "Commits since the index was built."
-        yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
-        yield GaugeMetricFamily("qbe_index_generation", commits, about["generation"])
-
-
 class Guard:
     """ASGI middleware that refuses requests from elsewhere (400), without the key (401), too long (413) or
-    slow (408), adds security headers, and counts and logs every request.
+    slow (408), adds security headers, and counts and logs every request. ``open_paths`` need no key.
 
     A body is read before the application is called, so that a slow client holds no thread. The log has
     method, path, status and time; queries only if the settings say so, keys never.
@@ -226,12 +212,10 @@ class Guard:
         metrics: Metrics | None = None,
         open_paths: frozenset[str] = frozenset(),
     ) -> None:
-        """``open_paths`` need no key."""
         self._app, self._settings, self._metrics, self._open = app, settings, metrics, open_paths
         self._files = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -313,7 +297,6 @@ class Guard:
 
 
 async def _read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
-    """The body of a request; raises HTTPException for one that is too long or slow, ClientDisconnect."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(seconds):

@@ -142,6 +142,5 @@ class BatchExecutor(Closing):
         return {stage: queue.waiting for stage, queue in self._queues.items()}
 
     def close(self) -> None:
-        """End all threads; refuse the searches that wait."""
         for queue in self._queues.values():
             queue.close()

@@ -17,7 +17,7 @@ from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeE
 from qbe.feeds.reports import Watcher
 from qbe.feeds.watches import check_since
 from qbe.label.by_hand import HandGrades, Turn
-from qbe.models.llm.grading import default_guideline
+from qbe.models.language_model import default_guideline
 from qbe.search.queries import pasted_paper
 from qbe.search.records import as_json
 from qbe.serve.guard import Metrics, failure
@@ -94,18 +94,15 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
-def _service(request: Request) -> SearchService:
-    service: SearchService = request.app.state.service
-    return service
+def _state(name: str) -> Any:
+    def value(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(value)
 
 
-def _watcher(request: Request) -> Watcher:
-    watcher: Watcher = request.app.state.watcher
-    return watcher
-
-
-Service = Annotated[SearchService, Depends(_service)]
-Watching = Annotated[Watcher, Depends(_watcher)]
+Service = Annotated[SearchService, _state("service")]
+Watching = Annotated[Watcher, _state("watcher")]
 
 
 def _json(record: dict[str, Any]) -> Response:
@@ -272,13 +269,9 @@ async def health(request: Request) -> Response:
 
 
 @operations.get("/metrics")
-def metrics(request: Request) -> Response:
+def metrics(metrics: Annotated[Metrics, _state("metrics")]) -> Response:
     """Counts and times, for Prometheus."""
-    counted: Metrics = request.app.state.metrics
-    return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-# Grades by hand
+    return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 Assessor = Annotated[str, Field(max_length=200, description="small letters, digits and hyphens")]
@@ -298,8 +291,7 @@ class GivenGrades(BaseModel):
     result: HandGrade
 
 
-def _hands(request: Request) -> HandGrades:
-    hands: HandGrades | None = request.app.state.hands
+def _hands(hands: Annotated[HandGrades | None, _state("hands")]) -> HandGrades:
     if hands is None:
         raise UsageError(
             "expected a server of pairs to grade; start it with qbe serve --pairs FILE --labels DIR"

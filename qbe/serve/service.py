@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 from qbe.cite.model import default_model, read_model
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
-from qbe.index.index import Index, IndexReader
-from qbe.index.names import Names
+from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
@@ -65,11 +65,9 @@ class SearchService(Closing):
         max_seconds: float = MAX_SECONDS,
         open_reranker: Callable[..., Any] | None = None,
     ) -> None:
-        """``stages`` are those of the index's encoder by default; see `SearchSession` for ``open_reranker``,
-        `qbe.serve.queue` for the limits.
+        """See `SearchSession` for ``stages`` and ``open_reranker``, `qbe.serve.queue` for the limits.
 
-        Raises TypeError for what is no index, IndexFormatError for one without vectors, UsageError for stages
-        that the index does not allow.
+        Raises IndexFormatError for an index without vectors, UsageError for stages that it does not allow.
         """
         check_index(index)
         with index.reading() as reader:
@@ -79,7 +77,6 @@ class SearchService(Closing):
         self.stages, self._chosen = default_stages(index) if stages is None else stages, stages is not None
         self._open_reranker = open_reranker
         self._executor = partial(BatchExecutor, (FIRST, RERANKED), max_waiting, max_seconds)
-        self._titles = TitleSearch(index)
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
@@ -100,7 +97,7 @@ class SearchService(Closing):
     def warm(self) -> None:
         """Open what the first searches need, with one search; log what cannot be opened."""
         try:
-            self._titles.complete("", 1)
+            self.complete("", 1)  # reads titles
             if len(self.index):
                 with self.index.reading() as reader:
                     paper_id = next(iter(reader)).paper_id
@@ -144,10 +141,9 @@ class SearchService(Closing):
         """The hits that the first stage finds, at once, then those of the reranked order, if there is one.
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
-        ``papers``, and matches name aspects by theirs where there are several); ``stage``, what ranked the
-        hits; ``has_more`` and ``next_start`` for paging; ``notes`` for people; and hits as of
-        `qbe.search.present.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
-        OverloadedError where too many searches wait, TooSlowError.
+        ``papers``), ``stage``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
+        of `qbe.search.present.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
+        OverloadedError, TooSlowError.
         """
 
         def stream() -> Iterator[Record]:
@@ -162,9 +158,7 @@ class SearchService(Closing):
         """Papers of the index that a paper should cite, best first, in the form of `search`.
 
         Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
-        UsageError for an index without postings or with vectors that the citation model does not read,
-        PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract,
-        OverloadedError where too many requests wait, TooSlowError.
+        UsageError for an index without postings or with vectors that the citation model does not read.
         """
 
         def recommend() -> Iterator[Record]:
@@ -194,9 +188,6 @@ class SearchService(Closing):
         r"""The ``title`` and the abstract (``text``) of a paper in a file of this content and name, with a
         ``note``, '' where there is nothing to say. One is read at a time, a PDF in a process of its own.
 
-        Raises OverloadedError where others take too long before it, UsageError and CorpusError as
-        `qbe.search.query_file.paper_from_bytes` does.
-
         >>> with SearchService(index) as service:
         ...     service.read_file(b"Title: On stone\nStone is hard.", "a.txt")
         {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
@@ -219,9 +210,8 @@ class SearchService(Closing):
         return {"title": paper.title, "sentences": sentence_records(paper)}
 
     def compare(self, given: Paper | str, other_id: str) -> Record:
-        """How alike a paper, or one of the index by id, and a paper of the index are in each facet: the grade
-        from 0 to 3, where there is one, and the closest pair of sentences of the facet. Raises
-        PaperNotFoundError.
+        """How alike a paper (or one of the index by id) and a paper of the index are in each facet: the grade
+        from 0 to 3, where there is one, and the closest pair of sentences.
         """
 
         def compare() -> Iterator[Record]:
@@ -250,12 +240,14 @@ class SearchService(Closing):
 
     def complete(self, text: str, count: int) -> Record:
         """Papers whose titles have the words of a text, the last perhaps only begun, or whose id it is."""
-        return {"papers": self._titles.complete(text, count)}
+        with self.index.reading() as reader:
+            ids = dict.fromkeys([text.strip()] if text.strip() in reader else [])
+            ids |= dict.fromkeys(islice(reader.names.complete(text), count))
+            papers = [reader.paper(paper_id) for paper_id in islice(ids, count)]
+        return {"papers": [{"paper_id": paper.paper_id, "title": paper.title} for paper in papers]}
 
     def export_parts(self, paper_ids: Sequence[str], form: str) -> list[str]:
-        """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper; raises
-        PaperNotFoundError.
-        """
+        """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines, in parts, one a paper."""
         return export_parts(distinct_papers(self.index, paper_ids), form)
 
     def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:
@@ -384,61 +376,3 @@ def _recommend(
         return [hits for task in tasks for hits in _recommend(recommender, [task])]
     hits = recommender.batch_recommend(requests, max(counts), filter=filters[0])
     return [each[:k] for each, k in zip(hits, counts, strict=True)]
-
-
-class TitleSearch:
-    """Finds papers by the words of their titles, the last one perhaps only begun, or by their ids, DOIs and
-    arXiv ids.
-
-    Titles are read in the background when the first is asked for, and again when the index has moved on;
-    until then only ids are found.
-
-    >>> titles = TitleSearch(index)
-    >>> titles.wait()
-    >>> [title["paper_id"] for title in titles.complete("two crops of a par", 5)]
-    ['s036']
-    """
-
-    def __init__(self, index: Index) -> None:
-        self._index, self._lock = index, threading.Lock()
-        self._names: Names | None = None
-        self._digest = ""
-        self._reading: threading.Thread | None = None
-
-    def complete(self, text: str, count: int) -> list[Record]:
-        """At most ``count`` papers: one with exactly this id first, then those whose titles match, in the
-        order of the index.
-        """
-        with self._index.reading() as reader:
-            ids = [text.strip()] if text.strip() in reader else []
-            names = self._of(reader)
-            for paper_id in names.complete(text) if names is not None else ():
-                if len(ids) == count:
-                    break
-                if paper_id in reader and paper_id not in ids:
-                    ids.append(paper_id)
-            return [{"paper_id": each, "title": reader.paper(each).title} for each in ids[:count]]
-
-    def wait(self) -> None:
-        """Wait until titles are read."""
-        with self._index.reading() as reader:
-            self._of(reader)
-        with self._lock:
-            reading = self._reading
-        if reading is not None:
-            reading.join()
-
-    def _of(self, reader: IndexReader) -> Names | None:
-        """The names of a generation, or older ones while these are being read."""
-        with self._lock:
-            current = self._digest == reader.manifest.digest
-            if not current and (self._reading is None or not self._reading.is_alive()):
-                self._reading = threading.Thread(target=self._read, name="qbe-titles", daemon=True)
-                self._reading.start()
-            return self._names
-
-    def _read(self) -> None:
-        with self._index.reading() as reader:
-            names, digest = reader.names, reader.manifest.digest
-        with self._lock:
-            self._names, self._digest = names, digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -22,6 +23,8 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from qbe.errors import InputError, UsageError
 from qbe.util.processes import import_nothing_from_working_directory
 
+log = logging.getLogger("qbe.serve")
+
 HEAD_SECONDS, READ_SECONDS = 10.0, 30.0
 """Within which the head of a request must arrive, and a client must read some of a response."""
 
@@ -34,7 +37,7 @@ LINGER_SECONDS = 0.5
 """How long a server that ends waits for a next request of its open connections."""
 
 START_SECONDS = 600
-"""Within which a worker must have opened the index, and answer the supervisor."""
+"""Within which a worker must have opened the index."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -165,6 +168,16 @@ class Workers(Multiprocess):
         self.processes = [first, *(Process(self.config, self.sockets) for _ in range(self.processes_num - 1))]
         for process in self.processes[1:]:
             process.start()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have ended: a ping to one that was killed would wait for its whole timeout."""
+        for place, process in enumerate(self.processes):
+            if not process.process.is_alive() and not self.should_exit.is_set():
+                log.error("worker %s ended (exit code %s); starting another", process.pid, process.exitcode)
+                process.kill()  # closes its pipe
+                process.join()
+                self.processes[place] = Process(self.config, self.sockets)
+                self.processes[place].start()
 
 
 def serve_with_workers(

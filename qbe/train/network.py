@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from qbe.errors import ModelError
-from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import SentenceBlock
+from qbe.index.scoring import SentenceBlock
+from qbe.index.vectors import Vectors
 from qbe.models.export.encoder import load_encoder, positions
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
+from qbe.index.scoring import kept_or_all
 from qbe.index.views import rows_of
 from qbe.runs import GradedLists, read_graded_pairs
 from qbe.search.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model

@@ -53,7 +53,7 @@ def is_address(source: StrPath) -> bool:
 
 
 def is_remote(index: StrPath) -> bool:
-    """Whether a text is the address of a pack of an index (`qbe.index.packs`), and not a path.
+    """Whether a text is the address of a pack of an index (`qbe.index.share`), and not a path.
 
     >>> is_remote("hf:someone/arxiv-cs"), is_remote("https://example.org/a.tar.zst"), is_remote("a.tar.zst")
     (True, True, False)

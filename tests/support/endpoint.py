@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -59,6 +61,18 @@ def error(status: int, message: str = "no", **headers: str) -> Sent:
     return Sent(status, json.dumps({"error": {"message": message}}).encode(), named)
 
 
+def kept(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of answers, with grades and rationales by facet."""
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        rows = [dict(row) for row in database.execute("SELECT * FROM answers ORDER BY rowid")]
+    for row in rows:
+        row["grades"], row["rationales"] = (
+            json.loads(row[name] or "null") for name in ("grades", "rationales")
+        )
+    return rows
+
+
 class Endpoint:
     """The address of a running server, and the requests that it was sent."""
 
@@ -76,7 +90,7 @@ def endpoint(behaviour: Behaviour) -> Iterator[Endpoint]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            request = Request(self.path, dict(self.headers), body)
+            request = Request(self.path, {name.title(): value for name, value in self.headers.items()}, body)
             with lock:
                 running.requests.append(request)
             sent = behaviour(request)
@@ -85,6 +99,7 @@ def endpoint(behaviour: Behaviour) -> Iterator[Endpoint]:
             for name, value in sent.headers.items():
                 self.send_header(name, value)
             length = len(sent.body) if sent.length is None else sent.length
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(length))
             self.end_headers()
             self.wfile.write(sent.body)

@@ -17,7 +17,6 @@ import onnxruntime  # noqa: F401  (loaded before there are processes)
 
 from qbe.cli.index import main as index_main
 from qbe.index import build
-from qbe.index.dense import faiss_build  # noqa: F401
 
 BLOCK = 24
 """Papers a block, so that sixty make three."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbe.cli.doctor_machine import machine_checks
+from qbe.cli.doctor import machine_checks
 
 INT8_IS_EXACT = not any(check.name == "instructions" and check.advice for check in machine_checks())
 """Whether sums of products of bytes do not overflow; without VNNI they may, which moves near ties."""

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from qbe.errors import ModelError
-from qbe.models.llm.answers import Answer
-from qbe.models.llm.grading import Grader, PaperPair
+from qbe.models.language_model import Answer, Grader, PaperPair
 from qbe.query import Aspect
 from qbe.search.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Facet, Paper

@@ -243,7 +243,7 @@ def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Dou
     """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
 
     Double precision holds products of an index's half-precision numbers and their sums exactly (see
-    `qbe.index.dense.scoring`), so that no order of summation shows, and equal vectors have distance 0.
+    `qbe.index.scoring`), so that no order of summation shows, and equal vectors have distance 0.
     """
     candidate = vectors.astype(np.float64)
     products = query @ candidate.T

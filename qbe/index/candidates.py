@@ -1,4 +1,8 @@
-"""Candidate papers from the sentences that FAISS finds nearest."""
+"""Candidate papers for dense search: the papers of the sentences that FAISS finds nearest.
+
+Dense search has two steps: a `CandidateSource` finds papers that may be near, and a
+`qbe.index.scoring.VectorStore` compares their stored vectors exactly.
+"""
 
 from __future__ import annotations
 
@@ -7,88 +11,80 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qbe.index.dense.scoring import may_be_best
-from qbe.index.dense.vectors import Floats
+from qbe.index.faiss import FaissIndex
 from qbe.index.rows import PerSelection, Rows, Selection, distinct
+from qbe.index.scoring import may_be_best
+from qbe.index.vectors import Floats
 
 MOST_POSITIONS = 1 << 24
 """Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more."""
-
 FEW_SENTENCES = 50_000
 """Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
-as long as a search without a filter and the scoring of its candidates do, and is exact."""
-
+as long as an unfiltered search with the scoring of its candidates, and is exact."""
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
-"""Sentences looked up at first where their similarities tell which papers can be among the best: so many, and
-so many times the papers asked for. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
-
+"""Sentences looked up first where their similarities tell which papers can be among the best, in all and per
+paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more."""
 BREADTH = 2
-"""How many times the usual number of lists is read for selected papers: the nearest of them are farther, and
-so in other lists, than the nearest of all."""
+"""Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
+other lists, than the nearest of all."""
 
 
-class SentenceSearch(Protocol):
-    """Finds nearest sentences: one FAISS index or several."""
+class CandidateSource(Protocol):
+    """Finds the papers whose sentences are nearest to those of a query; several threads may share one.
 
-    @property
-    def min_candidates(self) -> int:
-        """At least this many sentences are looked up for each sentence of a query."""
+    >>> query = index.sentence_vectors[:2].astype(np.float32)
+    >>> [rows] = index.candidate_source().nearest([query], k=5)
+    >>> 0 in rows  # the paper that the vectors are from
+    True
+    """
 
-    def nearest(self, queries: Floats, count: int, allowed: Any = None, breadth: int = 1) -> Rows:
-        """Positions (queries, count or more) of the nearest sentences; -1 where fewer were found.
+    def nearest(
+        self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
+    ) -> Iterator[Rows]:
+        """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
-        ``allowed`` restricts them to some sentences, as `select` gives them; ``breadth`` is how many times
-        the lists are read that are usually.
+        A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
+        papers asked for, so many of which should be among the candidates; there may be more, and fewer where
+        sentences of the same papers are nearest. ``allowed`` restricts them to some papers: then there are at
+        least ``k``, or all of these. Where papers are then scored ``by_mean`` (`qbe.index.scoring.mean_max`),
+        a source may leave out those that cannot be among the best ``k``. The candidates of one query do not
+        depend on the others. Raises IndexFormatError where the source is damaged.
         """
-
-    def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """The similarities of the nearest sentences, up to `qbe.index.dense.scoring.TOLERANCE`, best first,
-        and their positions, each (queries, count); None where what is compared tells less.
-        """
-
-    def select(self, mask: NDArray[np.bool_]) -> Any:
-        """Some sentences (sentences,) in the form that `nearest` takes."""
 
 
 class _Selected(NamedTuple):
-    """The sentences of selected papers: how many, and in the form that searches take."""
-
     size: int
     sentences: Any
 
 
 class FaissCandidates:
-    """A `qbe.index.dense.vectors.CandidateSource` over the FAISS indexes of an index.
+    """A `CandidateSource` over a FAISS index.
 
-    >>> source = FaissCandidates(index.candidate_source().sentences, index.layout.starts)
+    >>> source = FaissCandidates(FaissIndex(index.folder / "000001", 1), index.layout.starts)
     >>> query = index.sentence_vectors[:2].astype(np.float32)
     >>> [len(rows) for rows in source.nearest([query], k=10)]
     [128]
     """
 
-    def __init__(self, sentences: SentenceSearch, starts: Rows) -> None:
-        """``sentences`` finds nearest sentences; those of paper i are from ``starts[i]`` to
-        ``starts[i + 1]``, (papers + 1,).
-        """
+    def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
+        """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
         self.sentences, self._starts = sentences, starts
-        self._selected = PerSelection(self._selected_sentences)
+        self._selected = PerSelection(self._select)
+
+    def _select(self, selection: Selection) -> _Selected:
+        mask = selection.sentences(self._starts)
+        return _Selected(int(np.count_nonzero(mask)), self.sentences.select(mask))
 
     def nearest(
-        self,
-        queries: Sequence[Floats],
-        k: int,
-        allowed: Selection | None = None,
-        by_mean: bool = False,
+        self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """See `qbe.index.dense.vectors.CandidateSource.nearest`.
+        """Yield the candidates of each query; see `CandidateSource.nearest`.
 
         For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
         one call of FAISS for as many queries as MOST_POSITIONS allows; ``by_mean`` fewer, where their
-        similarities show that these name all that can be among the best. Of selected papers all are
-        candidates where they are few; else more lists are read, and more and more sentences looked up until
-        there are candidates enough.
+        similarities show that these name all that can be among the best. Of few selected papers all are
+        candidates; of many, more lists are read, and more sentences until there are candidates enough.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
@@ -107,9 +103,7 @@ class FaissCandidates:
             yield rows if len(rows) >= k else self._more(query, k, count, allowed)
 
     def _may_be_best(self, queries: Sequence[Floats], k: int, count: int) -> Sequence[Rows]:
-        """For each query the candidates that can be among its best ``k``: those of few sentences, where these
-        show that no other paper can, else those of ``count``.
-        """
+        """Look up few sentences, and ``count`` where these do not show that no other paper can be better."""
         candidates: list[Rows] = [np.zeros(0, np.int64)] * len(queries)
         waiting: Sequence[int] = range(len(queries))
         for looked_up in sorted({min(count, max(FIRST_SENTENCES, FIRST_PER_PAPER * k)), count}):
@@ -136,7 +130,6 @@ class FaissCandidates:
     def _papers(
         self, queries: Sequence[Floats], count: int, search: Callable[[Floats, int], Rows]
     ) -> Iterator[Rows]:
-        """For each query the papers of the sentences that a search finds."""
         for group in self._groups(queries, count):
             positions = search(np.concatenate(group), count)
             for query_positions in np.split(positions, _ends(group)):
@@ -144,7 +137,7 @@ class FaissCandidates:
                 yield distinct(np.searchsorted(self._starts, unique, side="right") - 1)
 
     def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
-        """Queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""
+        """Yield queries that are looked up together: as many as MOST_POSITIONS allows, and at least one."""
         most = max(1, MOST_POSITIONS // min(count, int(self._starts[-1])))
         group: list[Floats] = []
         for query in queries:
@@ -156,9 +149,7 @@ class FaissCandidates:
             yield group
 
     def _more(self, query: Floats, k: int, count: int, allowed: Selection) -> Rows:
-        """At least ``k`` candidates, where there are more selected papers and ``count`` sentences of each of
-        the query's were too few.
-        """
+        """Look up more sentences until there are ``k`` candidates; all selected papers at the last."""
         selected, breadth = self._selected(allowed), BREADTH
         while count < selected.size:
             count, breadth = 2 * count, 2 * breadth
@@ -168,11 +159,7 @@ class FaissCandidates:
                 return rows
         return allowed.rows
 
-    def _selected_sentences(self, selection: Selection) -> _Selected:
-        mask = selection.sentences(self._starts)
-        return _Selected(int(np.count_nonzero(mask)), self.sentences.select(mask))
-
 
 def _ends(arrays: Sequence[Floats]) -> Rows:
-    """Where arrays that are concatenated end, all but the last."""
+    """Return where arrays end once they are concatenated, all but the last."""
     return np.cumsum([len(array) for array in arrays], dtype=np.int64)[:-1]

@@ -1,4 +1,4 @@
-"""Which FAISS index finds candidates, how it is searched, and how vectors are stored."""
+"""How vectors are stored and which FAISS index finds candidates among them; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from qbe.errors import UsageError
 
@@ -21,26 +20,22 @@ STORED = (FLOAT16, INT8)
 
 AUTO_SENTENCES = 200_000
 """Sentences up to which ``auto`` means an exact index and half precision."""
-
 MIN_CANDIDATES = 2000
-"""At least this many sentences are looked up for each sentence of a query."""
-
+"""Sentences that are looked up for each sentence of a query, at least."""
 PROBE_FRACTION = 4
-"""A search reads nlist / 4 of the lists, unless it asks for another number."""
+"""A search reads nlist / 4 of the lists by default."""
 
 _LISTS = re.compile(r"IVF(\d+)")
-_CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
 _ROUNDED = re.compile(r"PQ|SQ[468]|SQbf16|RQ|LSQ|LSH|ITQ|PCA|RR")
-"""Of what FAISS compares in place of the vectors themselves."""
+_CODES = re.compile(r"PQ(\d+)(?:x(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class FaissParams:
-    """A FAISS index as a manifest holds it: its ``factory`` string, and ``nprobe``, the number of lists that
-    a search reads (None where there are none).
+    """A FAISS index as a manifest holds it.
 
-    At least ``min_candidates`` sentences are looked up for each sentence of a query;
-    ``seed`` that of the sample that centroids and codes are learned from.
+    A search reads ``nprobe`` lists (None where there are none) and looks up at least ``min_candidates``
+    sentences for each sentence of a query; ``seed`` draws the sample that centroids and codes learn from.
 
     >>> FaissParams("IVF512,PQ128x4fs", nprobe=128).nlist
     512
@@ -64,61 +59,48 @@ class FaissParams:
 
     @property
     def by_codes(self) -> bool:
-        """Whether short codes are compared, which make vectors seem farther than they are."""
+        """Whether short codes are compared in place of the vectors."""
         return _ROUNDED.search(self.factory) is not None
 
     def record(self) -> dict[str, Any]:
-        """The parameters as a manifest holds them."""
+        """Return the parameters as a manifest holds them."""
         record = dataclasses.asdict(self)
         return {"depth" if name == "min_candidates" else name: value for name, value in record.items()}
 
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
-        """The parameters in a manifest's ``dense``; in older ones indexes have kinds.
+        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings.
+
+        Raises ValueError for an unknown kind.
 
         >>> FaissParams.read({"ann": {"kind": "ivf-pq", "nlist": 512, "nprobe": 128, "pq": 64}}).factory
         'IVF512,PQ128x4fs'
         """
         params = dense["ann"]
-        factory = params["factory"] if "factory" in params else _factory_of_kind(params)
+        if (factory := params.get("factory")) is None:
+            nlist, pq = params.get("nlist"), params.get("pq") or 0
+            codes = f"PQ{pq}" if params.get("on_disk") else f"PQ{2 * pq}x4fs"
+            kinds = {
+                "flat": EXACT,
+                "hnsw": "HNSW32,SQfp16",
+                "ivf-sq": f"IVF{nlist},SQ8",
+                "ivf-pq": f"IVF{nlist},{codes}",
+                "ivf-opq-pq": f"OPQ{2 * pq},IVF{nlist},{codes}",
+            }
+            kind = params.get("kind", "flat")
+            if kind not in kinds:
+                raise ValueError(f"a FAISS index of kind {kind}")
+            factory = kinds[kind]
         depth, seed = params.get("depth", MIN_CANDIDATES), params.get("seed", 0)
         return cls(factory, params.get("nprobe"), depth, seed)
 
 
-def _factory_of_kind(params: Mapping[str, Any]) -> str:
-    """The factory string of an index of format 5 or before; raises ValueError for an unknown kind."""
-    nlist, pq = params.get("nlist"), params.get("pq") or 0
-    codes = f"PQ{pq}" if params.get("on_disk") else f"PQ{2 * pq}x4fs"
-    kinds = {
-        "flat": EXACT,
-        "hnsw": "HNSW32,SQfp16",
-        "ivf-sq": f"IVF{nlist},SQ8",
-        "ivf-pq": f"IVF{nlist},{codes}",
-        "ivf-opq-pq": f"OPQ{2 * pq},IVF{nlist},{codes}",
-    }
-    kind = params.get("kind", "flat")
-    if kind not in kinds:
-        raise ValueError(f"a FAISS index of kind {kind}")
-    return kinds[kind]
-
-
-class SharedDense(NamedTuple):
-    """How the vectors of a segment are ``stored`` (one of STORED), the parameters of its FAISS index, and,
-    where segments that are made apart share their centroids and codes, the file of an index that has them.
-    """
-
-    stored: str
-    params: FaissParams
-    learned: Path | None = None
-
-
 def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
-    """The parameters for a corpus of a factory string, or of ``auto``: exact up to AUTO_SENTENCES sentences,
-    above as many lists as sentences in each, to a power of two, of codes of four bits for three numbers (or
-    for four, two or one).
+    """Return the parameters for a factory string, or for ``auto``.
 
-    Raises UsageError for more lists, or values of a code, than sentences. Whether FAISS takes the string
-    `qbe.index.dense.faiss_build.check_factory` tells.
+    ``auto`` is exact up to AUTO_SENTENCES sentences; above, there are as many lists as sentences in each, to
+    a power of two, of 4-bit codes for three dimensions each (or four, two or one). Raises UsageError for more
+    lists, or values of a code, than sentences; `qbe.index.faiss.check_factory` tells whether FAISS takes it.
 
     >>> resolve("auto", sentences=5_600_000, dimension=384)
     FaissParams(factory='IVF2048,PQ128x4fs', nprobe=512, min_candidates=2000, seed=0)
@@ -141,8 +123,7 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
 
 
 def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
-    """What `resolve` gives, or an exact index where there are too few sentences: how many papers an append
-    brings or deletions leave is not known when the settings are chosen.
+    """Resolve like `resolve`, but to an exact index where an update left too few sentences.
 
     >>> resolve_or_exact("IVF64,SQ8", sentences=10, dimension=384).factory
     'SQfp16'
@@ -154,7 +135,7 @@ def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
 
 
 def resolve_stored(stored: str, sentences: int) -> str:
-    """How vectors are stored; ``auto`` is half precision for a small corpus, and bytes for a large one.
+    """Resolve how vectors are stored; ``auto`` is half precision for a small corpus, bytes for a large one.
 
     >>> resolve_stored("auto", 1_000), resolve_stored("auto", 1_000_000)
     ('float16', 'int8')

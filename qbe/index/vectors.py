@@ -1,4 +1,4 @@
-"""The two forms in which vectors are stored: half precision, or bytes with a scale a vector."""
+"""Stored vectors: half precision, or bytes with a scale per vector; memory-mapped from ``.npy`` files."""
 
 from __future__ import annotations
 
@@ -11,48 +11,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.ann import FLOAT16, INT8
-from qbe.index.rows import StackedRows
+from qbe.index.params import FLOAT16, INT8
 from qbe.index.store import Files
 from qbe.models.formats import L2
 from qbe.models.pooling import GRID
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
+LARGEST = 127
+"""The largest code; codes are symmetric around 0."""
 
 Half = NDArray[np.float16]
-
-LARGEST = 127
-"""The largest of the whole numbers that a byte holds with either sign."""
+Floats = NDArray[np.float32]
 
 
 class Quantized:
-    """Vectors (n, dimension) as whole numbers ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
+    """Vectors (n, dimension) as integer ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
 
-    Used as an array where it matters: ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an
-    array (dimension,), ``astype`` all their numbers. These fit into single precision: a scale has 11 binary
-    digits, a code 7.
+    ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an array (dimension,), ``astype`` all
+    numbers, which single precision holds exactly: a scale has 11 binary digits, a code 7.
 
     >>> vectors = Quantized(np.array([[127, -64], [0, 127]], np.int8), np.array([0.5, 1], np.float16))
     >>> vectors.shape, vectors[0].tolist()
     ((2, 2), [63.5, -32.0])
     """
 
+    dtype = np.dtype(np.float32)
+
     def __init__(self, codes: NDArray[np.int8], scales: Half) -> None:
         self.codes, self.scales = codes, scales
+        self.shape: tuple[int, ...] = codes.shape
 
     def __len__(self) -> int:
         return len(self.codes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, dimension)."""
-        return self.codes.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The smallest type that holds the numbers."""
-        return np.dtype(np.float32)
 
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, int | np.integer):
@@ -60,7 +51,7 @@ class Quantized:
         return Quantized(self.codes[rows], self.scales[rows])
 
     def astype(self, dtype: Any) -> NDArray[Any]:
-        """The numbers (n, dimension), exact in single and in double precision."""
+        """Return the numbers (n, dimension), exact in single and in double precision."""
         numbers: NDArray[Any] = self.codes * self.scales.astype(np.float32)[:, None]
         return numbers.astype(dtype, copy=False)
 
@@ -68,20 +59,16 @@ class Quantized:
         return self.astype(np.float32 if dtype is None else dtype)
 
 
-Vectors = Half | Quantized | StackedRows
-"""Stored vectors, those of several segments stacked: all forms have ``len``, ``shape``, ``[rows]``,
-``[slice]``, ``[row]`` and ``astype``. Rows of stacked ones that are not all in half precision come in single
-precision, which holds the numbers of both forms.
-"""
+Vectors = Half | Quantized
+"""Stored vectors: both forms have ``len``, ``shape``, ``[rows]``, ``[slice]``, ``[row]`` and ``astype``."""
 
 
 def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
-    """The nearest whole numbers of vectors (n, dimension), the largest of each vector being LARGEST, and the
-    scale that is best for these: v . c / c . c, which has the least squared error for a vector v and codes c.
+    """Quantize vectors (n, dimension): the nearest integers, the largest of each vector being LARGEST.
 
-    A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
-    are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
-    `qbe.models.pooling.stored`).
+    The scale v . c / c . c has the least squared error for a vector v and codes c. It is rounded to half
+    precision, so that a vector's numbers, like those of half precision, are multiples of 2 ** -24 where
+    vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (`qbe.models.pooling.stored`).
 
     >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
     >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
@@ -98,7 +85,7 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
 
 def scales_file(name: str) -> str:
-    """The name of the file of scales that belongs to a file of codes.
+    """Return the name of the file of scales beside a file of codes.
 
     >>> scales_file("vectors.npy")
     'vectors.scales.npy'
@@ -110,11 +97,10 @@ def scales_file(name: str) -> str:
 def vector_file(
     folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str
 ) -> Iterator[Callable[[Half | Quantized], None]]:
-    """Write the file ``name`` (and that of its scales) block by block: gives a function that writes the next
-    vectors (n, dimension); those already quantized are written as they are.
+    """Write a file of ``shape`` (vectors, dimension) block by block, with the function that is given.
 
-    Plain writes, not a memory map: on a full disk they raise OSError, where a map would end the process.
-    ``shape`` is (vectors, dimension) of the complete file, ``stored`` one of `qbe.index.dense.ann.STORED`.
+    Quantized blocks are written as they are. Plain writes, not a memory map: on a full disk they raise
+    OSError, where a map would kill the process.
 
     >>> with vector_file(Path(), "two.npy", (2, 2), "int8", "cosine") as write:
     ...     write(np.array([[1, 0]], np.float16))
@@ -146,7 +132,7 @@ def write_array(stream: Any, array: NDArray[Any]) -> None:
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The header of a ``.npy`` file of an array of this shape and type, in C order.
+    """Return the header of a ``.npy`` file of an array in C order.
 
     >>> header = npy_header((2,), np.dtype(np.int8))
     >>> np.load(io.BytesIO(header + bytes([7, 9]))).tolist()
@@ -159,11 +145,9 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 
 
 def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
-    """Vectors of an index, memory-mapped (their scales are read).
+    """Memory-map vectors (their scales are read); raises IndexFormatError for a file of another form.
 
-    Raises IndexFormatError where the file is of another form than ``stored``.
-
-    >>> open_vectors(index.folder, "whole.npy", "float16").shape
+    >>> open_vectors(index.folder / "000001", "whole.npy", "float16").shape
     (128, 384)
     """
     files = Files.of(folder)
@@ -178,17 +162,12 @@ def open_vectors(folder: Path | Files, name: str, stored: str) -> Vectors:
 
 
 def read_vectors(folder: Path | Files, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
-    """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError.
-
-    >>> sentences, whole = read_vectors(Path("indexes/sample"))
-    >>> sentences.shape, whole.shape
-    ((594, 384), (128, 384))
-    """
+    """Memory-map the sentence vectors and the whole-paper vectors of an index; raises IndexFormatError."""
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
-def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[NDArray[np.float32]]:
-    """The vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order.
+def blocks(vectors: Vectors, rows: int = 65536, first: int = 0) -> Iterator[Floats]:
+    """Yield the vectors from ``first`` on as float32 arrays of up to ``rows`` rows, in order.
 
     >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
     [2, 2, 1]

@@ -1,1 +1,0 @@
-"""The FAISS side: vectors as they are stored, candidates by their neighbours, and exact comparison."""

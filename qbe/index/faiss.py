@@ -1,0 +1,365 @@
+"""FAISS: building an index over sentence vectors, and finding the nearest sentences.
+
+Results depend neither on threads nor on the other queries of a call: a search compares vectors one by one,
+since FAISS's matrix products depend on the batch, and transforms queries one by one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import OutputError, UsageError, check_package
+from qbe.index.params import AUTO, FaissParams
+from qbe.index.rows import Rows
+from qbe.index.store import Files
+from qbe.index.vectors import Floats, Vectors, blocks
+from qbe.models.formats import L2
+
+FAISS = "faiss.index"
+SAMPLED = 64
+"""Vectors per list that its centroid is learned from."""
+CODE_SAMPLED = 2**16
+"""Vectors that codes are learned from, at least (if there are as many)."""
+ONE_BY_ONE = 2**31 - 1
+"""Number of query vectors from which FAISS uses matrix products when it searches: never."""
+TOGETHER = 20
+"""The same when it builds (FAISS's default)."""
+
+_state = threading.Condition()
+_unlimited = _builds = 0
+_reading = threading.Lock()
+
+
+def check_factory(factory: str, dimension: int, similarity: str) -> None:
+    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection.
+
+    >>> check_factory("IVF16,PQ7", 16, "cosine")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.UsageError: expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, ...
+    """
+    import faiss
+
+    if factory == AUTO:
+        return
+    try:
+        index = faiss.index_factory(dimension, factory, _metric(similarity))
+        reason = "" if searched(index) else "an index that does not search selected vectors"
+    except RuntimeError as error:
+        reason = str(error).rpartition("Error: ")[2].rpartition(": ")[2] or "none"
+    if reason:
+        raise UsageError(
+            "expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, for vectors of "
+            f"{dimension} numbers, found {factory!r} ({' '.join(reason.split())})"
+        )
+
+
+def _metric(similarity: str) -> int:
+    import faiss
+
+    return int(faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT)
+
+
+def searched(index: Any) -> Any:
+    """Return the part of a FAISS index behind its transformations; None if it cannot search a selection."""
+    import faiss
+
+    if isinstance(index, faiss.IndexPreTransform):
+        index = faiss.downcast_index(index.index)
+    kinds: Any = (faiss.IndexIVF, faiss.IndexHNSW, faiss.IndexFlatCodes)
+    return index if isinstance(index, kinds) else None
+
+
+def write_faiss(
+    folder: Path,
+    vectors: Vectors,
+    similarity: str,
+    params: FaissParams | None = None,
+    threads: int = 1,
+    advance: Callable[[int], Any] = lambda _: None,
+    learned: Path | None = None,
+    kept: bool = False,
+) -> None:
+    """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
+
+    The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
+    added. ``learned`` is the file of an index of the same parameters whose centroids and codes are taken; by
+    default they are trained. Its own vectors are ``kept`` where they are the first of ``vectors``. Raises
+    OutputError where the file cannot be written.
+
+    >>> folder = Path("exact")
+    >>> folder.mkdir()
+    >>> write_faiss(folder, np.eye(3, dtype=np.float16), "cosine")
+    >>> [path.name for path in folder.iterdir()]
+    ['faiss.index']
+    """
+    import faiss
+
+    params = params or FaissParams()
+    try:
+        with building(threads):
+            if learned is None:
+                index = _train(vectors, similarity, params)
+            else:
+                index = _read_index(learned, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+                if not kept:
+                    index.reset()
+            advance(index.ntotal)
+            for block in blocks(vectors, first=index.ntotal):
+                index.add(block)
+                advance(len(block))
+            faiss.write_index(index, str(folder / FAISS))
+    except RuntimeError as error:
+        raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
+
+
+def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
+    """Return an empty index; centroids and codes are learned from a sample drawn by ``params.seed``."""
+    import faiss
+
+    if "HNSW" in params.factory:  # its links would depend on which thread came first
+        faiss.omp_set_num_threads(1)
+    metric = _metric(similarity)
+    index = faiss.index_factory(vectors.shape[1], params.factory, metric)
+    if params.nlist is not None:
+        ivf: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
+        ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
+        if hasattr(ivf, "do_polysemous_training"):
+            ivf.do_polysemous_training = False  # takes seconds per code, for a search by Hamming distances
+        if hasattr(ivf, "use_precomputed_table"):
+            ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
+        for clustering in (ivf.cp, *([ivf.pq.cp] if hasattr(ivf, "pq") else [])):
+            clustering.seed = params.seed + 1
+            clustering.min_points_per_centroid = 1  # no warnings for a small corpus
+    if not index.is_trained:
+        count = min(len(vectors), max(SAMPLED * (params.nlist or 0), CODE_SAMPLED))
+        rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)
+        index.train(vectors[np.sort(rows)].astype(np.float32))
+    return index
+
+
+def _read_index(path: Path, flags: int) -> Any:
+    """Read an index; counts in a damaged file allocate no more than the file's size. Raises RuntimeError."""
+    import faiss
+
+    untyped: Any = faiss
+    with _reading:
+        before = untyped.get_deserialization_vector_byte_limit()
+        untyped.set_deserialization_vector_byte_limit(path.stat().st_size)
+        try:
+            return faiss.read_index(str(path), flags)
+        finally:
+            untyped.set_deserialization_vector_byte_limit(before)
+
+
+class SentenceSelection(NamedTuple):
+    """Sentences that a search may return: how many, and FAISS's selector of them (None: all)."""
+
+    size: int
+    selector: Any = None
+
+
+class FaissIndex:
+    """Find the nearest sentences by the similarity of the index.
+
+    >>> faiss_index = FaissIndex(index.folder / "000001", threads=1)
+    >>> faiss_index.nearest(index.sentence_vectors[5:6].astype(np.float32), 1).tolist()
+    [[5]]
+    """
+
+    def __init__(
+        self,
+        folder: Path | Files,
+        threads: int,
+        params: FaissParams | None = None,
+        nprobe: int | None = None,
+    ) -> None:
+        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs.
+
+        Raises IndexFormatError for a damaged index, UsageError for ``nprobe`` of an index without lists,
+        MissingDependencyError without FAISS.
+        """
+        check_package("faiss")
+        import faiss
+
+        self._files = files = Files.of(folder)
+        self.params = params = params or FaissParams()
+        self.min_candidates = params.min_candidates
+        self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
+        if nprobe is not None and params.nlist is None:
+            raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
+        set_for_searching(threads)
+        # Lists on disk are looked up in the index's folder, wherever it was built.
+        flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+        if not params.factory.endswith("fs"):  # fast-scan codes are copied; all others can be mapped
+            flags |= faiss.IO_FLAG_MMAP_IFC
+        path = files.path(FAISS)
+        try:
+            self._index: Any = _read_index(path, flags)
+            if params.nlist is not None:
+                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
+        except (RuntimeError, AttributeError, MemoryError, OSError) as error:
+            raise files.damaged(FAISS, "a FAISS index", " ".join(str(error).split())) from error
+        files.check()
+        self._searched = searched(self._index)
+        if self._searched is None:
+            raise files.damaged(FAISS, f"a FAISS index {params.factory}", type(self._index).__name__)
+        self.sentences: int = self._index.ntotal
+        self._inner_product = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
+        self._transformations: list[Any] = []
+        if isinstance(self._index, faiss.IndexPreTransform):
+            chain = self._index.chain
+            places = range(chain.size())
+            self._transformations = [faiss.downcast_VectorTransform(chain.at(n)).apply for n in places]
+
+    def select(self, mask: NDArray[np.bool_]) -> SentenceSelection:
+        """Return some sentences (sentences,) in the form that searches take."""
+        import faiss
+
+        untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
+        bits = np.packbits(mask, bitorder="little")
+        return SentenceSelection(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
+
+    def nearest(
+        self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
+    ) -> Rows:
+        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none.
+
+        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists. Raises IndexFormatError
+        for positions that the index cannot have.
+        """
+        return nearer(*self.search(queries, count, allowed, breadth), count)
+
+    def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
+        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best first.
+
+        None unless the index is exact and compares by inner product.
+        """
+        if not (self.params.is_exact and self._inner_product and self.sentences):
+            return None
+        return self.search(queries, count)
+
+    def search(
+        self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
+    ) -> tuple[Floats, Rows]:
+        """Return closeness (more is closer) and positions of the nearest sentences, best first; -1 for none.
+
+        Both are (queries, count), or one more where `nearer` needs it.
+        """
+        allowed = allowed or SentenceSelection(self.sentences)
+        count = min(count if self.params.is_exact else count + 1, allowed.size)
+        if not count:
+            return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        parameters = self._parameters(allowed, count, breadth)
+        for transform in self._transformations:  # one by one: matrix products depend on the other queries
+            queries = np.concatenate([transform(row) for row in queries[:, None]])
+        with searching() as most:
+            found = [
+                self._searched.search(queries[first : first + most], count, params=parameters)
+                for first in range(0, max(len(queries), 1), most)
+            ]
+        distances, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        if positions.max(initial=-1) >= self.sentences:
+            raise self._files.damaged(FAISS, f"positions below {self.sentences}", positions.max())
+        return distances if self._inner_product else -distances, positions
+
+    def _parameters(self, allowed: SentenceSelection, count: int, breadth: int) -> Any:
+        """Return FAISS's parameters of a search; None for those of the index."""
+        import faiss
+
+        if allowed.selector is None and breadth == 1:
+            return None
+        untyped: Any = faiss
+        if self.params.nlist is not None:
+            nprobe = min(self._nprobe * breadth, self.params.nlist)
+            return untyped.SearchParametersIVF(sel=allowed.selector, nprobe=nprobe)
+        if isinstance(self._searched, faiss.IndexHNSW):
+            # HNSW visits as many vectors as it is to compare, of which only selected ones count.
+            compared = min(count * self.sentences // allowed.size, self.sentences)
+            return untyped.SearchParametersHNSW(sel=allowed.selector, efSearch=compared)
+        return untyped.SearchParameters(sel=allowed.selector)
+
+
+def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
+    """Return the first ``count`` positions (queries, count), without those as near as the next one (-1).
+
+    Short codes often tie, and which of the last ties are found depends on how threads share the work. Where
+    all are as near, all are kept.
+
+    >>> closeness = np.array([[0.9, 0.7, 0.7]], np.float32)
+    >>> nearer(closeness, np.array([[4, 8, 2]]), 2).tolist()
+    [[4, -1]]
+    """
+    if positions.shape[1] <= count:
+        return positions
+    tied = (closeness[:, :count] == closeness[:, count, None]) & (positions[:, count, None] >= 0)
+    return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])
+
+
+def set_for_searching(threads: int) -> None:
+    """Have FAISS search with this many threads, comparing vectors one by one."""
+    import faiss
+
+    faiss.omp_set_num_threads(threads)
+    with _state:
+        if not _builds:
+            faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
+
+
+@contextmanager
+def searching() -> Iterator[int]:
+    """Enter one search of FAISS; gives the number of query vectors that it may take at a time.
+
+    While this process builds an index these are so few that FAISS compares them one by one all the same.
+
+    >>> with searching() as most:
+    ...     most == ONE_BY_ONE
+    True
+    """
+    global _unlimited
+    with _state:
+        limited = _builds > 0
+        _unlimited += not limited
+    try:
+        yield TOGETHER - 1 if limited else ONE_BY_ONE
+    finally:
+        with _state:
+            _unlimited -= not limited
+            _state.notify_all()
+
+
+@contextmanager
+def building(threads: int) -> Iterator[None]:
+    """Enter the building of a FAISS index with this many threads; then go back to the settings of searching.
+
+    Waits for searches under way; those that begin meanwhile take few query vectors at a time (`searching`).
+
+    >>> with building(threads=1), searching() as most:
+    ...     most
+    19
+    """
+    global _builds
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    with _state:
+        _builds += 1
+    try:
+        with _state:
+            _state.wait_for(lambda: not _unlimited)
+            faiss.cvar.distance_compute_blas_threshold = TOGETHER
+        faiss.omp_set_num_threads(threads)
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+        with _state:
+            _builds -= 1
+            if not _builds:
+                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE

@@ -1,0 +1,269 @@
+"""Exact comparison of stored vectors, and scores of papers from similarities of sentences.
+
+In all functions on sentences ``starts`` (papers,) gives the first sentence of each paper, as in
+`SentenceBlock`; every paper has at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.rows import Rows, block_starts, sentence_rows
+from qbe.index.vectors import Floats, Half, Quantized, Vectors
+
+Doubles = NDArray[np.float64]
+Numbers = NDArray[Any]
+
+TOLERANCE = 1e-3
+"""By how much FAISS's similarities of unit vectors may differ from exact ones: numbers stored in bytes are
+rounded to half precision (2 ** -11 of their size), sums to single precision.
+"""
+_BLOCK = 256
+"""Vectors multiplied at a time: more would not stay in a processor's nearest cache in double precision."""
+_HALF_TO_SINGLE = 2.0**112
+"""The ratio of numbers whose bits are the same once moved from half to single precision's place."""
+
+
+def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
+    """Return each query sentence's best similarity per paper: (queries, sentences) -> (queries, papers).
+
+    >>> best_per_paper(np.array([[0.1, 0.9, 0.5]], np.float32), np.array([0, 2])).tolist()
+    [[0.8999999761581421, 0.5]]
+    """
+    best: Floats = np.maximum.reduceat(similarities, starts, axis=1)
+    return best
+
+
+def restrict(similarities: Floats, starts: Rows, keep: NDArray[np.bool_]) -> Floats:
+    """Set similarities (queries, sentences) to minus infinity where ``keep`` (sentences,) is false.
+
+    A paper of which no sentence would be kept keeps all.
+
+    >>> keep = np.array([True, False, False])
+    >>> restrict(np.array([[0.25, 0.75, 0.5]], np.float32), np.array([0, 2]), keep).tolist()
+    [[0.25, -inf, 0.5]]
+    """
+    restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
+    return restricted
+
+
+def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
+    """Return a mask (sentences,) that keeps all sentences of a paper of which ``keep`` keeps none.
+
+    >>> kept_or_all(np.array([True, False, False]), np.array([0, 2])).tolist()
+    [True, False, True]
+    """
+    counts = np.diff(np.append(starts, len(keep)))
+    any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
+    kept: NDArray[np.bool_] = keep | ~any_kept
+    return kept
+
+
+def mean_max(best: Floats) -> Floats:
+    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,).
+
+    The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+
+    >>> mean_max(np.array([[0.5, 1.0], [0.25, 0.0]], np.float32)).tolist()
+    [0.375, 0.5]
+    """
+    mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return mean
+
+
+class MayBeBest(NamedTuple):
+    """Papers that can be among the best: ``rows`` (papers,) int64, ascending.
+
+    Unless they ``are_all``, papers of which no sentence was looked up can be among the best, too.
+    """
+
+    rows: Rows
+    are_all: bool
+
+
+def may_be_best(similarities: Floats, papers: Rows, total: int, k: int) -> MayBeBest:
+    """Return the papers that can be among the best ``k`` by `mean_max`.
+
+    ``similarities`` (queries, count) are those of each query sentence's nearest sentences, best first, up to
+    TOLERANCE, and ``papers`` (queries, count) int64 the rows of their papers, of which there are ``total``.
+    Where none of a paper's sentences is among the nearest of a query sentence, its best similarity there lies
+    between -1 and that of the last one. A paper whose score is at most what ``k`` others' scores are at least
+    is left out (the threshold algorithm of Fagin et al., 2001, with one round).
+
+    >>> similarities = np.array([[0.9, 0.5, 0.3], [0.8, 0.7, 0.3]], np.float32)
+    >>> papers = np.array([[4, 1, 4], [4, 1, 0]])
+    >>> may_be_best(similarities, papers, 6, 1)
+    MayBeBest(rows=array([4]), are_all=True)
+    >>> may_be_best(similarities, papers, 6, 3)
+    MayBeBest(rows=array([0, 1, 4]), are_all=False)
+    """
+    best = np.full((len(papers), total), -np.inf, np.float32)
+    places = papers + total * np.arange(len(papers))[:, None]
+    np.maximum.at(best.reshape(-1), places.reshape(-1), similarities.reshape(-1))
+    rows = np.flatnonzero(best.max(axis=0) > -np.inf)
+    best, farthest = best[:, rows], similarities[:, -1:]
+    if len(rows) < k:
+        return MayBeBest(rows, are_all=False)
+    least, most = mean_max(np.maximum(best, -1)), mean_max(np.maximum(best, farthest))
+    enough = np.partition(least, len(rows) - k)[len(rows) - k] - 2 * TOLERANCE
+    return MayBeBest(rows[most >= enough], bool(mean_max(farthest)[0] < enough))
+
+
+def similarities(queries: Floats, vectors: Vectors) -> Floats:
+    """Return inner products (queries, vectors) of unit vectors (n, dimension) in any stored form, as float32.
+
+    Stored numbers are multiples of 2 ** -24 (see `qbe.index.vectors.quantized`), and so are a query's, so
+    their products are multiples of 2 ** -48 and double precision holds the sums exactly. The result depends
+    neither on the order of summation, which changes with the threads of the linear algebra library, nor on
+    which other vectors are compared.
+
+    >>> similarities(np.array([[1, 0]], np.float32), np.array([[0.6, 0.8], [0, 1]], np.float16)).tolist()
+    [[0.60009765625, 0.0]]
+    """
+    left = queries.astype(np.float64)
+    products = np.empty((len(queries), len(vectors)), np.float32)
+    for first in range(0, len(vectors), _BLOCK):
+        numbers, factors = _parts(vectors[first : first + _BLOCK])
+        products[:, first : first + _BLOCK] = (left @ numbers.T) * factors
+    return products
+
+
+def nearness(queries: Floats, vectors: Vectors) -> Floats:
+    """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
+
+    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`),
+    exact in double precision like `similarities`, so equal vectors have distance 0.
+
+    >>> nearness(np.array([[0, 0]], np.float32), np.array([[3, 4], [0, 2]], np.float16)).tolist()
+    [[-5.0, -2.0]]
+    """
+    left = queries.astype(np.float64)
+    lengths = (left * left).sum(axis=1)
+    near = np.empty((len(queries), len(vectors)), np.float32)
+    for first in range(0, len(vectors), _BLOCK):
+        numbers, factors = _parts(vectors[first : first + _BLOCK])
+        right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
+        near[:, first : first + _BLOCK] = negative_distances((left @ numbers.T) * factors, lengths, right)
+    return near
+
+
+def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
+    """Return minus the distances (m, n) of vectors with inner products (m, n) and squared lengths (m,), (n,).
+
+    >>> negative_distances(np.array([[0.0]]), np.array([9.0]), np.array([16.0])).tolist()
+    [[-5.0]]
+    """
+    distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
+    return -distances
+
+
+COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {
+    "cosine": similarities,
+    "l2": nearness,
+}
+"""How vectors are compared, by the similarity of their index; more is better."""
+
+
+def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
+    """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
+
+    Half precision is widened by moving its bits to their place in single precision, many numbers at a time:
+    sign and digits are right, and the exponent is too small by the same amount for all numbers.
+    """
+    if isinstance(vectors, Quantized):
+        return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
+    if vectors.dtype != np.float16:
+        return vectors.astype(np.float64), 1.0
+    bits = vectors.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= np.int32(-0x70002000)  # all but the copies of the sign that the wider type has put there
+    return bits.view(np.float32).astype(np.float64), _HALF_TO_SINGLE
+
+
+class SentenceBlock(NamedTuple):
+    """The sentences of some papers, concatenated.
+
+    ``vectors`` (sentences, dimension) are as stored. Those of paper i are from ``starts[i]`` to
+    ``starts[i + 1]``, or to the end for the last paper; ``starts`` is (papers,) int64. ``rows`` (sentences,)
+    int64 are the positions among all sentences of the index, such as of a facet mask.
+
+    >>> block = index.vector_store.gather(np.array([1, 0]))
+    >>> block.vectors.shape, block.starts.tolist(), block.rows.tolist()
+    ((10, 384), [0, 5], [5, 6, 7, 8, 9, 0, 1, 2, 3, 4])
+    """
+
+    vectors: Vectors
+    starts: Rows
+    rows: Rows
+
+
+class Compared(NamedTuple):
+    """The sentences of some papers compared with a query's.
+
+    ``similarities`` (queries, sentences) float32; ``starts`` (papers,) and ``rows`` (sentences,) are those of
+    a `SentenceBlock`; ``whole`` (papers,) float32 has the similarities of whole papers, if asked for.
+    """
+
+    similarities: Floats
+    starts: Rows
+    rows: Rows
+    whole: Floats | None
+
+
+class VectorStore(Protocol):
+    """Stored vectors of papers by row, wherever they are; several threads may share one.
+
+    >>> index.vector_store.similarity, index.vector_store.whole(np.array([1, 0])).shape
+    ('cosine', (2, 384))
+    >>> query = index.sentence_vectors[5:6].astype(np.float32)
+    >>> index.vector_store.compare(query, np.array([1])).similarities.shape
+    (1, 5)
+    """
+
+    @property
+    def similarity(self) -> str:
+        """How the vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        """Return the sentence vectors of papers (n,), in the order of ``rows``."""
+
+    def whole(self, rows: Rows) -> Vectors:
+        """Return the whole-paper vectors (n, dimension), as stored, in the order of ``rows``."""
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole`` (dimension,).
+
+        A similarity depends on its two vectors alone.
+        """
+
+
+class MappedVectors:
+    """A `VectorStore` over arrays of all vectors of an index.
+
+    >>> store = MappedVectors(index.sentence_vectors, index.whole_vectors, index.layout.starts, "cosine")
+    >>> store.gather(np.array([0, 1])).starts.tolist()
+    [0, 5]
+    """
+
+    def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
+        """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
+        self._sentences, self._whole, self._starts = sentences, whole, starts
+        self.similarity = similarity
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        positions = sentence_rows(self._starts, rows)
+        vectors: Vectors = self._sentences[positions]
+        return SentenceBlock(vectors, block_starts(self._starts, rows), positions)
+
+    def whole(self, rows: Rows) -> Vectors:
+        vectors: Vectors = self._whole[rows]
+        return vectors
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        block, compare = self.gather(rows), COMPARISONS[self.similarity]
+        of_papers = None if whole is None else compare(whole[None], self.whole(rows))[0]
+        return Compared(compare(sentences, block.vectors), block.starts, block.rows, of_papers)

@@ -1,0 +1,662 @@
+"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint, within a budget.
+
+Answers are kept in an SQLite file, so that nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from qbe.errors import (
+    FileFormatError,
+    ModelError,
+    OutputError,
+    QbeError,
+    UsageError,
+    check_package,
+    check_positive,
+)
+from qbe.types import Facet, Paper
+from qbe.util.parallel import Closing
+from qbe.util.text import one_line
+
+log = logging.getLogger(__name__)
+
+KEY_VARIABLE, ENDPOINT_VARIABLE = "QBE_LLM_KEY", "QBE_LLM_ENDPOINT"
+FORMAT_VARIABLE = "QBE_LLM_RESPONSE_FORMAT"
+RESPONSE_FORMATS = ("json_schema", "json_object", "none")
+"""How an answer's form is requested: OpenAI's way, that of llama-cpp-python, or by the prompt alone."""
+TIMEOUT_SECONDS = 120.0
+RETRIES = 5
+ANSWER_TOKENS, MAX_ANSWER_TOKENS = 150, 2048
+"""Tokens of an answer: estimated, and the most that the endpoint is told to give."""
+MAX_ABSTRACT_CHARACTERS = 6000
+MAX_ATTEMPTS, MAX_FAILURES = 3, 3
+"""Attempts to get valid grades of a pair, and failed pairs in a row after which grading ends."""
+MAX_IN_MEMORY = 10_000
+"""Answers, the newest, that are kept where there is no file, such as those of a reranker."""
+
+_GRADES = ("0", "1", "2", "3")
+_LIMIT = "maxLength"  # without it small models may write on and on, but some endpoints refuse it
+_OPTIONAL = (_LIMIT, "temperature", "max_tokens")
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        facet.value: {
+            "type": "object",
+            "properties": {
+                "rationale": {"type": "string", _LIMIT: 300},
+                "grade": {"type": "integer", "enum": list(map(int, _GRADES))},
+            },
+            "required": ["rationale", "grade"],
+            "additionalProperties": False,
+        }
+        for facet in Facet
+    },
+    "required": [facet.value for facet in Facet],
+    "additionalProperties": False,
+}
+"""The JSON schema of an answer: the rationale of each facet before its grade."""
+_FORM = (
+    'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
+    '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
+)
+_REFUSED = {
+    401: f"the key; check ${KEY_VARIABLE}",
+    402: "payment; check the account",
+    403: f"access; check ${KEY_VARIABLE} and what it may use",
+    404: "the address or the model; check `endpoint` and `model`",
+    405: "the address; check `endpoint`, such as http://127.0.0.1:8080/v1",
+}
+"""Statuses after which no other request will be answered either."""
+
+
+class AnswerError(ValueError):
+    """A text that is no valid answer."""
+
+
+class RequestError(ModelError):
+    """One request that was given up; others may be answered."""
+
+
+class EndpointError(ModelError):
+    """No request will be answered."""
+
+
+class BudgetSpentError(QbeError):
+    """The next request would exceed the budget."""
+
+
+# Requests
+
+
+class Reply(NamedTuple):
+    """The text of an answer, and the tokens of the request and of the answer."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
+
+    ``response_format`` is one of RESPONSE_FORMATS. Raises UsageError for other values.
+
+    >>> Endpoint("http://127.0.0.1:8080/v1/", "qwen3", key="secret").url
+    'http://127.0.0.1:8080/v1'
+    """
+
+    url: str
+    model: str
+    timeout: float = TIMEOUT_SECONDS
+    key: str | None = field(default=None, repr=False)
+    response_format: str = "json_schema"
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            is_url = parts.scheme in ("http", "https") and parts.port != 0 and not parts.query
+        except ValueError:
+            is_url = False
+        if not is_url or not parts.hostname:
+            raise UsageError(
+                "expected an `endpoint` such as http://127.0.0.1:8080/v1, without a query, found "
+                f"{self.url.partition('?')[0]!r:.80}"
+            )
+        if parts.username or parts.password:
+            raise UsageError(
+                f"expected an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead"
+            )
+        if not self.model:
+            raise UsageError("expected the name of a `model` at the endpoint, found none")
+        if self.response_format not in RESPONSE_FORMATS:
+            raise UsageError(
+                f"expected a `response_format` of {', '.join(RESPONSE_FORMATS)}, found "
+                f"{self.response_format!r}; check it or ${FORMAT_VARIABLE}"
+            )
+        check_positive("timeout", self.timeout)
+        if self.key and not (self.key.isascii() and self.key.isprintable()):
+            raise UsageError(f"expected a key of printable ASCII characters in ${KEY_VARIABLE}, found others")
+        object.__setattr__(self, "url", self.url.rstrip("/").removesuffix("/chat/completions"))
+        try:
+            is_local = ipaddress.ip_address(parts.hostname).is_loopback
+        except ValueError:
+            is_local = parts.hostname == "localhost"
+        if self.key and parts.scheme == "http" and not is_local:
+            log.warning("the key is sent to %s without encryption; use https", parts.hostname)
+
+    @classmethod
+    def of(
+        cls,
+        url: str | None,
+        model: str,
+        timeout: float = TIMEOUT_SECONDS,
+        response_format: str | None = None,
+    ) -> Endpoint:
+        """Return an endpoint whose key, and other settings that are not given, are in the environment."""
+        url = url or os.environ.get(ENDPOINT_VARIABLE)
+        if not url:
+            raise UsageError(
+                "expected the address of an `endpoint` such as http://127.0.0.1:8080/v1, or "
+                f"${ENDPOINT_VARIABLE}, found neither"
+            )
+        key = os.environ.get(KEY_VARIABLE, "").strip() or None
+        response_format = response_format or os.environ.get(FORMAT_VARIABLE) or RESPONSE_FORMATS[0]
+        return cls(url, model, timeout, key, response_format)
+
+
+class Budget:
+    """How many requests may be sent, and how many tokens they and their answers may have (None: any number).
+
+    The cost of a request is reserved before it is sent, and corrected when it is answered. Attempts of one
+    request count as one. Threads may share it.
+
+    >>> budget = Budget(requests=2, tokens=1000)
+    >>> budget.reserve(400), budget.settle(400, 350), budget.tokens_spent
+    (None, None, 350)
+    >>> budget.reserve(700)
+    Traceback (most recent call last):
+    ...
+    qbe.models.language_model.BudgetSpentError: 350 of 1,000 tokens are spent
+    """
+
+    def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self._requests, self._tokens = requests, tokens
+        self.requests_spent = self.tokens_spent = 0
+
+    def reserve(self, tokens: int) -> None:
+        """Reserve a request of so many tokens; raises BudgetSpentError where it is too much."""
+        with self._lock:
+            if self._requests is not None and self.requests_spent >= self._requests:
+                raise BudgetSpentError(f"{self.requests_spent:,} of {self._requests:,} requests are spent")
+            if self._tokens is not None and self.tokens_spent + tokens > self._tokens:
+                raise BudgetSpentError(f"{self.tokens_spent:,} of {self._tokens:,} tokens are spent")
+            self.requests_spent += 1
+            self.tokens_spent += tokens
+
+    def settle(self, reserved: int, tokens: int) -> None:
+        """Replace the tokens reserved for a request by the tokens that it had."""
+        self.add(0, tokens - reserved)
+
+    def add(self, requests: int, tokens: int) -> None:
+        """Add earlier costs."""
+        with self._lock:
+            self.requests_spent += requests
+            self.tokens_spent += tokens
+
+
+class Client:
+    """Asks a model, by the package openai, which repeats requests that fail for a while. Threads may share it."""
+
+    def __init__(self, endpoint: Endpoint, budget: Budget | None = None, *, retries: int = RETRIES) -> None:
+        check_package("openai")
+        import openai
+
+        self.endpoint, self.budget = endpoint, budget or Budget()
+        hooks = [] if endpoint.key else [lambda request: request.headers.pop("Authorization", None)]
+        self._client = openai.OpenAI(
+            base_url=endpoint.url,
+            api_key=endpoint.key or "none",
+            timeout=endpoint.timeout,
+            max_retries=retries,
+            http_client=openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"request": hooks}),
+        )
+        self._client.organization = self._client.project = None  # it takes OpenAI's from the environment
+        self._was_answered = False
+        self._refused: set[str] = set()
+
+    def ask(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
+        """Answer a prompt with a text, which the endpoint is asked to give as JSON of a schema.
+
+        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where no other
+        will be answered either.
+        """
+        estimate, spent = estimated_tokens(prompt) + ANSWER_TOKENS, 0
+        self.budget.reserve(estimate)
+        try:
+            content = self._content(prompt, schema)
+            try:
+                answer = json.loads(content)
+                text = answer["choices"][0]["message"]["content"] or ""
+                usage = answer.get("usage") or {}
+                counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
+                if not isinstance(text, str):
+                    raise TypeError
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                found = self._plain(content[:80].decode(errors="replace"))
+                raise RequestError(
+                    f"{self.endpoint.url}: expected an answer with choices, found {found!r}"
+                ) from None
+            guesses = estimated_tokens(prompt), estimated_tokens(text)
+            tokens = [n if isinstance(n, int) else guess for n, guess in zip(counts, guesses, strict=True)]
+            spent = sum(tokens)
+            return Reply(text, *tokens)
+        finally:
+            self.budget.settle(estimate, spent)
+
+    def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
+        """Return the body of a response; optional parameters that the endpoint refuses are left out from then on."""
+        import openai
+
+        url = self.endpoint.url
+        while True:
+            known = {name for name in _OPTIONAL if name not in self._refused}
+            body = self._body(prompt, schema, known)
+            try:
+                response = self._client.chat.completions.with_raw_response.create(**body)
+                self._was_answered = True
+                return bytes(response.content)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                named = {name for name in known if name in str(error)}
+                if not named:
+                    raise self._status_error(error) from None
+                log.info("%s is left out of requests: the endpoint refuses it", ", ".join(sorted(named)))
+                self._refused |= named
+            except openai.APIStatusError as error:
+                raise self._status_error(error) from None
+            except openai.APITimeoutError:
+                raise RequestError(f"{url}: no answer within {self.endpoint.timeout:g} s") from None
+            except openai.APIConnectionError as error:
+                reason = self._plain(str(error.__cause__ or error))
+                if not self._was_answered and type(error.__cause__).__name__ == "ConnectError":
+                    raise EndpointError(
+                        f"expected a server at {url}, found none ({reason}); start it, or check `endpoint`"
+                    ) from None
+                raise RequestError(f"{url}: the connection failed ({reason})") from None
+
+    def _body(self, prompt: str, schema: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "messages": [{"role": "user", "content": prompt}],
+        }
+        body |= {"temperature": 0} if "temperature" in known else {}
+        body |= {"max_tokens": MAX_ANSWER_TOKENS} if "max_tokens" in known else {}
+        given = schema
+        if _LIMIT not in known:
+            given = json.loads(
+                json.dumps(schema),
+                object_hook=lambda part: {name: value for name, value in part.items() if name != _LIMIT},
+            )
+        if self.endpoint.response_format == "json_schema":
+            json_schema = {"name": "grades", "strict": True, "schema": given}
+            body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+        elif self.endpoint.response_format == "json_object":
+            body["response_format"] = {"type": "json_object", "schema": given}
+        return body
+
+    def _status_error(self, error: Any) -> ModelError:
+        url, status = self.endpoint.url, error.status_code
+        reason = f"{status}: {self._plain(error.message)}"
+        wait = error.response.headers.get("retry-after", "")
+        if wait.isdigit() and int(wait) > 120:  # longer than the library waits
+            return EndpointError(f"{url} asks to wait {int(wait):,} s ({reason}); try again then")
+        if status in _REFUSED:
+            return EndpointError(f"{url} refuses {_REFUSED[status]} ({reason})")
+        if 300 <= status < 400:
+            return EndpointError(
+                f"{url} leads elsewhere ({status}), where no key is sent; give the address that answers as "
+                "`endpoint`"
+            )
+        hint = ""
+        if "response_format" in reason or "json_schema" in reason:
+            hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
+        return RequestError(f"{url} refuses the request ({reason}){hint}")
+
+    def _plain(self, text: str) -> str:
+        """Return a text of the endpoint in a line, without the key, which some repeat."""
+        return one_line(text.replace(self.endpoint.key, "...") if self.endpoint.key else text)[:200]
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate the tokens of an English text, at four characters a token.
+
+    >>> estimated_tokens("We cut stone with water.")
+    6
+    """
+    return -(-len(text) // 4)
+
+
+# Answers
+
+
+class Answer(NamedTuple):
+    """The grades of a candidate, from 0 to 3, and the reasons given for them, in the order of the facets."""
+
+    grades: tuple[int, ...]
+    rationales: tuple[str, ...]
+
+
+_APPLICATION_ID = 0x716265  # "qbe"
+_TABLE = """\
+CREATE TABLE IF NOT EXISTS answers (
+    digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT, rationales TEXT,
+    problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
+"""
+
+
+class Answers(Closing):
+    """Answers by the digest of the question (`digest_of`), in an SQLite file; without one the newest in memory.
+
+    Each is flushed to the disk before the next request of its thread. Nothing is written before the first.
+
+    >>> with Answers(Path("a.sqlite")) as answers:
+    ...     answers.add("d1", {"paper_id": "p"}, Answer((3, 1, 0), ("same task", "", "")), tokens=(400, 30))
+    >>> with Answers(Path("a.sqlite")) as answers:
+    ...     answers.get("d1").grades, answers.get("d2"), answers.requests, answers.tokens
+    ((3, 1, 0), None, 1, 430)
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open what is there; raises FileFormatError for another file, OutputError where it cannot be opened."""
+        self.path = path
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        if path is None or path.exists():
+            self._database = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        wrong = FileFormatError(
+            f"{self.path}: expected answers that qbe label kept; give another file as `answers`"
+        )
+        try:
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(self.path or ":memory:", check_same_thread=False)
+            (application,) = database.execute("PRAGMA application_id").fetchone()
+            (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and application != _APPLICATION_ID:
+                database.close()
+                raise wrong
+            if not tables:
+                database.executescript(f"PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
+            return database
+        except (OSError, sqlite3.OperationalError) as error:
+            raise OutputError(f"cannot open {self.path}: {error}") from None
+        except sqlite3.DatabaseError:
+            raise wrong from None
+
+    def _select(self, columns: str, where: str = "", *values: object) -> Any:
+        with self._lock:
+            if self._database is None:
+                return None
+            return self._database.execute(f"SELECT {columns} FROM answers {where}", values).fetchone()  # noqa: S608
+
+    @property
+    def requests(self) -> int:
+        """How many requests were answered, in a valid form or not."""
+        return int((self._select("count(*)") or (0,))[0])
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all requests and answers."""
+        return int((self._select("total(prompt_tokens + completion_tokens)") or (0,))[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def get(self, digest: str) -> Answer | None:
+        """Return the answer to a question, or None."""
+        row = self._select("grades, rationales", "WHERE digest = ? AND grades IS NOT NULL", digest)
+        return None if row is None else Answer(*(tuple(json.loads(each)) for each in row))
+
+    def add(
+        self,
+        digest: str,
+        about: Mapping[str, str],
+        answer: Answer | None,
+        *,
+        tokens: tuple[int, int],
+        problem: str = "",
+    ) -> None:
+        """Keep an answer, or the ``problem`` of an invalid one (None), with columns that say what it is about.
+
+        Raises OutputError where it cannot be written.
+        """
+        row = {"digest": digest, **about, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
+        if answer is None:
+            row["problem"] = problem
+        else:
+            row |= {name: json.dumps(each, ensure_ascii=False) for name, each in answer._asdict().items()}
+        insert = f"INSERT INTO answers ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
+        with self._lock:
+            if self._database is None:
+                self._database = self._open()
+            try:
+                with self._database:
+                    self._database.execute(insert, list(row.values()))
+                    if self.path is None:
+                        oldest = "(SELECT max(rowid) FROM answers) - ?"
+                        self._database.execute(
+                            f"DELETE FROM answers WHERE rowid <= {oldest}",  # noqa: S608
+                            (MAX_IN_MEMORY,),
+                        )
+            except sqlite3.Error as error:
+                raise OutputError(f"cannot write {self.path}: {error}") from None
+
+
+# Grading
+
+
+class PaperPair(NamedTuple):
+    """A paper and a candidate, whose similarity to it is graded."""
+
+    query: Paper
+    candidate: Paper
+
+
+class Outcome(NamedTuple):
+    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that were
+    asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
+    """
+
+    answers: Sequence[Answer | None]
+    problems: dict[int, str]
+    stopped: str
+
+
+class Estimate(NamedTuple):
+    """Requests that are not answered yet, and estimates of their tokens."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def default_guideline() -> str:
+    """Return the guideline that comes with qbe.
+
+    >>> default_guideline().partition(chr(10))[0]
+    'Guideline of facet grades, version 1'
+    """
+    return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
+
+
+def prompt_of(guideline: str, pair: PaperPair) -> str:
+    """Write the question. It has titles and abstracts, and neither ids nor how a candidate was found."""
+    parts = [guideline.strip(), _FORM]
+    for name, paper in zip(("query_paper", "candidate_paper"), pair, strict=True):
+        abstract = paper.abstract[:MAX_ABSTRACT_CHARACTERS]
+        parts.append(f"<{name}>\nTitle: {one_line(paper.title)}\nAbstract: {one_line(abstract)}\n</{name}>")
+    return "\n\n".join(parts)
+
+
+def digest_of(model: str, prompt: str) -> str:
+    """Return the SHA-256 of a model's name and a prompt: equal questions are asked once."""
+    return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
+
+
+def parse_answer(text: str) -> Answer:
+    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped, and so are line ends in
+    its strings. Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
+
+    >>> both = '"method": {"rationale": "same", "grade": 3}, "result": {"rationale": "none", "grade": 0}'
+    >>> parse_answer('<think>Hm {1}</think> {"background": {"grade": "2"}, %s}' % both)
+    Answer(grades=(2, 3, 0), rationales=('', 'same', 'none'))
+    """
+    text = text.rpartition("</think>")[2]
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        record = json.loads(text[begin : end + 1] if begin >= 0 else text, strict=False)
+    except (ValueError, RecursionError):
+        raise AnswerError(f"expected a JSON object, found {one_line(text)[:60]!r}") from None
+    grades, rationales = [], []
+    for facet in Facet:
+        value = record.get(facet.value) if isinstance(record, dict) else None
+        given = value.get("grade") if isinstance(value, dict) else value
+        grade = str(given).strip().removesuffix(".0")
+        if grade not in _GRADES:
+            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {given!r:.40}")
+        grades.append(int(grade))
+        rationale = value.get("rationale") if isinstance(value, dict) else ""
+        rationales.append(one_line(rationale or "")[:500])
+    return Answer(tuple(grades), tuple(rationales))
+
+
+class Grader:
+    """Grades pairs by a model, several at a time; a pair whose answer is kept is not asked for again."""
+
+    def __init__(
+        self,
+        client: Client,
+        answers: Answers | None = None,
+        guideline: str | None = None,
+        *,
+        parallel: int = 4,
+    ) -> None:
+        """``parallel`` is the number of requests under way at a time."""
+        self.client, self.answers = client, Answers() if answers is None else answers
+        self._guideline = default_guideline() if guideline is None else guideline
+        self._version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
+        self._parallel = parallel
+
+    def estimate(self, pairs: Sequence[PaperPair]) -> Estimate:
+        """Estimate the requests left to send for pairs."""
+        questions = self._questions(pairs).items()
+        prompts = [prompt for digest, (prompt, _) in questions if not self.answers.get(digest)]
+        return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
+
+    def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
+        """Grade pairs, equal ones once; ``progress`` is called, from the calling thread, with the number of
+        pairs that are finished.
+
+        A pair without valid grades, or whose request is given up, has none. Grading ends where the budget is
+        spent. Raises EndpointError where no request is answered any more, OutputError where an answer cannot
+        be kept; earlier answers are kept. An interrupt waits for requests under way.
+        """
+        answers: list[Answer | None] = [None] * len(pairs)
+        problems: dict[int, str] = {}
+        stopped, failures, ended = "", 0, threading.Event()
+
+        def grade_one(places: Sequence[int]) -> None:
+            nonlocal stopped, failures
+            pair, problem = pairs[places[0]], ""
+            if ended.is_set() and self.estimate([pair]).requests:
+                return
+            try:
+                answer = self.answer(pair)
+                for place in places:
+                    answers[place] = answer
+                failures = 0
+            except BudgetSpentError as error:
+                stopped = str(error)
+                ended.set()
+            except AnswerError as error:
+                problem = f"no valid answer in {MAX_ATTEMPTS}: {error}"
+            except RequestError as error:
+                problem = str(error)
+                failures += 1
+                if failures >= MAX_FAILURES:
+                    ended.set()
+                    raise EndpointError(f"given up after {MAX_FAILURES} pairs in a row: {error}") from None
+            except (EndpointError, OutputError):
+                ended.set()
+                raise
+            if problem:
+                problems.update(dict.fromkeys(places, problem))
+
+        groups = [places for _, places in self._questions(pairs).values()]
+        with ThreadPoolExecutor(self._parallel, "qbe-llm") as pool:
+            try:
+                for places, _ in zip(groups, pool.map(grade_one, groups), strict=True):
+                    if progress is not None:
+                        progress(len(places))
+            except BaseException as error:
+                ended.set()
+                if isinstance(error, KeyboardInterrupt):
+                    log.info("waiting for requests under way, whose answers are kept")
+                pool.shutdown(cancel_futures=True)
+                raise
+        return Outcome(answers, problems, stopped)
+
+    def _questions(self, pairs: Sequence[PaperPair]) -> dict[str, tuple[str, list[int]]]:
+        """Map the digest of each prompt to the prompt, and the places of its pairs."""
+        questions: dict[str, tuple[str, list[int]]] = {}
+        for place, pair in enumerate(pairs):
+            prompt = prompt_of(self._guideline, pair)
+            digest = digest_of(self.client.endpoint.model, prompt)
+            questions.setdefault(digest, (prompt, []))[1].append(place)
+        return questions
+
+    def answer(self, pair: PaperPair) -> Answer:
+        """Grade one pair; raises AnswerError after MAX_ATTEMPTS invalid answers, and as `Client.ask` does."""
+        prompt = asked = prompt_of(self._guideline, pair)
+        model = self.client.endpoint.model
+        digest = digest_of(model, prompt)
+        if known := self.answers.get(digest):
+            return known
+        about = {"query_id": pair.query.paper_id, "paper_id": pair.candidate.paper_id}
+        about |= {"model": model, "guideline": self._version}
+        for number in range(1, MAX_ATTEMPTS + 1):
+            reply = self.client.ask(asked, SCHEMA)
+            tokens = reply.prompt_tokens, reply.completion_tokens
+            try:
+                answer = parse_answer(reply.text)
+            except AnswerError as error:
+                self.answers.add(digest, about, None, tokens=tokens, problem=str(error))
+                if number == MAX_ATTEMPTS:
+                    raise
+                asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {_FORM}"
+            else:
+                self.answers.add(digest, about, answer, tokens=tokens)
+                return answer
+        raise AssertionError

@@ -1,1 +1,0 @@
-"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint."""
