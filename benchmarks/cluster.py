@@ -100,7 +100,7 @@ def same(options: argparse.Namespace) -> None:
     from qbe.cluster.index import open_index
 
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     rows = []
     with nodes(options.nodes), Index(options.index) as single, open_index(options.shards, "auto") as several:
@@ -128,7 +128,7 @@ def overhead(options: argparse.Namespace) -> None:
     from qbe.cluster.index import Fleet, open_index
 
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     threads = _cli.threads(None)
     rows = []
@@ -162,7 +162,7 @@ def killed(options: argparse.Namespace) -> None:
     from qbe.cluster.index import Fleet, open_index
 
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
     from qbe.search.stages import Fused
 
     config = Fused()

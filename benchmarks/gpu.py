@@ -36,8 +36,8 @@ from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.models.session import CPU, CUDA, try_device
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect
-from qbe.search.rerank.cross_encoder import CrossEncoder
-from qbe.search.rerank.reranker import RerankRequest
+from qbe.search.rank import RerankRequest
+from qbe.search.rerankers import CrossEncoder
 from qbe.types import Facet, Paper
 from qbe.util.parallel import Workers, available_threads
 

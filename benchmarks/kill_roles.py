@@ -29,7 +29,7 @@ from qbe.index.index import Index
 from qbe.index.lucene import LuceneSearch
 from qbe.index.opening import build_index, open_index
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.types import Paper
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.search.first_stages import BM25Stage, DenseStage
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
 OURS, PEER = "BM25", "pyserini LuceneSearcher"
@@ -75,8 +75,8 @@ def main(argv: list[str]) -> None:
     from qbe.index.opening import open_index
     from qbe.runs import read_pools
     from qbe.search.first_stages import BM25Stage, DenseStage
-    from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
+    from qbe.search.session import Pipeline
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
     from qbe.util.parallel import Workers
 
@@ -117,8 +117,8 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
     """The steps of a search, each with the results of the previous steps as input, and whole searches."""
     import numpy as np
 
+    from qbe.search.explain import add_matches
     from qbe.search.fusion import weighted_sum
-    from qbe.search.matches import add_matches
     from qbe.search.stages import EQUAL_WEIGHTS
     from qbe.util.parallel import Workers
 

@@ -3,7 +3,7 @@
     python -m benchmarks.list_distance --index indexes/arxiv --run runs/dev-2.plain.trec runs/dev-2.mixed.trec
 
 The intra-list distance (Ziegler et al., 2005): 1 less the cosine of two of the first ten hits, by projected
-sentence vectors of each facet (`qbe.search.rerank.graded.Features.similarities`), means over pairs and
+sentence vectors of each facet (`qbe.search.grading.Features.similarities`), means over pairs and
 queries.
 """
 
@@ -19,8 +19,7 @@ from benchmarks.common import table
 from qbe import open_index
 from qbe.cli import common as _cli
 from qbe.runs import read_run
-from qbe.search.opening import open_grader
-from qbe.search.rerank.graded import Grader
+from qbe.search.grading import Grader, open_grader
 from qbe.types import Facet, Paper
 
 HITS = 10

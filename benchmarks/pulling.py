@@ -16,7 +16,7 @@ from qbe.errors import PackError
 from qbe.index.opening import open_index
 from qbe.index.share import pack_index, pull
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from benchmarks.common import (
 )
 from benchmarks.reranking_inputs import Task, fitted, tasks, write_classifier
 from qbe.cli import common as _cli
-from qbe.search.rerank.reranker import Reranker
+from qbe.search.rank import Reranker
 
 BATCHES = (8, 16, 32)
 CANDIDATES = 100
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.models.export.encoder import export_cross_encoder
-    from qbe.search.rerank.open import open_reranker
+    from qbe.search.rerankers import open_reranker
     from qbe.util.parallel import Workers
 
     with tempfile.TemporaryDirectory() as place:

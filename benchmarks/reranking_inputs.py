@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
-from qbe.search.rerank.cross_encoder import SIDE_TOKENS, closed
-from qbe.search.rerank.reranker import RerankRequest
+from qbe.search.rank import RerankRequest
+from qbe.search.rerankers import SIDE_TOKENS, closed
 from qbe.types import Paper, Sentence
 
 
@@ -29,7 +29,7 @@ class Task(NamedTuple):
         return RerankRequest(EncodedAspect.of(self.aspect), self.papers)
 
     def texts(self) -> list[tuple[str, str]]:
-        """The pairs as texts, in the layout of the tokens in `qbe.search.rerank.cross_encoder`."""
+        """The pairs as texts, in the layout of the tokens in `qbe.search.rerankers`."""
         query = _text(self.aspect.paper.title, _selected(self.aspect))
         return [(query, _text(paper.title, paper.sentences)) for paper in self.papers]
 

@@ -29,8 +29,8 @@ MADE_BY = "machine.json"
 
 PRODUCTS = {
     "make peers": ".venv-peers/installed",
-    "make reproduce": "indexes/csfcube/manifest.json",
-    "make whole": "indexes/whole/manifest.json",
+    "make reproduce": "indexes/csfcube/CURRENT",
+    "make whole": "indexes/whole/CURRENT",
     "qbe index --merge indexes/whole": "indexes/whole-4/segments.json",
 }
 """Commands that prepare tables, by how they begin, with a file that each makes; run where it is absent."""

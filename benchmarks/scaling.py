@@ -56,7 +56,7 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
     from qbe.index.opening import open_index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
     from qbe.search.stages import Dense
 
     with open_index(folder, threads=options.threads) as index, Pipeline(index, Dense()) as pipeline:
@@ -109,13 +109,15 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     the share of the lists that a query sentence is compared with.
     """
     from qbe.index.params import FaissParams
+    from qbe.index.store import read_manifest
 
     built = in_new_process(build, options, folder, papers)
     searched = in_new_process(search, options, folder)
     same = in_new_process(exactness, options, folder, searched["best"])
-    manifest = json.loads((folder / "manifest.json").read_text())
-    sizes = {name: entry["bytes"] / 1e6 for name, entry in manifest["files"].items()}
-    sentences, ann = manifest["corpus"]["sentences"], manifest["dense"]["ann"]
+    manifest = read_manifest(folder)
+    sizes = {name: entry["bytes"] / 1e6 for name, entry in manifest.files.items()}
+    assert manifest.dense is not None
+    sentences, ann = manifest.corpus["sentences"], manifest.dense["ann"]
     print(json.dumps({"papers": papers, "ann": ann, "built": built, "memory": _memory(searched)}))
     seconds = searched["seconds"]
     cells = [f"{papers:,}", f"{sentences:,}", ann["factory"]]
@@ -128,7 +130,7 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     cells += [f"{100 * same:.2f}"]
     cells += [" / ".join(median_p95(seconds[name])) for name in ("facet", "four", "deep")]
     read = sum(size for name, size in sizes.items() if name.startswith("faiss"))
-    nlist = FaissParams.read(manifest["dense"]).nlist
+    nlist = FaissParams.read(manifest.dense).nlist
     read *= ann["nprobe"] / nlist if nlist else 1
     cells += [f"{1e3 * read * 1e6 / rate:.2f}"]
     cells += [f"{searched['peak']:.2f} ({searched['anonymous']:.2f})", f"{built['peak']:.2f}"]

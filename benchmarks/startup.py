@@ -100,6 +100,7 @@ def main(argv: list[str]) -> None:
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
+    from qbe.index.store import current
     from qbe.models.pooling import EncodedAspect
     from qbe.query import Aspect
     from qbe.runs import read_topics
@@ -112,7 +113,7 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     assert bm25 is not None
     query = ["--index", str(index), "--paper", topic.paper_id, "--facet", str(topic.facet)]
     query += ["--hits", str(HITS), "--format", "trec"]
-    settings = [str(index / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
+    settings = [str(current(index) / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
     return {
         "python, nothing else": _code("pass"),
         "python and Java, nothing else": _code(_JAVA),

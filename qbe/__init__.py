@@ -35,13 +35,9 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from qbe.index.source import BuildSettings as BuildSettings
-    from qbe.index.index import (
-        Index as Index,
-        build as build,
-        build_index as build_index,
-        open as open,
-        open_index as open_index,
-    )
+    from qbe.index.index import Index as Index, build_index as build_index, open_index as open_index
+
+    open, build = open_index, build_index
     from qbe.search.pyterrier import from_transformer as from_transformer
     from qbe.query import (
         SHAPES as SHAPES,
@@ -52,11 +48,10 @@ if TYPE_CHECKING:
     )
     from qbe.evaluate.run import Run as Run
     from qbe.search.filters import PaperFilter as PaperFilter
-    from qbe.search.query_file import paper_from_file as paper_from_file
-    from qbe.search.pipeline import Pipeline as Pipeline
+    from qbe.search.queries import paper_from_file as paper_from_file
     from qbe.search.questions import paper_from_question as paper_from_question
     from qbe.search.request import SearchRequest as SearchRequest
-    from qbe.search.session import SearchSession as SearchSession
+    from qbe.search.session import Pipeline as Pipeline, SearchSession as SearchSession
     from qbe.search.stages import (
         BM25 as BM25,
         CrossEncoder as CrossEncoder,
@@ -85,16 +80,15 @@ _NAMES = {
         "PaperNotFoundError QbeError RecordError RunError UsageError"
     ),
     "qbe.index.source": "BuildSettings",
-    "qbe.index.index": "Index build build_index open open_index",
+    "qbe.index.index": "Index build_index open_index",
     "qbe.search.pyterrier": "from_transformer",
     "qbe.query": "Aspect Query SHAPES Topic Variety",
     "qbe.evaluate.run": "Run",
     "qbe.search.filters": "PaperFilter",
-    "qbe.search.pipeline": "Pipeline",
-    "qbe.search.query_file": "paper_from_file",
+    "qbe.search.session": "Pipeline SearchSession",
+    "qbe.search.queries": "paper_from_file",
     "qbe.search.questions": "paper_from_question",
     "qbe.search.request": "SearchRequest",
-    "qbe.search.session": "SearchSession",
     "qbe.search.stages": (
         "BM25 CrossEncoder Dense Fused Grades LanguageModel Matching Projections Stages default_stages"
     ),
@@ -106,6 +100,9 @@ _NAMES = {
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_ALSO = {"open": "open_index", "build": "build_index"}
+"""Short names, which ``from qbe import *`` leaves alone, as `open` is a function of Python."""
+
 __all__ = [*_HOMES, "__version__"]
 
 
@@ -114,6 +111,7 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("qbe")
+    name = _ALSO.get(name, name)
     if name not in _HOMES:
         raise AttributeError(f"module 'qbe' has no attribute {name!r}")
     from importlib import import_module

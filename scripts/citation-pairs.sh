@@ -17,7 +17,7 @@ declare -A options=(
 read -ra variants <<< "${VARIANTS:-minilm mpnet balanced all-cited longer-query longer-candidate}"
 
 qbe datasets citations --output $data
-[ -e $index/manifest.json ] || qbe index --corpus $data/papers.jsonl --output $index
+[ -e $index/CURRENT ] || qbe index --corpus $data/papers.jsonl --output $index
 mkdir -p $out
 runs=()
 search() { # the name of the run, options

@@ -4,7 +4,7 @@
 set -euo pipefail
 split="${SPLIT:-test}"
 
-if [ ! -e indexes/questions/manifest.json ]; then
+if [ ! -e indexes/questions/CURRENT ]; then
     mkdir -p indexes
     xz --decompress --stdout "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" | python -c '
 import random, sys

@@ -75,6 +75,8 @@ def search_command(name: str, index: Path, qrels: Path, output: Path) -> list[st
 
 def make(names: Iterable[str]) -> None:
     """Make runs, compressed, and what is said of them in runs.json."""
+    from qbe.index.store import read_manifest
+
     qrels, made = Path("qrels"), Path("runs/published/runs.json")
     described = json.loads(made.read_text(encoding="utf-8")) if made.exists() else {}
     convert = ["qbe", "datasets", "csfcube", "--output", str(qrels)]
@@ -96,7 +98,7 @@ def make(names: Iterable[str]) -> None:
             "row": row.name,
             "commands": [shlex.join(command) for command in (convert, build, search)],
             "sha256": hashlib.sha256(content).hexdigest(),
-            "index": json.loads((index / "manifest.json").read_bytes())["digest"],
+            "index": read_manifest(index).digest,
             "processor": _processor(),
         }
         ordered = {name: described[name] for name in ROWS if name in described}

@@ -8,7 +8,7 @@
 set -euo pipefail
 
 index="${INDEX:-indexes/arxiv}"
-[ -e "$index/manifest.json" ] ||
+[ -e "$index/CURRENT" ] ||
     qbe index --corpus "$QBE_DATA/arxiv-cs/arxiv-cs.jsonl.xz" --output "$index" --on-error skip --resume
 
 search() {  # the name of the run, the file of topics, options

@@ -12,7 +12,7 @@ from support.searching import ids
 import qbe
 from qbe import Dense, Facet, Fused, Pipeline, Query, Topic, from_transformer
 from qbe.errors import MissingDependencyError, PaperNotFoundError, UsageError
-from qbe.search.rerank.reranker import paper_text, query_text, scoring_of
+from qbe.search.rerankers import paper_text, query_text, scoring_of
 
 pytestmark = pytest.mark.slow
 

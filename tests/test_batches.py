@@ -14,9 +14,8 @@ from qbe.models.pooling import EncodedAspect
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.models.tokenizer import Window
 from qbe.query import Aspect
-from qbe.search.rerank.cross_encoder import CrossEncoder
-from qbe.search.rerank.open import open_reranker
-from qbe.search.rerank.reranker import RerankRequest
+from qbe.search.rank import RerankRequest
+from qbe.search.rerankers import CrossEncoder, open_reranker
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow

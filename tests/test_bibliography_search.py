@@ -13,8 +13,7 @@ from qbe.cli.search import check, form_of_file, parser
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
 from qbe.search.explain import label_of, shown
-from qbe.search.present import heading, to_record, to_table
-from qbe.search.writers import COLUMNS, Result, escaped, open_writer
+from qbe.search.writers import COLUMNS, Result, escaped, heading, open_writer, to_record, to_table
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 ASKED = Paper(

@@ -21,19 +21,19 @@ from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import ShardCalls
 from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
+from qbe.index.building.sharding import IndexShards, build_shards
+from qbe.index.snapshot import open_snapshot
 from support.builds import Job, build_job, dated_job
 from support.serving import wait_until
 
 from qbe.cluster.ray_runtime import ClusterError, connected
 from qbe.corpus.records import Reading, dump_record, paper_to_record
 from qbe.errors import IndexBuildError, UsageError
-from qbe.index.building.sharding import IndexShards, build_shards
-from qbe.index.manifest import read_manifest
 from qbe.index.opening import Index
-from qbe.index.snapshot import open_snapshot
+from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
 from qbe.types import Facet
 
@@ -322,7 +322,7 @@ def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconn
 import ctypes
 from qbe import BM25, Query, open_index
 from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import Pipeline
 
 def handlers():
     action = ctypes.create_string_buffer(256)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from qbe.errors import ModelError
 from qbe.query import Query
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
 

@@ -262,9 +262,9 @@ def test_parameters_of_public_names_are_described():
 
 
 def test_every_key_of_json_output_is_described():
-    """The keys that `qbe.search.present.to_record` writes, of queries of one aspect and of several."""
+    """The keys that `qbe.search.writers.to_record` writes, of queries of one aspect and of several."""
     from qbe import Aspect, Facet, Hit, Match, Paper, Query, Sentence
-    from qbe.search.present import to_record
+    from qbe.search.writers import to_record
     from qbe.types import TransportEntry
 
     paper = Paper("p", "T", (Sentence("We search.", Facet.METHOD),), labelled=True)

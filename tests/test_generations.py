@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from qbe.index.dense import ann
 from support.builds import Job, build_job
 from support.damage import full_disk
 from support.live import corpus, files, rankings, raw_corpus
@@ -26,7 +25,7 @@ from qbe.errors import (
     PaperNotFoundError,
     UsageError,
 )
-from qbe.index import store
+from qbe.index import params, store
 from qbe.index.index import Index, IndexReader
 from qbe.index.params import FaissParams
 from qbe.index.source import Execution
@@ -147,7 +146,7 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, job, tiny_tagger):
 
 def test_bytes_lists_and_what_they_learned(tmp_path, papers, job, monkeypatch):
     """Half precision becomes bytes where the index grows large, centroids stay until it has doubled."""
-    monkeypatch.setattr(ann, "AUTO_SENTENCES", 100)
+    monkeypatch.setattr(params, "AUTO_SENTENCES", 100)
     job = replace(job, bm25=False)
     build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "some", papers[:20]),)))
 

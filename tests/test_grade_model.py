@@ -22,7 +22,7 @@ from qbe.models.grades import (
     write_model,
 )
 from qbe.models.heads import Head, mean_head
-from qbe.search.rerank.graded import FEATURES
+from qbe.search.grading import FEATURES
 from qbe.util.files import sha256
 
 SMALL = MODELS / "grades"

@@ -14,10 +14,10 @@ from qbe.models.folders import resolve_encoder
 from qbe.models.grades import Estimates
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import HIGHEST, Query, TopicAspect, Variety
+from qbe.search import rerankers as joint
+from qbe.search.grading import Regrader
 from qbe.search.request import SearchRequest
-from qbe.search.rerank import joint
-from qbe.search.rerank.graded import Regrader
-from qbe.search.rerank.joint import JointGrader, paper_ids
+from qbe.search.rerankers import JointGrader, paper_ids
 from qbe.search.session import SearchSession
 from qbe.search.stages import CrossEncoder, Fused, Grades
 from qbe.types import Facet, Paper, Sentence

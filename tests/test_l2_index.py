@@ -19,7 +19,7 @@ from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.formats import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
-from qbe.search.rerank.matching import MATCHINGS
+from qbe.search.stages import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))

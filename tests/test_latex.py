@@ -9,9 +9,7 @@ from qbe.cli.cite import main as cite
 from qbe.corpus.latex import cited_in, paper_of, source_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.index.opening import open_index
-from qbe.search.paper_files import papers_of
-from qbe.search.queries import note_on_papers
-from qbe.search.query_file import paper_from_bytes, paper_from_file
+from qbe.search.queries import note_on_papers, paper_from_bytes, paper_from_file, papers_of
 
 DRAFT = r"""
 % \title{An older title}

@@ -8,7 +8,7 @@ import pytest
 
 from qbe.cli.search import main
 from qbe.errors import CorpusError, QbeError, UsageError
-from qbe.search.query_file import paper_from_bytes, paper_from_file, title_and_abstract
+from qbe.search.queries import paper_from_bytes, paper_from_file, title_and_abstract
 
 TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
 RECORD = {"title": TITLE, "abstract": ABSTRACT}

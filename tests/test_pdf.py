@@ -17,7 +17,7 @@ from qbe.corpus.records import Reading
 from qbe.corpus.rejected import STANDS_IN, RejectedRecords
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import QbeError
-from qbe.search.query_file import paper_from_file
+from qbe.search.queries import paper_from_file
 
 PAPER = Paper(
     "Efficient first-order classification of flying fish",

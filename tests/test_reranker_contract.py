@@ -7,8 +7,8 @@ import pytest
 from support.rerankers import over_index, projected_over_index, request, score
 
 from qbe.query import Query
-from qbe.search.rerank.matching import MATCHINGS
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
+from qbe.search.stages import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers
 

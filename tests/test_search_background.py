@@ -7,8 +7,8 @@ from support.searching import first_stage, reranked
 
 from qbe.index.index import Index
 from qbe.query import Query
+from qbe.search.first_stages import EXPONENTS
 from qbe.search.fusion import penalized, z_normalize
-from qbe.search.matches import EXPONENTS
 from qbe.search.stages import Dense, Fused
 from qbe.types import Facet, Hit
 

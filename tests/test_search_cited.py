@@ -10,7 +10,7 @@ from qbe import BuildSettings, build_index
 from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
 from qbe.index.opening import Index
 from qbe.index.reader import IndexReader
-from qbe.search.paper_files import NamedPapers, papers_named, papers_of
+from qbe.search.queries import NamedPapers, papers_named, papers_of
 
 BIBTEX = """
 @article{s004, title = {Adaptive Probing of Fake Accounts}}

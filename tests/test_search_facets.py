@@ -19,8 +19,8 @@ from qbe.index.opening import build_index
 from qbe.models.encoder import Encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.query import Aspect, Query
-from qbe.search.present import to_table
 from qbe.search.request import SearchRequest
+from qbe.search.writers import to_table
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 

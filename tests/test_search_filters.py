@@ -30,8 +30,7 @@ from qbe.index.params import resolve
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
+from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.types import Facet, Paper, Sentence
 from qbe.util.parallel import Workers

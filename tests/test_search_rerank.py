@@ -15,9 +15,9 @@ from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.query import Query
-from qbe.search.pipeline import Pipeline
-from qbe.search.present import to_record, to_table
-from qbe.search.rerank.reranker import RerankScore
+from qbe.search.rank import RerankScore
+from qbe.search.session import Pipeline
+from qbe.search.writers import to_record, to_table
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from qbe.models.folders import BASE_ENCODER, resolve_encoder, resolve_tagger
 from qbe.models.formats import DEFAULT_FORMAT
 from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.query import Query
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 from qbe.util.parallel import Workers
 

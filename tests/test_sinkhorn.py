@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
-from qbe.search.rerank.transport import entropic_transport
+from qbe.search.matching import entropic_transport
 from qbe.util.parallel import Workers
 
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it

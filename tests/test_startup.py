@@ -154,9 +154,9 @@ def test_choices_are_those_of_the_modules():
     from qbe.models.session import AUTO, DEVICES
     from qbe.models.tagger import LABEL_SOURCES as OF_TAGGING
     from qbe.search import stages
+    from qbe.search.matching import PART_TEMPERATURE, REGULARIZATION, WHOLE_TEMPERATURE
     from qbe.search.request import LABEL_SOURCES
-    from qbe.search.rerank.matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
-    from qbe.search.rerank.transport import REGULARIZATION
+    from qbe.search.stages import MATCHINGS
     from qbe.types import Facet
 
     assert choices("search")["facet"] == tuple(map(str, Facet))
@@ -169,7 +169,7 @@ def test_choices_are_those_of_the_modules():
     assert EXACT in actions("index")["faiss"].help
     assert choices("index")["store"] == ("positions", "docvectors", *STORED)
     assert all(f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help for name in ("faiss", "store"))
-    assert choices("index")["device"] == (*choices("train", "reranker")["device"], AUTO) == DEVICES
+    assert choices("index")["device"] == (*choices("train", "encoder")["device"], AUTO) == DEVICES
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     offered = choices("export", "encoder")
     assert (offered["layout"], offered["pooling"], offered["similarity"]) == (LAYOUTS, POOLINGS, SIMILARITIES)

@@ -8,8 +8,7 @@ from qbe.index.building.build import build
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import Index
-from qbe.search.filtering import FilterCache, Technique
-from qbe.search.filters import PaperFilter
+from qbe.search.filters import FilterCache, PaperFilter, Technique
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 HOW = Sentence("We label with linear-chain conditional random\nfields.", Facet.METHOD)

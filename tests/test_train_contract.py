@@ -17,7 +17,7 @@ from support.trainings import TRAININGS, Trained, Training, new_folders
 from qbe.errors import CorpusError, ModelError, OutputError
 from qbe.models.large import make_weights, read_weights
 from qbe.runs import GradedPair
-from qbe.search.rerank.projections import read_model
+from qbe.search.projections import read_model
 from qbe.train import encoder, work
 from qbe.train.work import Folders
 

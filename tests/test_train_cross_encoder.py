@@ -18,7 +18,7 @@ from qbe.index.index import Index
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import Query
-from qbe.search.rerank.open import open_reranker
+from qbe.search.rerankers import open_reranker
 from qbe.search.stages import CrossEncoder
 from qbe.train.cross_encoder import (
     Candidates,

@@ -26,7 +26,7 @@ from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.formats import EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer
-from qbe.search.rerank.transport import entropic_transport
+from qbe.search.matching import entropic_transport
 from qbe.train.cocitations import Pair, hold_out, read_cocitations
 from qbe.train.encoder import (
     CocitationRecipe,

@@ -14,10 +14,9 @@ from qbe.models.grades import OUTPUTS, on_scale, read_model
 from qbe.models.heads import Head, mean_head
 from qbe.models.words import shipped_words
 from qbe.runs import GradedPair, read_graded_pairs
-from qbe.search.opening import stored_vectors
-from qbe.search.rerank.graded import FEATURES, Features, GradedQuery
-from qbe.search.rerank.projections import find_model
-from qbe.search.rerank.projections import read_model as read_projections
+from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
+from qbe.search.projections import find_model
+from qbe.search.projections import read_model as read_projections
 from qbe.train.grades import GradedFeatures, GradeRecipe, calibrated, fit_grade_head, load_or_measure
 from qbe.train.losses import grade_loss
 from qbe.util.files import sha256

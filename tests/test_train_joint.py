@@ -12,7 +12,7 @@ from qbe.models.cards import TOKENIZER
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
-from qbe.search.rerank.joint import JointGrader
+from qbe.search.rerankers import JointGrader
 from qbe.train import joint
 from qbe.train.fit import Schedule, fit
 from qbe.train.joint import FitRecipe, JointNetwork, JointTask, Texts, graded, grades_of, scored

@@ -14,7 +14,7 @@ from qbe.errors import CorpusError
 from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.runs import GradedPair
-from qbe.search.rerank.projections import ProjectedMatching, StoredPapers, read_model
+from qbe.search.projections import ProjectedMatching, StoredPapers, read_model
 from qbe.train.fit import copied, fit
 from qbe.train.projections import (
     ProjectionNetwork,

@@ -31,7 +31,7 @@ from qbe.index.source import BuildSettings
 from qbe.index.update import append_papers, delete_papers
 from qbe.query import Query
 from qbe.search.form import SearchForm
-from qbe.search.rerank.graded import Features
+from qbe.search.grading import Features
 from qbe.types import Facet, Hit, Paper
 
 pytestmark = pytest.mark.slow

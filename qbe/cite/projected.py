@@ -20,7 +20,7 @@ from qbe.index.candidates import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
-from qbe.search.contracts import Candidates, Rows, Scores, in_order
+from qbe.search.first_stages import Candidates, Rows, Scores, in_order
 from qbe.util.parallel import Workers
 
 NAME = "citation"
@@ -33,7 +33,7 @@ TERMS = ("forward", "whole", "backward")
 class CitationSource:
     """Proposes and scores papers by late interaction of projected vectors (`qbe.cite.projected`).
 
-    It is a `qbe.search.contracts.ScoreSource`; several threads may use it. The lengths of the projections of
+    It is a `qbe.search.first_stages.ScoreSource`; several threads may use it. The lengths of the projections of
     stored vectors are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
 
@@ -50,7 +50,7 @@ class CitationSource:
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """See `qbe.search.contracts.ScoreSource`."""
+        """See `qbe.search.first_stages.ScoreSource`."""
         if not queries:
             return []
         # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
@@ -67,7 +67,7 @@ class CitationSource:
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """See `qbe.search.contracts.ScoreSource`."""
+        """See `qbe.search.first_stages.ScoreSource`."""
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):

@@ -17,14 +17,11 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.filtering import FilterCache, FilterResult
-from qbe.search.filters import PaperFilter, year_of
+from qbe.search.explain import add_matches
+from qbe.search.filters import FilterCache, FilterResult, PaperFilter, check_filter, year_of
 from qbe.search.fusion import best_hits
-from qbe.search.matches import add_matches
-from qbe.search.opening import open_rerank_stage
-from qbe.search.ranking import RankingRequest, RerankStage
-from qbe.search.request import check_filter
-from qbe.search.session import check_index
+from qbe.search.rank import RankingRequest, RerankStage
+from qbe.search.session import check_index, open_rerank_stage
 from qbe.types import Hit, Paper
 from qbe.util.parallel import Closing, Workers
 
@@ -72,7 +69,7 @@ class Recommender(Closing):
 
         Raises TypeError for values of another type, IndexFormatError where the index was built without
         vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
-        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerank.open.open_reranker` does, and
+        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerankers.open_reranker` does, and
         UsageError where it scores facets alone.
         """
         config = CiteConfig() if config is None else config

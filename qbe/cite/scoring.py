@@ -13,8 +13,7 @@ from qbe.cite.projected import CitationSource, Projection
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
-from qbe.search.contracts import ScoreSource
-from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
+from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource
 from qbe.search.fusion import z_normalize
 from qbe.util.parallel import Workers
 

@@ -1,1 +1,93 @@
-"""The command line: one module a command."""
+"""The command line: `qbe` imports the module of the chosen command, and of no other.
+
+Each command is a module ``qbe.cli.NAME`` with functions ``parser()`` and ``main(arguments)``; of two commands
+in one module they are called ``NAME_parser`` and ``NAME_main``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from qbe.cli import common
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any
+
+COMMANDS = {
+    "index": "build an index from a corpus of papers, or change one",
+    "harvest": "fetch arXiv's records, and update an index with them",
+    "pack": "pack an index into one file, for others to pull",
+    "pull": "pull an index from an address, or bring it up to date",
+    "search": "find papers like a paper: by facet, sentences or abstract",
+    "list": "list the papers of an index, all or some",
+    "show": "show papers of an index, by id or words of the title",
+    "cite": "recommend papers that a paper should cite",
+    "watch": "keep searches, and report the papers that are new for them",
+    "evaluate": "score runs against relevance judgements",
+    "tag": "label each sentence of abstracts with its facet",
+    "datasets": "write a test collection: corpus, topics, pools, judgements",
+    "label": "grade pairs of papers by a language model; compare grades",
+    "train": "train the models that qbe ships",
+    "export": "convert PyTorch weights to the ONNX models that qbe runs",
+    "serve": "serve an index: a page to search with, and HTTP for programs",
+    "mcp": "serve an index to agents, by the Model Context Protocol",
+    "demo": "search the sample that is part of the package",
+    "cluster": "index, search or serve on several machines",
+    "doctor": "show what this machine and installation are, and lack",
+    "completion": "print a script that completes commands in a shell",
+}
+SHARED = {"list": "papers", "show": "papers", "pack": "share", "pull": "share"}
+"""The modules that hold two commands."""
+
+
+def main(command_name: str | None = None) -> None:
+    """Run ``qbe``, or one of its commands, with the arguments of the process, and end the process."""
+    arguments = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:]
+    if not arguments or arguments[0] not in COMMANDS:
+        common.run("qbe", _without_command, arguments)
+    common.run(f"qbe {arguments[0]}", _function(arguments[0], "main"), arguments[1:])
+
+
+def _function(command: str, name: str) -> Callable[..., Any]:
+    """A function of a command's module, which is imported."""
+    # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
+    module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=(name,))
+    function: Callable[..., Any] = getattr(module, f"{command}_{name}" if command in SHARED else name)
+    return function
+
+
+def command_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of a command with those of its subcommands."""
+    parser: argparse.ArgumentParser = _function(command, "parser")()
+    return parser
+
+
+def _without_command(arguments: list[str]) -> None:
+    """Print the help or the version; anything else is an error."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        parser().print_help()
+        return
+    from qbe.errors import UsageError, did_you_mean
+
+    if not arguments:
+        raise UsageError("expected a command, found none; qbe --help lists them")
+    name = arguments[0]
+    if not name.startswith("-"):
+        hint = did_you_mean(name, COMMANDS, "qbe --help lists them")
+        raise UsageError(f"expected one of qbe's commands, found {name!r}; {hint}")
+    if arguments not in (["-V"], ["--version"]):
+        raise UsageError(f"expected a command, found {name}; qbe --help lists them")
+    from importlib.metadata import version
+
+    print(f"qbe {version('qbe')}")
+
+
+def parser(make: Callable[[str], argparse.ArgumentParser] | None = None) -> common.Parser:
+    """The parser of ``qbe`` with all its commands; see `qbe.cli.common.commands_parser`."""
+    about = "Find papers like this one, for its problem, its method or its findings."
+    root = common.commands_parser("qbe", about, COMMANDS, make)
+    root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+    return root

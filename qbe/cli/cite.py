@@ -95,10 +95,9 @@ def main(arguments: list[str]) -> None:
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.index import open_index
     from qbe.query import Query
-    from qbe.search.filtering import describe
+    from qbe.search.filters import describe
     from qbe.search.output import write_blocks
-    from qbe.search.present import heading_to_cite
-    from qbe.search.writers import Result, open_writer
+    from qbe.search.writers import Result, heading_to_cite, open_writer
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
@@ -215,8 +214,8 @@ def _inputs(index: Index, config: CiteConfig, topics: Path, options: dict[str, A
     from pathlib import Path
 
     from qbe.cite.model import WEIGHTS, default_model
-    from qbe.search.output import BLOCK
-    from qbe.search.rerank.open import describe_reranker
+    from qbe.search.request import BLOCK
+    from qbe.search.rerankers import describe_reranker
     from qbe.util.files import sha256
 
     dense = index.manifest.dense

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qbe.cluster.index import ClusterIndex
     from qbe.index.source import Execution
     from qbe.index.store import Manifest
-    from qbe.search.rerank.reranker import Reranker
+    from qbe.search.rank import Reranker
 
 PROGRAM = "qbe cluster"
 COMMANDS = {

@@ -46,14 +46,14 @@ def main(arguments: list[str]) -> None:
 
     import shtab
 
-    from qbe.__main__ import parser as whole
+    from qbe.cli import parser as whole
 
     functions = BASH_FUNCTIONS if shell == "bash" else ""
     print(shtab.complete(whole(_with_files), shell, preamble=functions))
 
 
 def _with_files(command: str) -> argparse.ArgumentParser:
-    from qbe.__main__ import command_parser
+    from qbe.cli import command_parser
 
     parser = command_parser(command)
     _complete_files(parser)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.index.index import Index
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
     from qbe.types import Paper
 
 PROGRAM = "qbe demo"
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     import sys
     import textwrap
 
-    from qbe.search.pipeline import Pipeline
+    from qbe.search.session import Pipeline
 
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     with open_sample_index(lambda line: print(line, file=sys.stderr)) as index:
@@ -73,7 +73,7 @@ def _searches(pipeline: Pipeline, width: int) -> Iterator[str]:
 
     from qbe.datasets.sample import FACTORS, grade, read_layout
     from qbe.query import Query
-    from qbe.search.present import to_table
+    from qbe.search.writers import to_table
     from qbe.types import Facet
 
     index, layout = pipeline.index, read_layout(sample_folder() / "layout.json")

@@ -40,9 +40,9 @@ def list_main(arguments: list[str]) -> None:
     from qbe.cli.search import filter_of
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index
-    from qbe.search.filtering import FilterCache
-    from qbe.search.listing import having, line, tags_of, texts
-    from qbe.search.present import described
+    from qbe.search.filters import FilterCache
+    from qbe.search.listing import having, tags_of, texts
+    from qbe.search.writers import described, line
 
     paper_filter = filter_of(options)
     with open_index(options.index, threads=1) as index, index.reading() as reader:
@@ -86,8 +86,9 @@ def show_main(arguments: list[str]) -> None:
 
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index
-    from qbe.search.listing import line, tags_of, texts
+    from qbe.search.listing import tags_of, texts
     from qbe.search.records import paper_record
+    from qbe.search.writers import line
 
     with open_index(options.index, threads=1) as index, index.reading() as reader:
         papers, exact = _named(reader, options.id)
@@ -126,7 +127,7 @@ def _text(paper: Paper) -> str:
     from qbe.corpus.bibliography import reference_of
     from qbe.search.explain import label_of
     from qbe.search.listing import tags_of
-    from qbe.search.present import columns
+    from qbe.search.writers import columns
     from qbe.util.text import plain
 
     reference = reference_of(paper)

@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.query import Wish
-    from qbe.search.filtering import FilterResult
-    from qbe.search.filters import PaperFilter
-    from qbe.search.opening import RerankerOpener
+    from qbe.search.filters import FilterResult, PaperFilter
     from qbe.search.output import Destination, RunInputs
     from qbe.search.queries import QuerySource
     from qbe.search.request import SearchRequest
-    from qbe.search.session import SearchSession
+    from qbe.search.session import RerankerOpener, SearchSession
     from qbe.search.stages import Stages
     from qbe.search.writers import ResultWriter
     from qbe.types import Paper
@@ -141,7 +139,7 @@ def run(
 ) -> None:
     """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
     another place than this process; their parameters are those of `qbe.index.index.Index` and
-    `qbe.search.rerank.open.open_reranker`.
+    `qbe.search.rerankers.open_reranker`.
     """
     from qbe.errors import UsageError
     from qbe.query import parse_wish
@@ -394,7 +392,7 @@ def given_paper(program: str, options: argparse.Namespace) -> Paper:
     from qbe.search.queries import note_on_papers, pasted_paper
 
     if options.text is None:
-        from qbe.search.query_file import paper_from_file  # the readers of all formats take 50 ms to load
+        from qbe.search.queries import paper_from_file
 
         paper = paper_from_file(options.paper_file)
     else:
@@ -407,7 +405,7 @@ def named_papers(program: str, index: Index, path: str) -> list[str]:
     """The papers of the index that a file names; those that the index lacks are told on standard error."""
     from pathlib import Path
 
-    from qbe.search.paper_files import papers_of
+    from qbe.search.queries import papers_of
 
     with index.reading() as reader:
         named = papers_of(reader, Path(path))
@@ -446,7 +444,7 @@ def _texts(
 
     selected: list[FilterResult] = []
     if run.filter is not None:  # an invalid one is told before the search starts
-        from qbe.search.filtering import describe
+        from qbe.search.filters import describe
 
         queries = (query for block in blocks for query in source.load(block))
         selected = [session.selected(query, run.filter) for query in queries]

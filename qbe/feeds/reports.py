@@ -28,10 +28,8 @@ from qbe.feeds.watches import (
 )
 from qbe.index.index import Index
 from qbe.search.form import SearchForm
-from qbe.search.listing import line
-from qbe.search.present import described
 from qbe.search.records import export_parts
-from qbe.search.writers import escaped
+from qbe.search.writers import described, escaped, line
 from qbe.types import Paper
 from qbe.util.text import plain
 

@@ -29,8 +29,8 @@ from qbe.errors import FileFormatError, QbeError, UsageError, input_error
 from qbe.index.index import Index
 from qbe.query import HIGHEST
 from qbe.search.form import MAX_PAPERS, SearchForm, distinct_papers
-from qbe.search.opening import no_grades
-from qbe.search.paper_files import papers_of
+from qbe.search.grading import no_grades
+from qbe.search.queries import papers_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Dense, Stages

@@ -129,7 +129,7 @@ def build(
         inputs = {
             "settings": settings.record(source.origin.names),
             "sources": source.origin.facts,
-            "encoder": models.encoder_identity,
+            "encoder": models.identity,
             **({"reading": source.origin.reading} if source.origin.reading else {}),
         }
         state = _read_state(staging, inputs)
@@ -155,8 +155,15 @@ def build(
             stored = resolve_stored(settings.stored, sentences)
             encode_papers(staging, models.tagging_encoder(state["tagger"]), stored, state, execution)
             faiss = build_faiss(staging, stored, params, models.similarity, execution)
-            state["dense"] = models.described(stored) | faiss
-        _publish_rejected(staging, output)
+            state["dense"] = {
+                "encoder": models.identity,
+                "dimension": models.encoder.dimension,
+                "similarity": STORED_AS[models.similarity],
+                "stored": stored,
+                **faiss,
+            }
+        if (staging / REJECTED).exists():  # else of a build that was killed after this point
+            add_rejected(staging, rejected_file(output), keeps=False)
         manifest = describe(staging, state)
         folder = publish(staging, output)
         (folder / STATE).unlink()
@@ -247,37 +254,19 @@ class BuildModels:
         """
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
+        self.identity: dict[str, Any] | None = None
         if settings.dense:
             files = resolve_encoder(settings.encoder, settings.precision)
-            self.encoder = Encoder(files, threads, settings.device)
+            self.encoder, self.identity = Encoder(files, threads, settings.device), files.identity
+            self.similarity = files.metadata.encoder_format.similarity
             check_package("faiss")
             check_factory(settings.faiss, self.encoder.dimension, self.similarity)
         if settings.bm25:
             _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
 
-    @property
-    def similarity(self) -> str:
-        """How the encoder's vectors are compared, one of `qbe.models.formats.SIMILARITIES`."""
-        assert self.encoder is not None
-        return self.encoder.files.metadata.encoder_format.similarity
-
-    @property
-    def encoder_identity(self) -> dict[str, Any] | None:
-        """What tells the encoder from another; None without vectors."""
-        return None if self.encoder is None else self.encoder.files.identity
-
-    def described(self, stored: str) -> dict[str, Any]:
-        """What a manifest says of the vectors."""
-        assert self.encoder is not None
-        return {
-            "encoder": self.encoder_identity,
-            "dimension": self.encoder.dimension,
-            "similarity": STORED_AS[self.similarity],
-            "stored": stored,
-        }
-
     @cached_property
-    def _tagger(self) -> Tagger:
+    def tagger(self) -> Tagger:
+        """The tagger, opened at the first paper to be tagged."""
         tagger = Tagger.open(self._settings.tagger)
         expected = self._expected_tagger
         if expected is not None and expected != tagger.identity:
@@ -297,12 +286,8 @@ class BuildModels:
         for paper in papers:
             kept = without_labels(paper) if drops_labels else paper
             if self._settings.dense and not kept.labelled:
-                _ = self._tagger  # opened once
+                _ = self.tagger  # opened once
             yield kept
-
-    def tagger_identity(self, predicted: int) -> Identity | None:
-        """What tells the tagger from another; None where no papers are predicted."""
-        return self._tagger.identity if predicted else None
 
     def tagging_encoder(self, tagger: Identity | None) -> TaggingEncoder:
         """The encoder, with the tagger of that identity, or with none.
@@ -312,14 +297,14 @@ class BuildModels:
         assert self.encoder is not None
         if tagger is None:
             return TaggingEncoder(self.encoder, None)
-        current = self._tagger.identity
+        current = self.tagger.identity
         if current != tagger:
             raise IndexBuildError(
                 f"expected the tagger {tagger['name']} ({tagger['sha256'][:12]}) as when the build "
                 f"began, found {current['name']} ({current['sha256'][:12]}); put that one back, or "
                 "discard the build with `overwrite` alone"
             )
-        return TaggingEncoder(self.encoder, self._tagger)
+        return TaggingEncoder(self.encoder, self.tagger)
 
 
 def read_papers(
@@ -342,7 +327,7 @@ def read_papers(
     reading = {"reading": source.origin.reading} if source.origin.reading else {}
     return {
         "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
-        "tagger": models.tagger_identity(predicted),
+        "tagger": models.tagger.identity if predicted else None,
     }
 
 
@@ -532,11 +517,6 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
                 add_rejected(folder, listed, keeps=keeps)
                 raise CorpusError(f"{error} ({listed} lists them)") from None
             raise
-
-
-def _publish_rejected(folder: Path, output: Path) -> None:
-    if (folder / REJECTED).exists():  # else of a build that was killed after this point
-        add_rejected(folder, rejected_file(output), keeps=False)
 
 
 def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:

@@ -318,11 +318,10 @@ class _OfReader(Generic[T]):
 
 
 class Index(Closing):
-    """An index folder opened for searching and updating.
+    """An index folder opened for searching and updating, also as a context manager; threads may share it.
 
-    It reads the generation that was the newest when it was opened or last refreshed (see `refresh`); its own
-    updates refresh it. Several threads may use it. Usable as a context manager. Iterating over an index gives
-    its papers in order, ``in`` looks an id up, and ``len`` counts the papers.
+    It reads the generation that was the newest when it was opened or last refreshed; its own updates refresh
+    it. Iterating over it gives its papers, ``in`` looks an id up, ``len`` counts the papers.
 
     >>> with Index("indexes/sample") as opened:
     ...     [paper.paper_id for paper in opened][:3], len(opened), opened.similarity
@@ -360,9 +359,9 @@ class Index(Closing):
         """Open the index in ``folder``, or at an address (see `qbe.index.share`), from which it is
         pulled into the cache when it is first opened.
 
-        ``encoder`` (a name or folder) says where the encoder that the index was built with is now, if not
-        where it was. ``tagger`` (a name or folder) labels queries; by default the one in the index's
-        settings. ``threads`` serve FAISS and the models; by default all available processors.
+        ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was.
+        ``tagger`` (a name or folder) labels queries; by default the one in the index's settings. ``threads``
+        serve FAISS and the models; by default all available processors.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
         than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1, and
@@ -401,10 +400,7 @@ class Index(Closing):
 
     @contextmanager
     def reading(self) -> Iterator[IndexReader]:
-        """The current reader, held until the block ends, whatever updates and refreshes happen meanwhile.
-
-        Raises UsageError where the index is closed.
-        """
+        """The current reader, held until the block ends; raises UsageError where the index is closed."""
         with self._lock:
             if self._reader is None:
                 raise UsageError(
@@ -428,9 +424,8 @@ class Index(Closing):
     def refresh(self) -> bool:
         """Move to the newest generation; returns whether there was a newer one.
 
-        Searches under way keep the old reader until they end. Raises IndexFormatError where the folder is no
-        sound index now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``;
-        then nothing changes.
+        Searches under way keep the old reader. Raises IndexFormatError where the folder is no sound index now,
+        EncoderMismatchError where it was rebuilt with another encoder than ``encoder``; then nothing changes.
         """
         with self._refreshing:
             with self.reading() as old:
@@ -452,10 +447,8 @@ class Index(Closing):
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder the index was built with, for queries from outside; loaded when first used.
-
-        Raises EncoderMismatchError when the one at hand has other weights or reads papers in another way,
-        IndexFormatError where the index has no vectors.
+        """The encoder of the index, for queries from outside, loaded when first used; raises
+        EncoderMismatchError for another one, IndexFormatError where the index has no vectors.
         """
         self.require_vectors()
         return self._models.encoder
@@ -495,30 +488,23 @@ class Index(Closing):
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks, all of them or none, and `refresh`; with ``update`` replace those
-        that it has with other content.
-
-        ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
-        Raises what `qbe.index.update.append_papers` does.
+        """Add papers that the index lacks, all of them or none; with ``update`` replace those that it has with
+        other content. Parameters and errors are those of `qbe.index.update.append_papers`.
         """
         from qbe.index.update import append_papers
 
         return self._changed(append_papers, corpus, **self._how(reading), update=update)
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
-        """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
-
-        Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
-        `qbe.index.update.sync_papers` does.
+        """Make the papers of the index those of a corpus, all at once; more than one paper and a tenth of all
+        are deleted with ``overwrite`` only. See `qbe.index.update.sync_papers`.
         """
         from qbe.index.update import sync_papers
 
         return self._changed(sync_papers, corpus, **self._how(reading), confirm=lambda _: overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
-        """Delete papers by id, all of them or none, and `refresh`; raises what
-        `qbe.index.update.delete_papers` does.
-        """
+        """Delete papers by id, all of them or none; see `qbe.index.update.delete_papers`."""
         from qbe.index.source import Execution
         from qbe.index.update import delete_papers
 
@@ -594,7 +580,7 @@ def build_index(
     'A title'
     """
     from qbe.corpus.records import Reading
-    from qbe.index.build import build as build_at
+    from qbe.index.build import build
     from qbe.index.source import BuildSettings, Execution, Silent
 
     if settings is not None and not isinstance(settings, BuildSettings):
@@ -608,7 +594,7 @@ def build_index(
             'qbe.Reading(on_error="skip")'
         )
     threads = thread_count(threads)
-    build_at(
+    build(
         Path(folder),
         corpus,
         settings,
@@ -618,7 +604,3 @@ def build_index(
         execution=Execution(threads, progress or Silent()),
     )
     return Index(folder, threads=threads)
-
-
-open, build = open_index, build_index
-"""The same as ``qbe.open`` and ``qbe.build``."""

@@ -1,30 +1,17 @@
-"""Rows of several parts laid end to end: where each part begins, and arrays read across them."""
+"""Rows of papers and of their sentences, and papers selected by them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
-
-
-class RowsOfPart(NamedTuple):
-    """The rows of one part among some rows: their ``places`` there, and the ``rows`` within the part."""
-
-    part: int
-    places: Rows
-    rows: Rows
-
-
-def starts_of(counts: Sequence[int]) -> Rows:
-    """Where parts of these sizes begin, (parts + 1,) int64."""
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
 def run_starts(ordered: NDArray[Any]) -> Rows:
@@ -36,18 +23,6 @@ def distinct(values: NDArray[Any]) -> Rows:
     """The values of an array (n,), ascending, each once, without loading masked arrays as ``np.unique`` does."""
     ordered: Rows = np.sort(values)
     return ordered[run_starts(ordered)]
-
-
-def shares(rows: Rows, starts: Rows) -> Iterator[RowsOfPart]:
-    """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`).
-
-    >>> [(share.part, share.rows.tolist()) for share in shares(np.array([4, 0, 3]), starts_of([3, 2]))]
-    [(0, [0]), (1, [1, 0])]
-    """
-    owners = np.searchsorted(starts, rows, side="right") - 1
-    for part in distinct(owners).tolist():
-        places = np.flatnonzero(owners == part)
-        yield RowsOfPart(part, places, rows[places] - starts[part])
 
 
 def sentence_rows(starts: Rows, papers: Rows) -> Rows:
@@ -68,60 +43,6 @@ def block_starts(starts: Rows, papers: Rows) -> Rows:
     counts = starts[papers + 1] - starts[papers]
     begins: Rows = np.cumsum(counts) - counts
     return begins
-
-
-class StackedRows:
-    """Arrays of one row shape, such as memory maps, read as if they were one, without copying them.
-
-    An array needs no more than ``shape``, ``dtype`` and rows by number, slice, or array of numbers, which
-    numpy can make an array of. Of several types the result has one that holds all their numbers.
-
-    >>> stacked = StackedRows([np.array([[1, 2], [3, 4]]), np.array([[5, 6]])])
-    >>> stacked.shape, stacked[np.array([2, 0])].tolist()
-    ((3, 2), [[5, 6], [1, 2]])
-    """
-
-    def __init__(self, arrays: Sequence[Any]) -> None:
-        """``arrays`` must agree in all but type and number of rows."""
-        self._arrays = arrays
-        self._starts = starts_of([array.shape[0] for array in arrays])
-        self.shape: tuple[int, ...] = (int(self._starts[-1]), *arrays[0].shape[1:])
-        self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays))
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: int | np.integer[Any] | slice | Rows) -> Any:
-        """Rows by number, by slice (within one array those of that array, not copied), or by an array of
-        numbers, from 0.
-        """
-        if isinstance(key, slice):
-            first, last, step = key.indices(len(self))
-            part = int(np.searchsorted(self._starts, first, side="right")) - 1
-            if step == 1 and first < last <= self._starts[part + 1]:
-                begin = self._starts[part]
-                return self._arrays[part][first - begin : last - begin]
-            return self._gather(np.arange(first, last, step))
-        rows = np.asarray(key)
-        return self._gather(rows.ravel()).reshape(*rows.shape, *self.shape[1:])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """All rows as one array, which is a copy."""
-        if copy is False:
-            raise ValueError("several arrays cannot be one without copying them")
-        return self.astype(dtype or self.dtype)
-
-    def astype(self, dtype: Any) -> NDArray[Any]:
-        """All rows as one array of a type, which is a copy."""
-        return self._gather(np.arange(len(self))).astype(dtype, copy=False)
-
-    def _gather(self, rows: Rows) -> NDArray[Any]:
-        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
-            raise IndexError(f"expected rows from 0 to {len(self) - 1}, found {rows.min()} to {rows.max()}")
-        gathered = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        for share in shares(rows, self._starts):
-            gathered[share.places] = self._arrays[share.part][share.rows]
-        return gathered
 
 
 T = TypeVar("T")

@@ -396,7 +396,7 @@ def current(index: Path) -> Path:
         text = getattr(error, "strerror", None) or "other bytes"
     if _GENERATION.fullmatch(text) is None:
         raise IndexFormatError(
-            f"{index / CURRENT}: expected the name of a generation, such as 000001, found {text:.40}; put back "
+            f"{index / CURRENT}: expected the name of a generation, such as 000001, found {text!r:.60}; put back "
             "a whole copy of the index, or build it again"
         )
     return index / text

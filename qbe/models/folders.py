@@ -402,7 +402,7 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
     if joint_folder(name) is not None:
         raise ModelError(
-            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerank.open"
+            f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"
         )
     folder = exported(CROSS_ENCODER, find(CROSS_ENCODER, name))
     return RerankerFiles(folder, read_card(folder, CROSS_ENCODER), precision)

@@ -1,21 +1,72 @@
-"""What is said of sentences: their labels in words, and the best one of a hit."""
+"""The reasons of a hit: pairs of closest sentences, labels in words, and the sentence to show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from qbe.index.papers import rows_of
 from qbe.query import Aspect, Query
 from qbe.types import Facet, Hit, Match, Paper, Sentence
+
+if TYPE_CHECKING:
+    from qbe.index.index import IndexReader
+    from qbe.models.pooling import EncodedAspect
+    from qbe.util.parallel import Workers
+
+
+def add_matches(
+    reader: IndexReader,
+    workers: Workers,
+    queries: Sequence[Sequence[EncodedAspect]],
+    hits: Sequence[Sequence[Hit]],
+) -> list[list[Hit]]:
+    """Add to each query's hits, for every sentence of every aspect, the closest sentence of the paper, best
+    pair first. ``queries`` are the encoded aspects of each query.
+
+    >>> from qbe.models.pooling import EncodedAspect
+    >>> from qbe.util.parallel import Workers
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     ((hit,),) = add_matches(reader, Workers(), [[query]], [[Hit("s051", 1.0)]])
+    >>> [(match.query_position, match.position) for match in hit.matches]
+    [(3, 2), (2, 2)]
+    """
+
+    def matched(number: int) -> list[Hit]:
+        rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
+        if not len(rows):
+            return []
+        vectors = [aspect.sentence_vectors for aspect in queries[number]]
+        compared = reader.vector_store.compare(np.concatenate(vectors), rows, None)
+        by_aspect = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
+        ends = [*compared.starts[1:].tolist(), len(compared.rows)]
+        found = []
+        for hit, start, end in zip(hits[number], compared.starts.tolist(), ends, strict=True):
+            pairs = []
+            for place, (aspect, similarities) in enumerate(zip(queries[number], by_aspect, strict=True)):
+                of_paper = similarities[:, start:end]
+                closest = of_paper.argmax(axis=1)
+                pairs += [
+                    Match(position, int(best), float(of_paper[i, best]), place)
+                    for i, (position, best) in enumerate(zip(aspect.positions, closest, strict=True))
+                ]
+            found.append(hit._replace(matches=tuple(sorted(pairs, key=lambda pair: -pair.score))))
+        return found
+
+    return list(workers.map(matched, range(len(queries))))
 
 
 class ExplainedSentence(NamedTuple):
     """A sentence of a query.
 
-    ``label`` is the predicted one of the five labels of CSAbstruct and ``probability`` that of the facet
-    (of ``other`` where it has none); both are None where the facet was given. ``selected`` is True where the
-    aspect searches with it, ``guess`` where it does so as a best guess.
+    ``label`` is the predicted one of CSAbstruct's five and ``probability`` that of the facet (of ``other``
+    where it has none), both None where the facet was given. ``selected`` sentences are searched with, as a
+    best guess where ``guess`` is True.
     """
 
     position: int
@@ -28,7 +79,7 @@ class ExplainedSentence(NamedTuple):
 
 
 def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
-    """All sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does.
+    """Describe all sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does.
 
     >>> for sentence in explain_query(Aspect(index.paper("s036"), Facet.METHOD)):
     ...     print(sentence.position, sentence.facet, sentence.selected)
@@ -54,14 +105,7 @@ def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
 
 
 def facet_probability(sentence: Sentence) -> float | None:
-    """The probability of a predicted sentence's facet (of ``other`` where it has none), to four decimals;
-    None where the facet was given.
-
-    >>> from qbe.types import FacetProbabilities
-    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
-    >>> facet_probability(Sentence("Stone is hard.", Facet.BACKGROUND, probabilities))
-    0.75
-    """
+    """The probability of a predicted facet (``other`` for none), to four decimals; None for a given one."""
     probabilities = sentence.probabilities
     if probabilities is None:
         return None
@@ -70,7 +114,7 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
     """The words of techniques that each paper shares with the papers that a query likes, at most three of
-    each, the most telling first (`qbe.models.words`).
+    each of these, the most telling first (`qbe.models.words`).
 
     >>> techniques_in_common(Query(index.paper("s036"), Facet.METHOD), [index.paper("s051")])[0][:1]
     ['masking']
@@ -84,9 +128,8 @@ def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
-    """A sentence's label, with its probability or as given: ``method 0.93``, ``method given``, ``no label``;
-    where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``. An
-    ``aim`` is an objective (`qbe.types.Sentence.label`), which counts as background.
+    """Describe a sentence's label: ``method 0.93``, ``method given``, ``no label``, or where it is the best
+    guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
 
     >>> from qbe.types import FacetProbabilities
     >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
@@ -126,8 +169,8 @@ class Shown(NamedTuple):
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """The best pair of a hit whose sentence carries the facet that its aspect searches for, else the best
-    pair; None for a hit without matches.
+    """The best pair of a hit whose sentence carries the facet searched for, else the best pair; None without
+    matches.
 
     Best is the pair that contributed most to a reranker's score, then the closest. Pairs of aspects with a
     negative weight count only where there are no others.
@@ -148,10 +191,8 @@ def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
-    """What is said of a sentence that is shown for a facet: the facet, with a question mark where the
-    sentence is a best guess, and in parentheses what it is labelled where that is not the facet.
-
-    Where none is searched for it is the sentence's own label, '' if it has none.
+    """The label to show with a sentence for a facet: the facet, with a question mark for a best guess, and in
+    parentheses another label; for no facet the sentence's own label, '' if it has none.
 
     >>> paper = index.paper("s036")
     >>> [label_of(paper, position, Facet.METHOD) for position in (1, 2)], label_of(paper, 1, None)
@@ -166,5 +207,5 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
 
 
 def _stands_in(paper: Paper, position: int, facet: Facet) -> bool:
-    """Whether a sentence is its paper's best guess for a facet."""
+    """True if a sentence is its paper's best guess for a facet."""
     return paper.facet_positions(facet) == ((position,), True)

@@ -1,35 +1,48 @@
-"""Filters: which papers may be found, by what their metadata says. Standard library only."""
+"""Filters: which papers may be found, by their metadata."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+import threading
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, did_you_mean
 from qbe.query import Query
-from qbe.types import year_given
+from qbe.types import Facet, Paper, Sentence, year_given
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from qbe.index.index import IndexReader
+    from qbe.index.rows import Mask, Selection
+
+T = TypeVar("T")
 
 OF_QUERY: Literal["query"] = "query"
-"""In place of a year: that of the query's paper."""
+"""Stands for the year of the query's paper."""
 
 LAST_YEAR = 9999
 
 OF_LIBRARIES = ("tags", "collections")
-"""Keys of metadata that people fill in, whose values are compared without regard to upper and lower case."""
+"""Keys of metadata that people fill in: their values are compared without regard to case."""
 
 TECHNIQUE = "technique"
-"""The key of ``where`` that asks for what papers say, too (see `qbe.search.filtering.Technique`)."""
+"""The key of ``where`` that is compared with texts, too (see `Technique`)."""
 
 Years = tuple[int | None, int | None]
-"""The first and the last year; None: whatever is before or after."""
+"""The first and the last year; None is unbounded."""
 
 _YEAR = re.compile(r"\s*(\d{4}(?!\d)|\d{1,3}(?=\s*$))", re.ASCII)
-"""A year of four digits, whatever comes behind it, or a number alone: ``12/05/2019`` begins with none."""
+"""A year of four digits at the beginning, or a number alone."""
 
 _YEARS = re.compile(r"(?P<first>\d{1,4})?(?:(?P<range>-)(?P<last>\d{1,4})?)?")
 _NAMES = re.compile(r",|\band\b")
@@ -37,21 +50,20 @@ _NAME_PARTS = ("name", "given", "first", "middle", "family", "last")
 _LETTERS = str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ħ": "h", "\u0131": "i", "ł": "l", "ø": "o", "œ": "oe", "þ": "th"}
 )
-"""Letters that are no letter with an accent for Unicode, but for whoever types a name."""
+"""Letters that Unicode does not decompose, but that people type without accents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperFilter:
-    """Which papers may be found; conditions that are given must all hold.
+    """Conditions that papers must all meet to be found.
 
-    ``years``: the year lies between the first and the last, both included; either may be None. ``before``:
-    the year is this one or an earlier one; ``"query"``: not later than that of the query's paper. A paper
-    whose year is not known passes neither. ``categories``: one of the paper's matches one of these, which
-    are patterns as of `qbe.corpus.records.Reading` (``cs.*``), or what stands before a dot (``cs``).
-    ``authors``: the name of one of the paper's authors has all words of one of these, in any order, upper
-    and lower case and accents apart. ``where``: the metadata has each key with the value, which is compared
-    as text, that of OF_LIBRARIES without regard to case; of a list one element is enough. The key
-    ``technique`` asks for papers that name it there, in their title, or where they say how.
+    ``years``: from the first to the last one, either None. ``before``: this year or an earlier one;
+    ``"query"``: not later than the query's paper. Papers without a year pass neither. ``categories``: one of
+    the paper's matches a pattern (``cs.*``) or what stands before a dot (``cs``). ``authors``: an author's
+    name has all words of one of these, in any order, case and accents apart. ``where``: the metadata has each
+    key with this value, as text; of a list one element is enough, and values of OF_LIBRARIES are compared
+    without case. The key ``technique`` asks for papers that name one there, in their title, or where they say
+    how.
 
     Raises TypeError for values of another type, UsageError for those that are not possible.
 
@@ -77,7 +89,7 @@ class PaperFilter:
         for name in ("categories", "authors"):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         for author in self.authors:
-            if not _words(author):
+            if not _name_words(author):
                 raise UsageError(f"expected names as `authors`, found {author!r}")
         _check_where(self.where)
         object.__setattr__(self, "where", dict(self.where))
@@ -89,12 +101,13 @@ class PaperFilter:
 
     @property
     def by_year(self) -> bool:
-        """Whether a paper must have a year to pass."""
+        """True if a paper must have a year to pass."""
         return self.years is not None or self.before is not None
 
     def of(self, query: Query) -> PaperFilter:
-        """The same with the year of a query's papers in place of ``"query"``: the latest of those that it
-        asks for. Raises UsageError for one without a year.
+        """Replace ``"query"`` by the latest year of the papers that a query likes.
+
+        Raises UsageError for one without a year.
 
         >>> paper = index.paper("s036")
         >>> PaperFilter(before="query").of(Query(paper)).before
@@ -115,17 +128,17 @@ class PaperFilter:
         return dataclasses.replace(self, before=max(years))
 
     def allows(self, year: int) -> bool:
-        """Whether a year passes; `before` is a year by now (see `of`)."""
+        """Test a year; ``before`` must be a year by now (see `of`)."""
         first, last = self.years or (None, None)
         limits = [limit for limit in (last, self.before) if isinstance(limit, int)]
         return (first is None or first <= year) and all(year <= limit for limit in limits)
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a paper of this metadata passes, its year and what it says apart."""
+        """Test the metadata of a paper, years and techniques apart."""
         return self.test()(metadata)
 
     def test(self) -> Callable[[Mapping[str, Any]], bool]:
-        """`keeps` as a function, for many papers."""
+        """Return `keeps` as a function, for many papers."""
         tests = []
         if self.categories:
             tests.append(_in_categories(self.categories))
@@ -137,7 +150,7 @@ class PaperFilter:
         return lambda metadata: all(test(metadata) for test in tests)
 
     def record(self) -> dict[str, Any]:
-        """The conditions that are given, as JSON holds them.
+        """The conditions as JSON.
 
         >>> PaperFilter(years=(2015, None), before="query").record()
         {'years': [2015, None], 'before': 'query'}
@@ -153,8 +166,7 @@ class PaperFilter:
 
 
 def year_of(metadata: Mapping[str, Any]) -> int | None:
-    """The year of a paper (see `qbe.types.year_given`) as a number; None where none is given, or a text that
-    neither begins with four digits nor is a number of fewer.
+    """The year of a paper (see `qbe.types.year_given`) as a number; None for none or another text.
 
     >>> year_of({"date": "2019-05"}), year_of({"date": "5 May 2019"}), year_of({"year": "in print"})
     (2019, None, None)
@@ -169,8 +181,8 @@ def _first_year(text: str) -> int | None:
 
 
 def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
-    """Years such as ``2015-2019``, ``2015-``, ``-2019`` or ``2018``, and ``query`` where the last one is that
-    of the query's paper, as in ``query`` and ``2015-query``; raises UsageError.
+    """Parse years such as ``2015-2019``, ``2015-``, ``-2019``, ``2018``, ``query`` or ``2015-query``; raises
+    UsageError.
 
     >>> parse_years("2015-2019"), parse_years("2018"), parse_years("2015-query")
     (((2015, 2019), None), ((2018, 2018), None), ((2015, None), 'query'))
@@ -188,11 +200,7 @@ def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
 
 
 def parse_before(text: str) -> int | Literal["query"]:
-    """A year, or ``query``; raises UsageError.
-
-    >>> parse_before("2018"), parse_before("query")
-    (2018, 'query')
-    """
+    """Parse a year, or ``query``; raises UsageError."""
     if text == OF_QUERY:
         return OF_QUERY
     if not (text.isascii() and text.isdecimal()):
@@ -201,7 +209,7 @@ def parse_before(text: str) -> int | Literal["query"]:
 
 
 def parse_where(texts: Sequence[str]) -> dict[str, str]:
-    """Keys and values such as ``venue=SIGIR``; raises UsageError.
+    """Parse keys and values such as ``venue=SIGIR``; raises UsageError.
 
     >>> parse_where(["venue=SIGIR", "note=a=b"])
     {'venue': 'SIGIR', 'note': 'a=b'}
@@ -218,10 +226,10 @@ def parse_where(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    from qbe.corpus.records import Reading  # which only some searches need, as the readers of corpora
+    from qbe.corpus.records import Reading
 
     reading = Reading(categories=(*categories, *(f"{category}.*" for category in categories)))
-    known: dict[str | tuple[str, ...], bool] = {}  # papers of the same categories are many
+    known: dict[str | tuple[str, ...], bool] = {}  # many papers have the same categories
 
     def keeps(metadata: Mapping[str, Any]) -> bool:
         value = metadata.get("categories")
@@ -234,23 +242,23 @@ def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], b
 
 
 def _by_authors(authors: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
-    wanted = [frozenset(_words(author)) for author in authors]
+    wanted = [frozenset(_name_words(author)) for author in authors]
     plain = all(word.isascii() for words in wanted for word in words)
 
     def keeps(metadata: Mapping[str, Any]) -> bool:
         value = metadata.get("authors")
-        if plain:  # then most papers are told without taking their names apart
+        if plain:  # a cheap test that most papers fail
             text = _letters(value if isinstance(value, str) else " ".join(_names(value)))
             if not any(all(word in text for word in words) for words in wanted):
                 return False
-        names = [set(_words(name)) for name in _names(value)]
+        names = [set(_name_words(name)) for name in _names(value)]
         return any(words <= name for words in wanted for name in names)
 
     return keeps
 
 
 def _names(authors: Any) -> list[str]:
-    """The names of authors as metadata holds them: a list, of texts or objects, or one text."""
+    """The names of authors in metadata: a list of texts or objects, or one text."""
     if isinstance(authors, str):
         return authors.split(";") if ";" in authors else _NAMES.split(authors)
     if not isinstance(authors, list):
@@ -263,15 +271,15 @@ def _names(authors: Any) -> list[str]:
     ]
 
 
-def _words(name: str) -> list[str]:
-    """The words of a name, lower case, without accents; what an apostrophe joins is one word."""
+def _name_words(name: str) -> list[str]:
+    """The words of a name in lower case without accents."""
     from qbe.corpus.identity import normalized_title
 
     return normalized_title(name.casefold().translate(_LETTERS)).split()
 
 
 def _letters(text: str) -> str:
-    """A text of which the words of ASCII letters are those of `_words`, and no others are of interest."""
+    """Fold a text so that its words of ASCII letters are those of `_name_words`."""
     if not text.isascii():
         folded = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
         text = folded.encode("ascii", "ignore").decode()
@@ -332,3 +340,212 @@ def _check_where(where: object) -> None:
     for key, value in where.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"expected str keys and values as `where`, found {key!r}: {value!r:.60}")
+
+
+def check_filter(value: object) -> None:
+    """Raise TypeError for anything but a `PaperFilter` or None."""
+    if value is not None and not isinstance(value, PaperFilter):
+        raise TypeError(
+            f"expected a qbe.PaperFilter as `filter`, found {value!r:.60} ({type(value).__name__})"
+        )
+
+
+KEPT = 64
+"""Filters whose results are cached."""
+
+NO_YEAR = 0
+
+SAID_FROM = 0.3
+"""From this probability of method and objective together on a sentence counts as one that says how: "we
+propose a graph network for traffic" is an objective, and names the technique."""
+
+
+class FilterResult(NamedTuple):
+    """The papers that pass a filter: ``selection``, None if all do; how many ``papers`` of the ``total``; and
+    how many more would pass if their year was known, ``unknown_year``.
+    """
+
+    selection: Selection | None
+    papers: int
+    total: int
+    unknown_year: int
+
+
+class FilterCache:
+    """The papers of an index, as opened by a reader, that pass filters.
+
+    Metadata is read when the first filter comes, and again for other categories, authors or values; all
+    papers for a technique. Years are kept, in two bytes a paper, and of each of the last KEPT filters a byte
+    a paper. Several threads may use it.
+
+    >>> with index.reading() as reader:
+    ...     passing = FilterCache(reader).of(PaperFilter(years=(2020, None)))
+    >>> passing.papers, passing.total, passing.unknown_year
+    (86, 128, 0)
+    """
+
+    def __init__(self, reader: IndexReader) -> None:
+        self._papers = reader.papers
+        self._lock = threading.Lock()
+        self._years: NDArray[np.int16] | None = None
+        self._kept: OrderedDict[str, Mask] = OrderedDict()
+        self._passing: OrderedDict[str, FilterResult] = OrderedDict()
+
+    def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
+        """Apply a filter, or none, for a query; raises what `PaperFilter.of` and `of` do."""
+        if paper_filter is None:
+            return FilterResult(None, len(self._papers), len(self._papers), 0)
+        return self.of(paper_filter.of(query))
+
+    def of(self, paper_filter: PaperFilter) -> FilterResult:
+        """Apply a filter whose ``before`` is a year by now (see `PaperFilter.of`).
+
+        Raises UsageError for a filter by the year of a query, for a key of ``where`` that no paper has, and
+        for a technique without a name.
+        """
+        if paper_filter.before == OF_QUERY:
+            raise UsageError("expected `years` without query, since there is no query, found it; give a year")
+        with self._lock:
+            return _remembered(self._passing, _key(paper_filter), lambda: self._computed(paper_filter))
+
+    def _computed(self, paper_filter: PaperFilter) -> FilterResult:
+        import numpy as np
+
+        from qbe.index.rows import Selection
+
+        without_years = PaperFilter(
+            categories=paper_filter.categories, authors=paper_filter.authors, where=paper_filter.where
+        )
+        mask = _remembered(self._kept, _key(without_years), lambda: self._read(without_years))
+        missing = 0
+        if paper_filter.by_year:
+            assert self._years is not None
+            missing = int(np.count_nonzero(mask & (self._years == NO_YEAR)))
+            known = np.unique(self._years).tolist()
+            allowed = [year for year in known if year != NO_YEAR and paper_filter.allows(year)]
+            mask = mask & np.isin(self._years, allowed)
+        selection, total = Selection(mask), len(self._papers)
+        return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
+
+    def _read(self, paper_filter: PaperFilter) -> Mask:
+        """Which papers (papers,) pass, years apart; years are read along with the first filter."""
+        import numpy as np
+
+        rows = len(self._papers.ids)
+        keeps, years = paper_filter.test(), array("h")
+        metadata = self._papers.read_metadata()
+        if self._years is None:
+
+            def test(each: Mapping[str, Any]) -> bool:
+                years.append(year_of(each) or NO_YEAR)
+                return keeps(each)
+
+            mask = np.fromiter(map(test, metadata), np.bool_, rows)
+            self._years = np.array(years, np.int16)
+        else:
+            mask = np.fromiter(map(keeps, metadata), np.bool_, rows)
+        if TECHNIQUE in paper_filter.where:
+            technique = Technique(paper_filter.where[TECHNIQUE])
+            candidates = self._papers.read_containing(technique.parts)
+            named = (paper is not None and technique.is_named_by(paper) for paper in candidates)
+            mask &= np.fromiter(named, np.bool_, rows)
+        if paper_filter.where and not mask.any():
+            self._check_keys(paper_filter.where)
+        return mask
+
+    def _check_keys(self, where: Iterable[str]) -> None:
+        """Raise UsageError for a key that no paper's metadata has."""
+        known = sorted(set().union(*self._papers.read_metadata()))
+        for key in where:
+            if key != TECHNIQUE and key not in known:
+                raise UsageError(
+                    f"no paper of the index has {key!r}, a key of `where`; they have "
+                    f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"
+                )
+
+
+def _key(paper_filter: PaperFilter) -> str:
+    return json.dumps(paper_filter.record(), sort_keys=True)
+
+
+def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:
+    """Look a key up, or make its value; of more than KEPT keys the least recently used is dropped."""
+    if key not in known:
+        known[key] = make()
+        if len(known) > KEPT:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]
+
+
+class Technique:
+    """The name of a technique: words that stand next to each other, whatever their grammatical number and
+    case.
+
+    >>> from qbe.types import Facet, Sentence
+    >>> technique = Technique("conditional random field")
+    >>> technique.is_named_by(Paper("1", "Conditional Random Fields for tagging", ()))
+    True
+    >>> other = Paper("2", "On stone", (Sentence("We cut it by random fields.", Facet.METHOD),), True)
+    >>> technique.is_named_by(other), Technique("random-field").is_named_by(other)
+    (False, True)
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raise UsageError for a name without letters and digits."""
+        self._words = _words(name)
+        if not self._words:
+            raise UsageError(
+                f"expected the name of a technique in `where`, such as technique=attention, found {name!r}"
+            )
+        # What stands in every lower-case ASCII text that has the name: "studies" is one of "study".
+        self.parts: Sequence[bytes] = [word.removesuffix("y").encode() for word in self._words]
+
+    def is_named_by(self, paper: Paper) -> bool:
+        """True if the title has the name, or a sentence that says how (any of a paper without labels), or
+        the metadata under this key.
+        """
+        said = [sentence.text for sentence in paper.sentences if not paper.labelled or _says_how(sentence)]
+        stored = paper.metadata.get(TECHNIQUE, [])
+        kept = stored if isinstance(stored, list) else [stored]
+        return any(map(self._stands_in, (paper.title, *said, *map(str, kept))))
+
+    def _stands_in(self, text: str) -> bool:
+        words, length = _words(text), len(self._words)
+        return any(words[place : place + length] == self._words for place in range(len(words) - length + 1))
+
+
+def _says_how(sentence: Sentence) -> bool:
+    if sentence.probabilities is None:
+        return sentence.facet is Facet.METHOD
+    return sentence.probabilities.method + sentence.probabilities.objective >= SAID_FROM
+
+
+def _words(text: str) -> list[str]:
+    from qbe.models.words import words_of
+
+    return words_of(text.replace("-", " "))
+
+
+def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
+    """Tell users in one line that filters leave fewer papers than the ``hits`` asked for (None: any number),
+    or drop papers without a year; None where neither is so.
+
+    >>> describe([FilterResult(None, 3, 128, 5)], hits=10)
+    '3 of 128 papers pass the filter, fewer than the 10 hits asked for; 5 papers have no year and do not pass'
+    """
+    parts = []
+    few = [each for each in passing if hits is not None and each.papers < hits]
+    if few:
+        least = min(few, key=lambda each: each.papers)
+        several = len(passing) > 1
+        parts.append(
+            f"{least.papers} of {least.total} papers pass the filter"
+            + (" of a query" if several else "")
+            + f", fewer than the {hits} hits asked for"
+            + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
+        )
+    missing = max((each.unknown_year for each in passing), default=0)
+    if missing:
+        parts.append(f"{missing} papers have no year and do not pass")
+    return "; ".join(parts) or None

@@ -1,34 +1,99 @@
-"""The first stages: BM25 by Lucene, sentence vectors, and any named scores of both, fused."""
+"""The first stages of a search: BM25 by Lucene, sentence vectors, and any named scores of both, fused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.index import jvm as _jvm
+from qbe.index import jvm
 from qbe.index.candidates import CandidateSource
-from qbe.index.lucene import Ranked, contents
-from qbe.index.reader import IndexReader
+from qbe.index.index import IndexReader
+from qbe.index.lucene import contents
+from qbe.index.papers import rows_of
 from qbe.index.rows import PerSelection, Selection, distinct
 from qbe.index.scoring import Compared, best_per_paper, mean_max, restrict
-from qbe.index.views import rows_of
 from qbe.models.pooling import EncodedAspect
-from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource, in_order
-from qbe.search.fusion import best_hits, weighted_sum
-from qbe.search.matches import penalize_background
-from qbe.search.stages import FUSED_DEPTH
+from qbe.search.fusion import best_hits, penalized, weighted_sum
+from qbe.search.stages import BM25, EQUAL_WEIGHTS, FUSED_DEPTH, Dense, Fused
 from qbe.types import Facet, Hit, Pools
 from qbe.util.parallel import Workers
 
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+Scores = NDArray[np.float64]
+
+
+class FirstStage(Protocol):
+    """Ranks the papers of an index, or of a pool, for aspects of queries."""
+
+    @property
+    def needs_vectors(self) -> bool:
+        """True if aspects must bring the vectors of their sentences."""
+
+    def batch_search(
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        allowed: Selection | None = None,
+        *,
+        explain: bool = False,
+    ) -> list[list[Hit]]:
+        """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
+
+        A result must not depend on the other aspects. ``allowed`` restricts a search of the whole index to
+        some papers, at least one; pools hold allowed papers only. The aspect's own paper is ranked like any
+        other. ``explain`` adds component scores to hits.
+        """
+
+
+class Candidates(NamedTuple):
+    """Papers proposed by a source: ``rows`` (n,), ascending, and the ``scores`` (n,) it has for them."""
+
+    rows: Rows
+    scores: Scores | None = None
+
+    def scores_of(self, rows: Rows) -> Scores:
+        """Look up the scores (m,) of other ``rows``; NaN where unknown.
+
+        >>> Candidates(np.array([3, 7]), np.array([0.5, 0.25])).scores_of(np.array([7, 8])).tolist()
+        [0.25, nan]
+        """
+        scores = np.full(len(rows), np.nan)
+        if self.scores is not None and len(self.rows):
+            places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+            known = self.rows[places] == rows
+            scores[known] = self.scores[places[known]]
+        return scores
+
+
+def in_order(rows: Rows, scores: Scores) -> Candidates:
+    """Sort papers and their scores (n,) by row."""
+    order = np.argsort(rows)
+    return Candidates(rows[order], scores[order])
+
+
+class ScoreSource(Protocol):
+    """Proposes candidates, and scores any papers by one or several named scores, for `FusedStage`."""
+
+    def batch_candidates(
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
+    ) -> list[Candidates]:
+        """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
+
+    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
+        """Score the papers at ``rows``, ascending, by name, (papers,) each; leave out what does not apply.
+
+        ``known`` is what `batch_candidates` returned for the aspect, None for a pool. Must be thread-safe.
+        """
+
 
 def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
-    """The words of a BM25 query, in one of `qbe.search.stages.BM25_QUERIES`: the title of the paper and the
-    aspect's sentences (``title+facet``), title and whole abstract (``abstract``), or the words that tell the
-    aspect's facet (``words``; for an aspect that is no facet as ``title+facet``).
+    """Make the BM25 query of an aspect, in one of the forms of `qbe.search.stages.BM25`.
 
     >>> from qbe import Facet, Paper, Sentence
     >>> from qbe.query import Aspect
@@ -49,6 +114,8 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
 class BM25Stage:
     """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does.
 
+    Of a pool every paper is ranked, those without a common word with a score of 0.
+
     >>> from qbe.query import Aspect
     >>> query = EncodedAspect.of(Aspect(index.paper("s036")))
     >>> with index.reading() as reader:
@@ -60,12 +127,11 @@ class BM25Stage:
     needs_vectors = False
 
     def __init__(self, reader: IndexReader, workers: Workers, form: str = "title+facet") -> None:
-        """``form`` is one of `qbe.search.stages.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        _jvm.leave_at_exit(workers)  # one of them may open the postings
+        jvm.leave_at_exit(workers)  # one of them may open the postings
         self._lucene = reader.text_search()
-        self._filters = PerSelection(self._filter)
+        self._filters = PerSelection(lambda selection: self._lucene.filtering(selection.rows))
 
     def batch_search(
         self,
@@ -76,10 +142,6 @@ class BM25Stage:
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
-        """See `qbe.search.contracts.FirstStage`; of a pool every paper is ranked, those without a common
-        word with a score of 0; of the whole index, or of selected papers, those with one.
-        """
-
         def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
             query, pool = request
             rows, scores = self._ranked(
@@ -89,20 +151,17 @@ class BM25Stage:
             hits = [Hit(self._papers.ids[row], score) for row, score in pairs]
             return [hit._replace(component_scores={"bm25": hit.score}) for hit in hits] if explain else hits
 
-        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
+        return jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
 
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers."""
-
         def search(query: EncodedAspect) -> Candidates:
             return in_order(*self._ranked(query, k, None, allowed))
 
-        return _jvm.map_in_threads(search, list(queries), self._workers)
+        return jvm.map_in_threads(search, list(queries), self._workers)
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """See `qbe.search.contracts.ScoreSource`: papers without a known score are searched for as a pool."""
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
@@ -112,24 +171,16 @@ class BM25Stage:
 
     def _ranked(
         self, query: EncodedAspect, k: int, pool: Rows | None, allowed: Selection | None = None
-    ) -> Ranked:
+    ) -> tuple[Rows, Scores]:
         selected = self._filters(allowed) if pool is None and allowed is not None else None
         text = query_text(query, self._form)
         rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
-        # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        return Ranked(rows, np.maximum(scores, 0.0))
-
-    def _filter(self, selection: Selection) -> Any:
-        return self._lucene.filtering(selection.rows)
-
-
-Floats = NDArray[np.float32]
+        # Anserini lowers equal scores by a millionth each; that must not make a score of 0 negative.
+        return rows, np.maximum(scores, 0.0)
 
 
 class DenseStage:
-    """Ranks papers by how well their sentences match those of the query.
-
-    Candidates come from a `CandidateSource`, their scores from a `VectorStore`.
+    """Ranks papers by how well their sentences match those of the query (mean-max of cosines or distances).
 
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
@@ -142,22 +193,13 @@ class DenseStage:
 
     needs_vectors = True
 
-    def __init__(
-        self,
-        reader: IndexReader,
-        workers: Workers,
-        nprobe: int | None = None,
-    ) -> None:
-        """``nprobe`` None: as the index was built.
-
-        Raises IndexFormatError where the index has no vectors, UsageError for an ``nprobe`` of an index
-        without lists.
-        """
+    def __init__(self, reader: IndexReader, workers: Workers, nprobe: int | None = None) -> None:
+        """Raise IndexFormatError for an index without vectors, UsageError for ``nprobe`` without lists."""
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
         self._comparer = reader.vector_store
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
         if nprobe is not None:
-            self._source()  # what does not fit the index is refused before anything is searched
+            self._source()
 
     def batch_search(
         self,
@@ -168,12 +210,11 @@ class DenseStage:
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
-        """See `qbe.search.contracts.FirstStage`: out of a pool, or of the papers of the nearest sentences."""
         without_pool = [
             query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
         ]
         nearest = self._source().nearest(without_pool, k, allowed, by_mean=True) if without_pool else iter(())
-        rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
+        rows = [next(nearest) if pool is None else distinct(rows_of(self._papers, pool)) for pool in pools]
 
         def best(number: int) -> list[Hit]:
             paper_ids = [self._papers.ids[row] for row in rows[number].tolist()]
@@ -186,7 +227,6 @@ class DenseStage:
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
         vectors = [query.sentence_vectors for query in queries]
         nearest = list(self._source().nearest(vectors, k, allowed, by_mean=True))
 
@@ -198,9 +238,7 @@ class DenseStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
-        """See `qbe.search.contracts.ScoreSource`: ``whole`` is the similarity of the whole papers,
-        ``sentences`` the match with all sentences of a candidate, ``facet`` with those of the query's facet.
-        """
+        """Score by ``whole`` papers, by all ``sentences``, and by sentences of the query's ``facet``."""
         if not len(rows):
             return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
         compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)
@@ -210,30 +248,22 @@ class DenseStage:
         return {name: each.astype(np.float64) for name, each in scores.items() if each is not None}
 
     def _scores(self, query: EncodedAspect, rows: Rows) -> Floats:
-        """Exact scores (papers,) by all sentences of the papers at these rows."""
         if not len(rows):
             return np.zeros(0, np.float32)
         return self._matched(self._comparer.compare(query.sentence_vectors, rows), None)
 
     def _matched(self, compared: Compared, facet: Facet | None) -> Floats:
-        """Scores (papers,): of a facet only the candidates' sentences of that facet count (or the best guess,
-        where the facets were predicted), except in papers that have none, whose sentences all count; for None
-        they all do.
+        """Scores (papers,). Of a facet only the candidates' sentences of it count (the best guess where
+        facets were predicted), except in papers that have none, whose sentences all count.
         """
         counted = compared.similarities
         if facet is not None:
             counted = restrict(counted, compared.starts, self._facet_mask(facet)[compared.rows])
         return mean_max(best_per_paper(counted, compared.starts))
 
-    def _rows(self, paper_ids: Sequence[str]) -> Rows:
-        """Rows of papers, ascending, each once."""
-        return distinct(rows_of(self._papers, paper_ids))
-
 
 class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
-
-    Every component is computed for every candidate, also where its source did not propose the candidate.
 
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
@@ -258,9 +288,7 @@ class FusedStage:
         depth: int = FUSED_DEPTH,
         background_penalty: float = 0.0,
     ) -> None:
-        """``weights`` names scores of the ``sources``; ``depth`` is the number of papers each source brings;
-        ``background_penalty`` is that of `qbe.search.matches.penalize_background`.
-        """
+        """``weights`` names scores of the ``sources``, each of which brings ``depth`` papers."""
         self._papers, self._workers, self._sources = reader.papers, workers, sources
         self._weights, self._depth = weights, depth
         self._reader, self._penalty = reader, background_penalty
@@ -274,10 +302,7 @@ class FusedStage:
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
-        """See `qbe.search.contracts.FirstStage`; scores are normalized over the candidates that are left.
-
-        Raises UsageError where only the component ``facet`` has a weight and an aspect is no facet.
-        """
+        """Raises UsageError where only the component ``facet`` has a weight and an aspect is no facet."""
         only_facet = not any(weight for name, weight in self._weights.items() if name != "facet")
         if only_facet and any(query.aspect.facet is None for query in queries):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
@@ -286,21 +311,33 @@ class FusedStage:
         def best(number: int) -> list[Hit]:
             rows, known = candidates[number]
             query = queries[number]
-            components = self._components(query, rows, known)
+            pairs = list(zip(self._sources, known, strict=True))
+            scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
+            components = {name: scores for each in scored for name, scores in each.items()}
             scores = weighted_sum(components, self._weights)
             fused, background = penalize_background(self._reader, query, rows, scores, self._penalty)
             if background is not None:
                 components["background"] = background
             paper_ids = [self._papers.ids[row] for row in rows.tolist()]
             hits = best_hits(paper_ids, fused.astype(np.float32), k)
-            return _explained(hits, paper_ids, components) if explain else hits
+            if not explain:
+                return hits
+            place = {paper_id: i for i, paper_id in enumerate(paper_ids)}
+            return [
+                hit._replace(
+                    component_scores={
+                        name: float(scores[place[hit.paper_id]]) for name, scores in components.items()
+                    }
+                )
+                for hit in hits
+            ]
 
         return list(self._workers.map(best, range(len(queries))))
 
     def _candidates(
         self, queries: Sequence[EncodedAspect], k: int, pools: Pools, allowed: Selection | None
     ) -> list[tuple[Rows, Sequence[Candidates | None]]]:
-        """The rows to be scored for each aspect, ascending, and what each source knows of them."""
+        """The rows to score for each aspect, ascending, and what each source knows of them."""
         # One more than needed: the query paper is among them, and left out in the end.
         depth = min(max(k, self._depth + 1), len(self._papers))
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
@@ -308,36 +345,84 @@ class FusedStage:
         def propose(source: ScoreSource) -> list[Candidates]:
             return source.batch_candidates(without_pool, depth, allowed)
 
-        # A source spreads several queries over all threads by itself. Where all have pools none is asked: it
-        # would open what it finds candidates by.
+        # A source spreads several queries over all threads by itself. Without open queries none is asked, so
+        # that FAISS's index is not read for pools.
         side_by_side = map if len(without_pool) > 1 else self._workers.map
         by_source = list(side_by_side(propose, self._sources)) if without_pool else []
         proposed = zip(*by_source, strict=True)
         chosen: list[tuple[Rows, Sequence[Candidates | None]]] = []
         for pool in pools:
             if pool is not None:
-                rows = rows_of(self._papers, pool)
-                chosen.append((distinct(rows), [None] * len(self._sources)))
-                continue
-            known = next(proposed)
-            chosen.append((distinct(np.concatenate([source.rows for source in known])), known))
+                chosen.append((distinct(rows_of(self._papers, pool)), [None] * len(self._sources)))
+            else:
+                known = next(proposed)
+                chosen.append((distinct(np.concatenate([source.rows for source in known])), known))
         return chosen
 
-    def _components(
-        self, query: EncodedAspect, rows: Rows, known: Sequence[Candidates | None]
-    ) -> dict[str, Scores]:
-        """All scores (papers,) by name."""
-        pairs = list(zip(self._sources, known, strict=True))
-        scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
-        return {name: scores for each in scored for name, scores in each.items()}
+
+EXPONENTS: Mapping[Facet, int] = {Facet.METHOD: 1, Facet.RESULT: 3}
+"""The power of the background penalty for each facet: results depend on the problem more than methods do, so
+the default penalty is close to 0 for them; a penalty of 1 is the same for both."""
 
 
-def _explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Scores]) -> list[Hit]:
-    """Hits with the scores that each component, as it is before fusion, gave the paper."""
-    place = {paper_id: i for i, paper_id in enumerate(paper_ids)}
-    return [
-        hit._replace(
-            component_scores={name: float(scores[place[hit.paper_id]]) for name, scores in components.items()}
-        )
-        for hit in hits
-    ]
+class Penalized(NamedTuple):
+    """Scores (papers,), and the similarity to the query's ``background`` (papers,) subtracted from them."""
+
+    scores: Scores
+    background: Scores | None
+
+
+def penalize_background(
+    reader: IndexReader, query: EncodedAspect, rows: Rows, scores: Scores, penalty: float
+) -> Penalized:
+    """Subtract the similarity to the query's background from the ``scores`` (papers,) of the papers at
+    ``rows`` (negative feedback on scores, after Rocchio, 1971); ``penalty`` is from 0 (no change) to 1.
+
+    Papers similar in method or result are mostly similar in their problem too, and so are sentence vectors in
+    the context of their abstracts; without the penalty scores follow the problem where the two disagree. A
+    score becomes ``z(score) - strength * z(background)`` over the papers scored, where ``background`` is the
+    mean-max match of the query's background sentences, and ``strength`` the penalty to the power of
+    EXPONENTS. Scores of other aspects, and of papers without other background sentences, stay.
+
+    >>> from qbe.query import Aspect
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     rows = np.array([reader.papers.row("s031"), reader.papers.row("s051")])
+    ...     scores, background = penalize_background(reader, query, rows, np.array([0.5, 0.75]), 0.25)
+    >>> np.allclose(background, [0.52, 0.27], atol=0.015)  # int8 differs between processors
+    True
+    >>> scores.tolist()
+    [-1.25, 1.25]
+    """
+    exponent = None if query.aspect.facet is None else EXPONENTS.get(query.aspect.facet)
+    strength = 0.0 if exponent is None else float(penalty**exponent)
+    if not strength or query.background is None:
+        return Penalized(scores, None)
+    background = np.zeros(0)
+    if len(rows):
+        compared = reader.vector_store.compare(query.background, rows)
+        best = best_per_paper(compared.similarities, compared.starts)
+        background = mean_max(best).astype(np.float64)
+    return Penalized(penalized(scores, background, strength), background)
+
+
+def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
+    """Open the first stage of a search; raises IndexFormatError when the index lacks what it needs.
+
+    That is checked before the Java virtual machine starts.
+    """
+    if isinstance(stage, BM25):
+        return BM25Stage(reader, workers, stage.query)
+    if not isinstance(stage, Dense | Fused):
+        opened: FirstStage = stage
+        return opened
+    reader.require_vectors()
+    dense = DenseStage(reader, workers, stage.nprobe)
+    if isinstance(stage, Dense):
+        return dense
+    sources: list[ScoreSource] = [BM25Stage(reader, workers, stage.bm25_query), dense]
+    weights = EQUAL_WEIGHTS if stage.weights is None else stage.weights
+    return FusedStage(
+        reader, workers, sources, weights, depth=stage.depth, background_penalty=stage.background_penalty
+    )

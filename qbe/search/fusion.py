@@ -13,16 +13,11 @@ from qbe.types import Hit
 Floats = NDArray[np.float64]
 
 BEST_PAPERS = 2
-"""How many papers of a query count for a candidate; chosen on the bibliographies of `citations` train.
-"""
+"""Papers of a query that count for a candidate; chosen on the bibliographies of `citations` train."""
 
 
 def z_normalize(scores: Floats) -> Floats:
-    """Scores (n,) with mean 0 and standard deviation 1; all 0 where they do not differ.
-
-    >>> z_normalize(np.array([1.0, 3.0])).tolist()
-    [-1.0, 1.0]
-    """
+    """Normalize scores (n,) to mean 0 and standard deviation 1; all 0 where they do not differ."""
     centred = scores - scores.mean() if len(scores) else scores
     deviation = centred.std() if len(scores) else 0.0
     if deviation <= 1e-9 * max(1.0, float(np.abs(scores).max(initial=0.0))):
@@ -46,11 +41,10 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
 
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """One score (n,) for candidates scored by several aspects, (n,) by each: `sum_of_papers` of z-normalized
-    scores, over the sum of the weights' absolute values. With at most two liked papers that is
-    ``sum(weight * z(scores)) / sum(abs(weight))`` over the aspects: CombSUM (Fox and Shaw, 1994) of
-    normalized scores with weights. Negative weights lower the score of papers that are like the aspect, as in
-    Rocchio's feedback (1971).
+    """Combine the scores (n,) of candidates by several aspects: `sum_of_papers` of z-normalized scores, over
+    the sum of the weights' absolute values. With at most two liked papers that is ``sum(weight * z(scores)) /
+    sum(abs(weight))``, CombSUM (Fox and Shaw, 1994) of normalized scores with weights. Negative weights lower
+    the score of papers that are like the aspect, as in Rocchio's feedback (1971).
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.")))
@@ -63,13 +57,11 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 
 
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """The sum of the aspects' scores (n,) times their weights, paper by paper of the query.
+    """Sum the aspects' scores (n,) times their weights, paper by paper of the query.
 
-    A paper's score is the sum over its aspects; it is liked where one of them has a positive weight. With at
-    most two liked papers (BEST_PAPERS) the scores of all papers are summed up. With n >= 3 of them a
-    candidate gets ``n / 2 * (largest + second largest score of a liked paper)`` plus the scores of the papers
-    that are not liked: what is related to a part of several papers is wanted, not only what is in the middle
-    of all.
+    A paper is liked if one of its aspects has a positive weight. With at most two liked papers (BEST_PAPERS)
+    the scores of all papers are summed up. With n >= 3 a candidate gets ``n / 2 * (largest + second largest
+    score of a liked paper)`` plus the scores of the others, so that it need not be in the middle of all.
 
     >>> from qbe.types import Paper, Sentence
     >>> papers = [Paper(str(number), "", (Sentence("We cut stone."),)) for number in range(3)]
@@ -93,12 +85,7 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
 
 
 def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
-    """``z(scores) - strength * z(background)`` of candidates (n,): similarity to the query's background
-    lowers a score.
-
-    >>> penalized(np.array([1.0, 3.0]), np.array([0.2, 0.4]), 0.25).round(6).tolist()  # 1 - 0.25
-    [-0.75, 0.75]
-    """
+    """Lower scores (n,) by background similarity: ``z(scores) - strength * z(background)``."""
     return z_normalize(scores) - strength * z_normalize(background)
 
 
@@ -114,7 +101,7 @@ def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight:
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
-    """The best ``k`` papers by score, ties by id.
+    """Select the best ``k`` papers by score, ties by id.
 
     >>> [hit.paper_id for hit in best_hits(["c", "b", "a"], np.array([0.5, 0.75, 0.5]), 2)]
     ['b', 'a']
@@ -128,10 +115,5 @@ def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) ->
 
 
 def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
-    """Papers that were not scored anew, best first, all scores moved alike: the best of them is 1 below
-    ``lowest``.
-
-    >>> [hit.score for hit in below(0.5, [Hit("a", 7.0), Hit("b", 6.75)])]
-    [-0.5, -0.75]
-    """
+    """Shift the scores of hits, best first, so that the best of them is 1 below ``lowest``."""
     return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]

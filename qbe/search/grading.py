@@ -1,405 +1,326 @@
-"""Queries of several facets: candidates graded in each facet of a paper, and ranked by their grades, or put
-together in a list in which hits differ.
+"""Grades of candidates in each facet, from 0 to 3, by stored vectors and words, and a reranker by them.
+
+A candidate is compared with a paper in several views: projected and plain sentence vectors of each facet
+(`qbe.search.projections`), also weighted by the tagger's probabilities, and words of techniques and problems
+that both have (`qbe.models.words`). The grade model turns these features into grades.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qbe.index.reader import IndexReader
-from qbe.index.rows import distinct
-from qbe.index.views import rows_of
-from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
-from qbe.search.contracts import FirstStage, Rows, Scores
-from qbe.search.fusion import BEST_PAPERS, below, best_hits
-from qbe.search.ranking import RankingRequest, checked_pool, liked_candidates
-from qbe.types import Facet, Hit, Paper
+from qbe.errors import UsageError
+from qbe.index.index import Index, IndexReader
+from qbe.index.papers import rows_of
+from qbe.models.grades import Estimates, GradeModel, on_scale, read_model, shipped_model
+from qbe.models.pooling import PaperVectors
+from qbe.models.words import NAMES as WORD_FEATURES
+from qbe.models.words import PapersTerms, TechniqueWords, facet_shares, shipped_words
+from qbe.search.projections import (
+    ENCODERS,
+    TERMS,
+    Bools,
+    Doubles,
+    FacetProjection,
+    Ints,
+    Space,
+    StoredPapers,
+    VectorSource,
+    closest_pair,
+    find_model,
+    mark_facet,
+)
+from qbe.search.projections import read_model as read_projections
+from qbe.search.rank import Progress, RerankRequest, RerankScore, scored_in_threads
+from qbe.types import Facet, Paper
+from qbe.util.parallel import Workers
 
 if TYPE_CHECKING:
-    from qbe.models.grades import Estimates
-    from qbe.search.rerank.graded import Candidates, GradedQuery, Grader, Regrader
+    from qbe.search.rerankers import JointGrader
 
-DEPTH = 300
-"""How many candidates each first stage brings by each liked aspect."""
+_SPACES = ("projected", "plain")
+_OTHERS = tuple(permutations(range(len(Facet)), 2))
+_NAMES = tuple(facet.value for facet in Facet)
 
-LIKELY_FROM = 0.6
-"""The chance from which on a paper is called likely."""
+FEATURES = (
+    *(
+        f"{facet}.{space}.{term}"
+        for facet in _NAMES
+        for space in _SPACES
+        for term in (*TERMS, "best", "by probability", "all by probability")
+    ),
+    *(f"{_NAMES[first]}.with {_NAMES[second]}" for first, second in _OTHERS),
+    *(f"{facet}.of candidate" for facet in _NAMES),
+    "sentences of query",
+    "sentences of candidate",
+    *WORD_FEATURES,
+)
+"""The names of the features of a candidate, in their order."""
 
-VARIED_DEPTH = 100
-"""How many papers, of a mix by each shape, are compared with each other where hits are to differ."""
 
-_Grade = Callable[["ExploreRequest", Rows, Callable[[Sequence["Estimates"]], Scores]], list["Estimates"]]
-"""What is estimated of papers, by their rows, by each paper of a request; of those with the highest ``fit``
-(papers,), a function of the estimates, again, where the request wants that.
-"""
+class GradedQuery(NamedTuple):
+    """A labelled paper that candidates are compared with, and the vectors of all its sentences."""
 
-_PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
+    paper: Paper
+    vectors: PaperVectors
 
 
-class ExploreRequest(NamedTuple):
-    """A query whose aspects are all facets, its papers with the vectors of their sentences, how the list is
-    put together, and whether the best candidates are graded ``again``, if anything does.
+class FacetView(NamedTuple):
+    """Candidates seen by a facet: the sentences ``marked`` as of it and their ``shares`` (sentences,), the
+    ``projected`` vectors, and the ``sums`` of the marked projected and plain vectors.
     """
 
-    ranking: RankingRequest
-    papers: Sequence[GradedQuery]
-    variety: Variety = PLAIN
-    again: bool = False
+    marked: Bools
+    shares: Doubles
+    projected: StoredPapers
+    sums: tuple[Doubles, Doubles]
 
 
-class ExploreStage:
-    """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
-    another one in the disliked (of at most 1).
+class Candidates(NamedTuple):
+    """Papers to be graded, with all that does not depend on the query; ``plain`` vectors have unit length."""
 
-    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
-    (`qbe.search.rerank.graded.Regrader`).
+    plain: StoredPapers
+    views: Sequence[FacetView]
+    words: PapersTerms
+
+
+class Compared(NamedTuple):
+    """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
+    sentence of a facet; by facet the ``cosines`` (query's sentences, candidates' sentences) of projected
+    vectors; and the ``places`` of each candidate's sentences among these.
     """
+
+    values: Doubles
+    cosines: Sequence[Doubles]
+    places: Sequence[slice]
+
+
+class Features:
+    """Compares candidates with a paper in every view."""
+
+    def __init__(
+        self, projections: Mapping[Facet, FacetProjection], words: TechniqueWords, vectors: VectorSource
+    ) -> None:
+        """``vectors`` returns stored vectors by the encoder that the projections read."""
+        self._projections, self._words, self._vectors = projections, words, vectors
+
+    def candidates(self, papers: Sequence[Paper]) -> Candidates:
+        """Prepare at least one paper for comparison with several queries."""
+        stored = self._vectors(papers)
+        plain, views = stored.projected(None), []
+        for facet, shares in zip(Facet, _shares(papers), strict=True):
+            marked = mark_facet(papers, facet, stored)
+            space = stored.projected(self._projections[facet].matrix)
+            views.append(FacetView(marked, shares, space, (space.sums(marked), plain.sums(marked))))
+        return Candidates(plain, views, self._words.of_papers(papers))
+
+    def compare(self, query: GradedQuery, candidates: Sequence[Paper] | Candidates) -> Compared:
+        if not candidates:
+            return Compared(np.empty((0, len(FEATURES))), [], [])
+        if not isinstance(candidates, Candidates):
+            candidates = self.candidates(candidates)
+        by_vectors, cosines = _by_vectors(query, candidates, self._projections)
+        by_words = self._words.compare(query.paper, candidates.words)
+        places = candidates.plain.places()
+        return Compared(np.concatenate([by_vectors, by_words], axis=1), cosines, places)
+
+    def similarities(self, papers: Sequence[Paper]) -> Doubles:
+        """The cosines (facets, papers, papers) of the sums of papers' projected sentences of each facet."""
+        if not papers:
+            return np.empty((len(Facet), 0, 0))
+        stored = self._vectors(papers)
+        by_facet = []
+        for facet in Facet:
+            space = stored.projected(self._projections[facet].matrix)
+            sums = space.sums(mark_facet(papers, facet, stored))
+            by_facet.append(sums @ sums.T)
+        return np.stack(by_facet)
+
+
+class Grader:
+    """Grades candidates by their features, of which ``model`` was trained.
+
+    >>> grader, paper = open_grader(index), index.paper("s036")
+    >>> (grades, *_), _ = grader.grade(GradedQuery(paper, index.vectors(paper)), [paper, index.paper("s051")])
+    >>> grades.shape, bool((grades[0] > grades[1]).all())
+    ((2, 3), True)
+    """
+
+    def __init__(self, features: Features, model: GradeModel) -> None:
+        self.features, self._model = features, model
+
+    def grade(
+        self, query: GradedQuery, candidates: Sequence[Paper] | Candidates
+    ) -> tuple[Estimates, Compared]:
+        compared = self.features.compare(query, candidates)
+        return self._model.estimates(compared.values), compared
+
+
+def _by_vectors(
+    query: GradedQuery, candidates: Candidates, projections: Mapping[Facet, FacetProjection]
+) -> tuple[Doubles, list[Doubles]]:
+    starts, count, mine = candidates.plain.starts, candidates.words.papers, _shares([query.paper])
+    sentences, whole = query.vectors.sentences, query.vectors.whole
+    plain = Space.of(sentences, whole, candidates.plain, None)
+    roots = [np.sqrt(view.shares) for view in candidates.views]
+    columns: list[Doubles] = []
+    cosines: list[Doubles] = []
+    for facet, share, view, root in zip(Facet, mine, candidates.views, roots, strict=True):
+        positions = list(query.paper.facet_positions(facet)[0])
+        space = Space.of(sentences, whole, view.projected, projections[facet].matrix)
+        cosines.append(space.cosines)
+        for each, sums in zip((space, plain), view.sums, strict=True):
+            if not positions:
+                columns += [np.full(count, np.nan)] * (len(TERMS) + 3)
+                continue
+            by_share = np.maximum.reduceat(each.cosines * root, starts, axis=1)
+            columns += each.terms(positions, view.marked, sums, starts)
+            columns += [
+                each.best[positions].max(axis=0),
+                _mean(by_share, share),
+                _mean(each.best, share),
+            ]
+    for first, second in _OTHERS:
+        by_share = np.maximum.reduceat(plain.cosines * roots[second], starts, axis=1)
+        columns.append(_mean(by_share, mine[first]))
+    nearest = plain.cosines.max(axis=0)
+    for view in candidates.views:
+        of_facet = np.add.reduceat(view.shares, starts) + _LEAST
+        columns.append(np.add.reduceat(nearest * view.shares, starts) / of_facet)
+    sizes = np.diff([*starts.tolist(), len(candidates.plain.sentences)])
+    columns += [np.full(count, np.log(len(query.paper.sentences))), np.log(sizes)]
+    return np.stack(columns, axis=1), cosines
+
+
+_LEAST = 1e-6
+
+
+def _mean(values: Doubles, weights: Doubles) -> Doubles:
+    mean: Doubles = weights @ values / (weights.sum() + _LEAST)
+    return mean
+
+
+def _shares(papers: Sequence[Paper]) -> Doubles:
+    """The shares of background, method and result in each sentence of papers, (3, sentences)."""
+    return np.array([facet_shares(each) for paper in papers for each in paper.sentences], np.float64).T
+
+
+def named_grades(paper: Paper, estimates: Estimates) -> list[dict[str, float]]:
+    """The grades of each candidate, from 0 to 3, by the names of the facets that a paper has sentences of."""
+    places = [place for place, facet in enumerate(Facet) if paper.facet_positions(facet)[0]]
+    names = [_NAMES[place] for place in places]
+    shown = on_scale(estimates.grades[:, places]).round(4)
+    return [dict(zip(names, row, strict=True)) for row in shown.tolist()]
+
+
+class Regrader:
+    """Grades the ``count`` best candidates again: the mean of the stored vectors' and the joint grade."""
+
+    def __init__(self, grader: JointGrader, count: int) -> None:
+        self._grader, self._count = grader, count
+        self._chances = np.array(grader.card.chances, np.float64)
+
+    def best(self, scores: Doubles) -> Ints:
+        """The places of the candidates to grade again, by scores (candidates,), ties by place."""
+        return np.argsort(-scores, kind="stable")[: self._count]
+
+    def regraded(
+        self, paper: Paper, candidates: Sequence[Paper], estimates: Estimates, best: Ints
+    ) -> Estimates:
+        joint = self._grader.grade(paper, [candidates[place] for place in best])
+        replaced = Estimates(*(part.copy() for part in estimates))
+        grades = (estimates.grades[best] + joint) / 2
+        intercepts, slopes = self._chances.T
+        similar = 1 / (1 + np.exp(-(intercepts + slopes * grades)))
+        # True grades are multiples of 0.5: what is not at least 1.5 is at most 1.
+        for part, better in zip(replaced, (grades, similar, 1 - similar), strict=True):
+            part[best] = better.round(6)
+        return replaced
+
+
+class GradedReranker:
+    """Scores candidates for an aspect that is a facet by their estimated grade in it.
+
+    ``match`` is the closest pair of sentences by projected vectors, ``grades`` are `named_grades`.
+    """
+
+    name = "grades"
+    needs_vectors = True
+    takes_whole_abstracts = False
 
     def __init__(
         self,
-        reader: IndexReader,
-        stages: Sequence[FirstStage],
-        open_grader: Callable[[], Grader],
+        grader: Grader,
+        workers: Workers | None = None,
         open_regrader: Callable[[], Regrader | None] = lambda: None,
     ) -> None:
-        """``open_grader``, and ``open_regrader``, of what grades the best candidates again, if anything, are
-        called when something is graded.
-        """
-        self._reader, self._stages = reader, stages
-        self._open_grader, self._open_regrader = open_grader, open_regrader
+        """``open_regrader`` is called when something is scored."""
+        self._grader, self._workers, self._open_regrader = grader, workers or Workers(), open_regrader
 
-    def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
-        """For each request its candidates, at least ``k`` of them where there are so many, with their grades,
-        best first, ties by id.
-        """
-        grade = self._grading()
-        return [
-            self._ranked(request, self._rows(request.ranking, k), grade, explain=explain)
-            for request in requests
-        ]
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        regrader = self._open_regrader()
+        # A regrader takes all threads for one request.
+        workers = self._workers if regrader is None else Workers()
+        return scored_in_threads(partial(self._score, regrader), requests, workers, progress)
 
-    def _ranked(self, request: ExploreRequest, rows: Rows, grade: _Grade, *, explain: bool) -> list[Hit]:
-        graded = grade(request, rows, lambda some: _fit(request, some))
-        variety = request.variety
-        if variety.mix:
-            return self._mixed(request, rows, graded, explain=explain)
-        hits = [
-            hit
-            for hit in _hits(self._reader, request, rows, graded, explain=explain)
-            if variety.admits(hit.grades or {})
-        ]
-        return self.diversified(hits, variety.diversity or 0.0)
-
-    def _mixed(
-        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
-    ) -> list[Hit]:
-        """All candidates that may be in a mixed list, each once, with the shape that it is there for; the
-        score is the reciprocal of the place, since chances of different shapes do not compare.
-        """
-        ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
-        grades = _named_grades(request, graded) if len(rows) else []
-        by_id = sorted(range(len(ids)), key=ids.__getitem__)
-        kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
-        chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
-        shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
-        compared = np.arange(len(kept))
-        similarity = None
-        if diversity:
-            best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
-            compared = distinct(best.ravel())
-            similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
-        relevance = np.array([scaled(each) for each in chances[:, compared]])
-        places = [
-            place._replace(candidate=int(compared[place.candidate]))
-            for place in varied(relevance, shares, similarity, diversity)
-        ]
-        rest = np.setdiff1d(np.arange(len(kept)), compared)
-        places += [
-            place._replace(candidate=int(rest[place.candidate])) for place in varied(chances[:, rest], shares)
-        ]
-        return [
-            Hit(
-                ids[kept[place.candidate]],
-                1 / number,
-                component_scores=dict(zip(shapes, chances[:, place.candidate].tolist(), strict=True))
-                if explain
-                else None,
-                grades=grades[kept[place.candidate]],
-                chance=float(chances[place.shape, place.candidate]),
-                corner=shapes[place.shape],
-            )
-            for number, place in enumerate(places, start=1)
-        ]
-
-    def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
-        """Hits, best first, in the order of maximal marginal relevance as far as the first VARIED_DEPTH of
-        them go; their scores are its values, with relevance from 0 to 1.
-        """
-        if not diversity or not hits:
-            return list(hits)
-        first = sorted(hits[:VARIED_DEPTH], key=lambda hit: hit.paper_id)
-        relevance = scaled(np.array([hit.score for hit in first]))[None]
-        similarity = self._similarity([hit.paper_id for hit in first])
-        places = varied(relevance, similarity=similarity, diversity=diversity)
-        moved = [first[place.candidate]._replace(score=place.value) for place in places]
-        return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
-
-    def _similarity(self, paper_ids: Sequence[str]) -> Scores:
-        """How alike papers are, (papers, papers): the mean over the facets."""
-        papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
-        similarity: Scores = self._open_grader().features.similarities(papers).mean(axis=0)
-        return similarity
-
-    def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
-        """The hits of each query, whatever found them, in their order, with grades."""
-        grade = self._grading()
-        return [self._with_grades(request, hits, grade) for request, hits in requests]
-
-    def _with_grades(self, request: ExploreRequest, hits: Sequence[Hit], grade: _Grade) -> list[Hit]:
-        in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
-        rows = distinct(in_order)
-
-        def hits_below(_: Sequence[Estimates]) -> Scores:
-            """How many hits stand below each paper."""
-            below_row = dict(zip(reversed(in_order.tolist()), range(len(hits)), strict=True))
-            return np.array([below_row[row] for row in rows.tolist()], np.float64)
-
-        graded = grade(request, rows, hits_below)
-        by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
-        return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
-
-    def _grading(self) -> _Grade:
-        """What estimates grades for several requests, one after the other. It reads the papers of a request
-        again only where they are others than those of the request before.
-        """
-
-        @lru_cache(maxsize=1)
-        def read(rows: bytes) -> tuple[list[Paper], Sequence[Paper] | Candidates]:
-            papers = [self._reader.papers[row] for row in np.frombuffer(rows, np.int64).tolist()]
-            return papers, self._open_grader().features.candidates(papers) if papers else papers
-
-        def grade(
-            request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
-        ) -> list[Estimates]:
-            papers, candidates = read(rows.astype(np.int64).tobytes())
-            graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
-            regrader = self._open_regrader() if request.again else None
-            if regrader is None:
-                return graded
-            best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
-            return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
-
-        return grade
-
-    def _rows(self, request: RankingRequest, k: int) -> Rows:
-        papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
-        if paper_ids is None:
-            depth = min(max(k, DEPTH), len(self._reader))
-            paper_ids = [each for stage in self._stages for each in liked_candidates(stage, request, depth)]
-        return distinct(rows_of(papers, paper_ids))
+    def _score(self, regrader: Regrader | None, request: RerankRequest) -> list[RerankScore]:
+        query, papers = request
+        facet, vectors = query.aspect.facet, query.vectors
+        assert facet is not None and vectors is not None
+        estimates, compared = self._grader.grade(GradedQuery(query.aspect.paper, vectors), papers)
+        place = list(Facet).index(facet)
+        if regrader is not None:
+            best = regrader.best(estimates.grades[:, place])
+            estimates = regrader.regraded(query.aspect.paper, papers, estimates, best)
+        named = named_grades(query.aspect.paper, estimates)
+        scores = []
+        for grade, sentences, grades in zip(
+            estimates.grades[:, place].tolist(), compared.places, named, strict=True
+        ):
+            cosines = compared.cosines[place][list(query.positions), sentences]
+            match = closest_pair(cosines, query.positions)
+            scores.append(RerankScore(grade, match, grades=grades))
+        return scores
 
 
-def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
-    """How likely candidates (papers,) are as a shape asks. Of papers that hits are not to be like, what the
-    shape likes counts.
+def stored_vectors(index: Index, reader: IndexReader | None = None) -> VectorSource:
+    """Return a function that reads the stored vectors of papers, by a ``reader`` or the index's newest.
+
+    >>> stored_vectors(index)([index.paper("s036")]).whole.shape
+    (1, 384)
     """
-    query, weights = request.ranking.query, SHAPES[name]
-    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
-    aspects = []
-    for aspect in query.aspects:
-        weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
-        if aspect.paper.paper_id in liked and weight:
-            aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
-        elif weight > 0:
-            aspects.append(aspect)
-    return _as_asked(_chances(request, graded, aspects), aspects)
+
+    def stored(papers: Sequence[Paper]) -> StoredPapers:
+        with index.reading() if reader is None else nullcontext(reader) as current:
+            rows = rows_of(current.papers, (paper.paper_id for paper in papers))
+            block, whole = current.vector_store.gather(rows), current.vector_store.whole(rows)
+            return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
+
+    return stored
 
 
-def _fit(request: ExploreRequest, graded: Sequence[Estimates]) -> Scores:
-    """How well candidates (papers,) fit what is asked for; of a mix the reciprocal of their best place by any
-    of its shapes, since chances of different shapes do not compare.
-    """
-    mix, aspects = request.variety.mix, request.ranking.query.aspects
-    if not mix:
-        return _as_asked(_chances(request, graded, aspects), aspects)
-    by_shape = np.array([_shape_chances(request, graded, name) for name in mix])
-    order = np.argsort(-by_shape, axis=1, kind="stable")
-    fit: Scores = 1 / (1 + np.argsort(order, axis=1).min(axis=0, initial=by_shape.shape[1]))
-    return fit
+def open_grader(index: Index, reader: IndexReader | None = None) -> Grader:
+    """Open the grader of an index's papers; raises UsageError where no grade model reads its vectors."""
+    dense = index.manifest.dense
+    folder = None if dense is None else shipped_model(dense["encoder"])
+    if dense is None or folder is None:
+        raise no_grades()
+    model = read_projections(find_model(dense["encoder"]))
+    features = Features(model.projections, shipped_words(), stored_vectors(index, reader))
+    return Grader(features, read_model(folder, FEATURES))
 
 
-def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
-    """How likely candidates (papers,) are as each aspect asks: similar, or another one where it is
-    disliked.
-    """
-    columns = []
-    for aspect in aspects:
-        assert aspect.facet is not None
-        estimates = _graded_by(request, graded, aspect)
-        chances = estimates.similar if aspect.weight > 0 else estimates.other
-        columns.append(chances[:, _PLACES[aspect.facet]])
-    return columns
-
-
-def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
-    """How likely candidates are as asked by all aspects, (papers,), the chances of each being independent.
-
-    The weight of an aspect is an exponent of its chances; 1 leaves them as they are. With several liked
-    papers it is the mean of the two (BEST_PAPERS) that a candidate fits best; those that only disliked
-    aspects name count as often as one liked paper, whatever their number.
-    """
-    papers: dict[str, Scores] = {}
-    liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
-    for column, aspect in zip(chances, aspects, strict=True):
-        name = aspect.paper.paper_id
-        weight = abs(aspect.weight) / (1 if name in liked else len(liked))
-        papers[name] = papers.get(name, np.ones(len(column))) * column**weight
-    best = np.sort([papers[name] for name in liked], axis=0)[-BEST_PAPERS:]
-    others = [papers[name] for name in papers if name not in liked]
-    scores: Scores = np.prod([best.mean(axis=0), *others], axis=0).round(6)
-    return scores
-
-
-def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """What to say of how many hits of `ExploreStage` are likely what a query asks for, of a mix by shape, and
-    where they are fewer than the hits of a shape among the first ``k``; None where weights other than 1 make
-    scores no chances.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
-    >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
-    >>> likely(query, Variety(), [Hit("p2", 0.7, chance=0.7), Hit("p3", 0.2, chance=0.2)], 2)
-    'papers that are likely what you ask for: 1'
-    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.7, corner="competitors")], 2)
-    'papers that are likely what you ask for: competitors 1'
-    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.2, corner="competitors")], 2)
-    'papers that are likely what you ask for: competitors none (fewer than asked for)'
-    """
-    if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
-        return None
-    corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
-    shown = [hit.corner for hit in hits[:k]]
-    counted = ", ".join(
-        f"{name} {corners.count(name) or 'none'}"
-        + (" (fewer than asked for)" if corners.count(name) < shown.count(name) else "")
-        for name in variety.mix
+def no_grades() -> UsageError:
+    """The error where grades are asked for over an index whose vectors no grade model reads."""
+    return UsageError(
+        f"expected an index with vectors of {' or '.join(ENCODERS)} for grades, found one without; build it "
+        "with one of these"
     )
-    return f"papers that are likely what you ask for: {counted or len(corners) or 'none'}"
-
-
-def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
-    """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
-    name none. A facet that no paper of the query has sentences of is left out.
-    """
-    from qbe.search.rerank.graded import named_grades
-
-    liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
-    papers = (each.paper for each in request.papers)
-    named = [
-        named_grades(paper, estimates)
-        for paper, estimates in zip(papers, graded, strict=True)
-        if paper.paper_id in liked
-    ]
-    return [
-        {
-            facet.value: max(grades[facet.value] for grades in by_paper if facet.value in grades)
-            for facet in Facet
-            if any(facet.value in grades for grades in by_paper)
-        }
-        for by_paper in zip(*named, strict=True)
-    ]
-
-
-def _hits(
-    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
-) -> list[Hit]:
-    """All candidates as hits, best first."""
-    if not len(rows):
-        return []
-    ids = [reader.papers.ids[row] for row in rows.tolist()]
-    aspects = request.ranking.query.aspects
-    chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
-    scores = _as_asked(chances, aspects)
-    place = {paper_id: number for number, paper_id in enumerate(ids)}
-    hits = []
-    for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
-        number = place[hit.paper_id]
-        hit = hit._replace(grades=grades[number], chance=hit.score)
-        if explain:
-            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
-            hit = hit._replace(component_scores=named)
-        hits.append(hit)
-    return hits
-
-
-def _graded_by(request: ExploreRequest, graded: Sequence[Estimates], aspect: Aspect) -> Estimates:
-    """What is estimated of the candidates by the paper of an aspect."""
-    papers = [each.paper.paper_id for each in request.papers]
-    return graded[papers.index(aspect.paper.paper_id)]
-
-
-class Place(NamedTuple):
-    """A place of a list: the ``candidate``, and the ``shape`` that it was chosen for, both as numbers; and
-    the ``value`` by which it was.
-    """
-
-    candidate: int
-    shape: int
-    value: float
-
-
-def varied(
-    relevance: Scores,
-    shares: Sequence[float] = (1.0,),
-    similarity: Scores | None = None,
-    diversity: float = 0.0,
-) -> list[Place]:
-    """All candidates in the order of their places, each once.
-
-    ``relevance`` (shapes, candidates) is how well a candidate fits each shape, from 0 to 1. Each place goes
-    to the shape with the highest quotient ``share / (2 * places + 1)``, the first of equals (Sainte-Lague, as
-    in PM-1 of Dang and Croft, 2012), which takes the candidate with the highest
-    ``(1 - diversity) * relevance - diversity * closest``, where ``closest`` is the largest ``similarity``
-    (candidates, candidates) to one that has a place (maximal marginal relevance; Carbonell and Goldstein,
-    1998); of equals the most relevant one, then the first.
-
-    >>> relevance = np.array([[0.9, 0.8, 0.1, 0.2], [0.0, 0.1, 0.7, 0.6]])
-    >>> [place[:2] for place in varied(relevance, [2, 1])]
-    [(0, 0), (2, 1), (1, 0), (3, 0)]
-    >>> alike = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
-    >>> [place.candidate for place in varied(np.array([[1.0, 0.9, 0.6]]), [1], alike, diversity=0.5)]
-    [0, 2, 1]
-    """
-    count = relevance.shape[1]
-    weights, taken = np.array(shares, np.float64), np.zeros(len(shares))
-    left, closest = np.ones(count, np.bool_), np.zeros(count)
-    places = []
-    for _ in range(count):
-        shape = int((weights / (2 * taken + 1)).argmax())
-        values = ((1 - diversity) * relevance[shape] - diversity * closest).round(6)
-        best = left & (values == values[left].max())
-        candidate = int(np.where(best, relevance[shape], -np.inf).argmax())
-        places.append(Place(candidate, shape, float(values[candidate])))
-        taken[shape] += 1
-        left[candidate] = False
-        if similarity is not None:
-            closest = np.maximum(closest, similarity[candidate])
-    return places
-
-
-def scaled(scores: Scores) -> Scores:
-    """Scores (n,) from 0, the lowest, to 1, the highest; all 1 where they are equal.
-
-    >>> scaled(np.array([-1.0, 0.0, 3.0])).tolist()
-    [0.0, 0.25, 1.0]
-    """
-    lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    if not lowest < highest:
-        return np.ones(len(scores))
-    result: Scores = (scores - lowest) / (highest - lowest)
-    return result

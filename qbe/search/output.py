@@ -224,7 +224,7 @@ def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
 
         models["joint"] = sha256(JOINT_GRADES / JOINT_GRADER.metadata_file)
     if isinstance(reranker, CrossEncoder):
-        from qbe.search.rerank.open import describe_reranker
+        from qbe.search.rerankers import describe_reranker
 
         models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
     if isinstance(reranker, Projections):

@@ -1,4 +1,4 @@
-"""qbe's pipelines as transformers of PyTerrier, and transformers of PyTerrier as stages of a pipeline."""
+"""Pipelines as transformers of PyTerrier, and transformers of PyTerrier as stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qbe.errors import PaperNotFoundError, UsageError, package_error
 from qbe.evaluate.run import COLUMNS, Run
 from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect, Query
-from qbe.search.rerank.reranker import paper_text, query_text
+from qbe.search.rerankers import paper_text, query_text
 from qbe.types import Facet, Hit, Paper, Pools
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ QUERY_COLUMNS = ("qid", "query")
 
 
 def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> Any:
-    """A ``pyterrier.Transformer`` that searches with a pipeline.
+    """Make a ``pyterrier.Transformer`` that searches with a pipeline.
 
     It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
-    or the text of an abstract, which is more than one word of ASCII. A column ``facet`` names what counts of
-    each (``facet`` of all, where there is no such column). A data frame of results, with ``docno``, is
-    reranked: only these papers are ranked. It gives the columns ``qid``, ``query``, ``docno``, ``score`` and
-    ``rank``, the best ``k`` papers of each query.
+    or an abstract, which is more than one word of ASCII. A column ``facet`` takes the place of ``facet``. Of
+    a data frame of results, with ``docno``, only these papers are ranked. It returns the best ``k`` papers of
+    each query in the columns ``qid``, ``query``, ``docno``, ``score`` and ``rank``.
 
     Raises MissingDependencyError where PyTerrier is not installed; the transformer PaperNotFoundError for an
     id that is not in the index, UsageError where a query or its id is missing, or a qid has several queries.
@@ -48,7 +47,6 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
 
 
 def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -> pd.DataFrame:
-    """The results of the queries of a data frame."""
     asked = [name for name in ("qid", "query", "facet") if name in frame.columns]
     if frame[asked[:2]].isna().any(axis=None):
         raise UsageError("expected a qid and a query in each row, found none in some; leave these out")
@@ -92,10 +90,10 @@ def _facet(value: object) -> Facet | None:
 
 
 def from_transformer(transformer: Any) -> TransformerStage:
-    """A transformer of PyTerrier as the first stage or the reranker of a `qbe.Pipeline`.
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
 
-    ``transformer`` is any object with ``transform``, from data frame to data frame. Raises TypeError for
-    another one.
+    ``transformer`` is any object with ``transform``, from data frame to data frame; raises TypeError for
+    others.
 
     >>> class ByLength:
     ...     def transform(self, frame):
@@ -115,11 +113,11 @@ def from_transformer(transformer: Any) -> TransformerStage:
 
 
 class TransformerStage:
-    """A transformer as a stage; `from_transformer` is the way to make one.
+    """A transformer as a stage, made by `from_transformer`.
 
     As a reranker it gets the columns ``qid``, ``query``, ``docno`` and ``text`` (title and abstract), as a
-    first stage ``qid`` and ``query``. ``query`` is the title with the sentences that count. Papers that the
-    transformer leaves out are below all others.
+    first stage ``qid`` and ``query``, the title with the sentences that count. Papers that it leaves out come
+    last.
     """
 
     needs_vectors = False
@@ -147,9 +145,7 @@ class TransformerStage:
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
-        """See `qbe.search.contracts.FirstStage`; raises UsageError for a filter, which the transformer cannot
-        read.
-        """
+        """Raises UsageError for a filter, which the transformer cannot read."""
         import pandas as pd
 
         if allowed is not None:
@@ -170,6 +166,5 @@ class TransformerStage:
         return ranked
 
     def _scores(self, frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-        """The scores of the results of a data frame, by query and paper."""
         run = Run.from_dataframe(self._transformer.transform(frame))
         return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.items()}

@@ -1,16 +1,20 @@
-"""Queries from what a user gives: topics, the id of a paper, a file, a pasted abstract."""
+"""Queries from what a user gives: ids, topics, a pasted abstract, a file with a paper or a bibliography."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import io
+import logging
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.corpus import parse_paper
 from qbe.corpus.fields import ABSTRACT_FROM, NOT_READ
+from qbe.corpus.records import parse_paper
 from qbe.corpus.sentences import paper_from_text, split_sentences
-from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, UsageError
+from qbe.errors import CorpusError, FileFormatError, PaperNotFoundError, RecordError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.runs import numbered_topics
@@ -18,33 +22,35 @@ from qbe.search.questions import asked_paper
 from qbe.types import Facet, Paper
 from qbe.util.text import one_line
 
+if TYPE_CHECKING:
+    from qbe.corpus.formats import Reader
+    from qbe.index.index import IndexReader
+
+log = logging.getLogger(__name__)
+
 AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
-"""What counts of a paper: facets with weights, a facet, sentence positions, or (None) its whole abstract."""
+"""What counts of a paper: weights of facets, a facet, sentence positions, or its whole abstract for None."""
 
 UNLIKE_WEIGHT = 0.5
-"""What papers that are not wanted weigh together, against the others together."""
-
+"""The weight of all unwanted papers together, relative to the others together."""
 
 LONG_ABSTRACT = 20_000
-"""Characters of an abstract beyond which reading it takes seconds."""
+"""Characters of abstracts that take seconds to encode."""
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: their ids in the run, each one's aspects, a function that
-    loads those of a slice, and what a user should know of topics that are left out.
-
-    >>> from_query(Query(index.paper("s036"))).has_facet
-    False
+    """Queries that are loaded a few at a time: their ids in the run, the aspects of each, a function that
+    loads those at some places, and notes for people on topics that are left out.
     """
 
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
-    load: Callable[[slice], Sequence[Query]]
+    load: Callable[[Sequence[int] | slice], Sequence[Query]]
     notes: Sequence[str] = ()
 
     @property
     def has_facet(self) -> bool:
-        """Whether any query has a facet."""
+        """True if any query has a facet."""
         return any(aspect.facet is not None for aspects in self.aspects for aspect in aspects)
 
 
@@ -55,14 +61,13 @@ def from_topics(
     *,
     predicted: bool = True,
 ) -> QuerySource:
-    """The queries of a topics file under the topics' own ids, their papers read from the index.
+    """Read the queries of a topics file, under the topics' ids.
 
-    A ``counted`` facet is searched for in all topics that state none; those that state another one, or
-    aspects, are left out. ``counted`` weights of facets (`Query.by_facets`) take the place of the topics'
-    facets; topics with aspects are left out. Unless facets are ``predicted`` where they are needed, topics
-    whose papers were given labels and lack the facet are left out, too. Notes name what is left out.
-
-    Raises what `topics_of` does, FileFormatError for a file without topics, UsageError where none is left.
+    A ``counted`` facet is searched for in topics that state none; those that state another one, or aspects,
+    are left out. ``counted`` weights of facets take the place of the topics' facets; topics with aspects are
+    left out. Unless facets are ``predicted``, topics whose papers were given labels and lack the facet are
+    left out, too. Raises what `topics_of` does, FileFormatError for a file without topics, UsageError where
+    none is left.
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], source.notes
@@ -90,7 +95,11 @@ def from_topics(
         raise UsageError("; ".join(notes))
     aspects = [topic.resolved_aspects() for topic in used]
     ids = [topic.query_id for topic in used]
-    return QuerySource(ids, aspects, lambda block: queries_of(index, used[block]), notes)
+    return QuerySource(ids, aspects, lambda places: queries_of(index, _at(used, places)), notes)
+
+
+def _at(items: Sequence[Any], places: Any) -> Sequence[Any]:
+    return items[places] if isinstance(places, slice) else [items[place] for place in places]
 
 
 def _states_another(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> bool:
@@ -100,7 +109,6 @@ def _states_another(topic: Topic, counted: Facet | Mapping[Facet, float] | None)
 
 
 def _counting(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> Topic:
-    """A topic by a facet, or by weights of facets."""
     if not isinstance(counted, Mapping):
         return topic if counted is None else topic._replace(facet=counted)
     aspects = (TopicAspect(topic.paper_id, facet, None, weight) for facet, weight in counted.items())
@@ -108,36 +116,32 @@ def _counting(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> To
 
 
 def _lacks_facet(index: Index, topic: Topic) -> bool:
-    """Whether the labels that a paper of the topic brings lack a facet that the topic is about."""
+    """True if the labels that a paper of the topic brings lack a facet of the topic."""
     asked = {(paper_id, facet) for paper_id, facet, *_ in topic.resolved_aspects() if paper_id and facet}
     papers = ((index.paper(paper_id), facet) for paper_id, facet in asked)
     return any(paper.labelled and not paper.facet_positions(facet)[0] for paper, facet in papers)
 
 
 def _first(names: Iterable[str], most: int = 3) -> str:
-    """The first of some names, such as ``a, b, c, ...``."""
-    *named, rest = [*islice(names, most + 1), *[""] * most][: most + 1]
-    return ", ".join([*filter(None, named), *(["..."] if rest else [])])
+    """Join the first of some names, such as ``a, b, c, ...``."""
+    named = list(islice(names, most + 1))
+    return ", ".join([*named[:most], *(["..."] if len(named) > most else [])])
 
 
 def from_query(query: Query) -> QuerySource:
-    """One query.
-
-    >>> from_query(Query(index.paper("s036"), Facet.METHOD)).ids
-    ['s036_method']
-    """
+    """Make a source of one query."""
     aspects = [
         TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
         for aspect in query.aspects
     ]
-    return QuerySource([query.query_id], [aspects], lambda block: [query][block])
+    return QuerySource([query.query_id], [aspects], lambda places: _at([query], places))
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
-    """A query for papers like several, and ``unlike`` others; a question (`qbe.search.questions`) that stands
-    for a paper is searched by what it names.
+    """Make a query for papers like several and ``unlike`` others, which weigh UNLIKE_WEIGHT times what the
+    former weigh together. A question in place of a paper (`qbe.search.questions`) is searched by what it
+    names.
 
-    The ``unlike`` papers weigh UNLIKE_WEIGHT times what the others weigh together, by what is liked of these.
     Raises UsageError for a paper that is among both.
 
     >>> papers = [index.paper(paper_id) for paper_id in ("s036", "s051")]
@@ -159,8 +163,8 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
 
 
 def _searched(paper: Paper, what: AspectSpec) -> Paper:
-    """What a paper is searched by: where it is a question, the technique and the problem that this names,
-    unless sentences are picked, or a facet counts that the question does not name.
+    """Replace a question by the technique and the problem that it names, unless sentences are picked or a
+    facet counts that it does not name.
     """
     if what is not None and not isinstance(what, Facet | Mapping):
         return paper
@@ -170,9 +174,7 @@ def _searched(paper: Paper, what: AspectSpec) -> Paper:
 
 
 def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
-    """What counts of one paper; of one that is not wanted only what is liked of the others, and not the
-    sentences at positions of another paper.
-    """
+    """The aspects of one paper; of an unwanted one only the facets liked of the others, and no positions."""
     if isinstance(what, Mapping):
         kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
         return [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
@@ -182,13 +184,10 @@ def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
 
 
 def topics_of(index: Index, path: Path) -> list[Topic]:
-    """The topics of a file.
+    """Read the topics of a file, and check them against the index.
 
     Raises FileFormatError for a malformed file and for sentence positions that a paper lacks, CorpusError for
     a text that is no abstract, and PaperNotFoundError for a paper that the index lacks, each with the line.
-
-    >>> topics_of(index, Path("sample/topics.tsv"))[1][:3]
-    ('s118_background', 's118', <Facet.BACKGROUND: 'background'>)
     """
     topics = []
     for number, topic in numbered_topics(path):
@@ -208,8 +207,7 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
 
 
 def find_papers(index: Index, names: Iterable[str]) -> list[Paper]:
-    """Papers of the index by their names (`qbe.index.reader.IndexReader.find`), each once; raises
-    PaperNotFoundError.
+    """Find papers of the index by name (`Index.find`), each once; raises PaperNotFoundError.
 
     >>> [paper.paper_id for paper in find_papers(index, ["s036", "s001", "two crops of a"])]
     ['s036', 's001']
@@ -225,7 +223,6 @@ _LISTS = "qbe list shows ids and titles"
 
 
 def _not_found(index: Index, paper_id: str, where: str) -> PaperNotFoundError:
-    """The error for an id that the index lacks, with the paper that may be meant."""
     with index.reading() as reader:
         meant = reader.names.find(paper_id)
         hint = f"did you mean {meant[0]}?" if len(meant) == 1 else _LISTS
@@ -234,12 +231,7 @@ def _not_found(index: Index, paper_id: str, where: str) -> PaperNotFoundError:
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
-    """The queries of topics, their papers read from the index; raises PaperNotFoundError.
-
-    >>> (query,) = queries_of(index, [Topic("q1", "s036", Facet.METHOD)])
-    >>> query.papers[0].title
-    'Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations'
-    """
+    """Make the queries of topics, their papers read from the index; raises PaperNotFoundError."""
     return [_query(index, topic) for topic in topics]
 
 
@@ -257,7 +249,6 @@ def _query(index: Index, topic: Topic) -> Query:
 
 
 def _paper_of(topic: Topic, where: str) -> Paper:
-    """The paper of a topic that brings its text; raises CorpusError."""
     try:
         return paper_from_text(topic.title, topic.text)
     except CorpusError as error:
@@ -265,8 +256,8 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """What to say of papers from outside that lack an abstract or parts of it, or whose abstracts are far
-    longer than any, in one line; '' where there is nothing to say.
+    """Tell users in one line of papers from outside that lack an abstract or parts of it, or whose abstracts
+    are far too long; '' where none does.
 
     >>> note_on_papers([Paper("query", "On fish", (), metadata={"abstract_from": "its first paragraph"})])
     'no abstract was found in the query; its first paragraph stands for it'
@@ -293,11 +284,322 @@ def note_on_papers(papers: Iterable[Paper]) -> str:
 
 
 def pasted_paper(text: str, title: str) -> Paper:
-    """A paper of the id ``query`` from a pasted abstract; raises CorpusError when it is empty.
-
-    >>> paper = pasted_paper("Stone is hard. We cut it.", "On stone")
-    >>> paper.paper_id, [sentence.text for sentence in paper.sentences]
-    ('query', ['Stone is hard.', 'We cut it.'])
-    """
-    record = {"paper_id": "query", "title": title, "abstract": text}
+    """Make a paper with the id ``query`` of a pasted abstract; raises CorpusError for an empty one."""
+    record = {"paper_id": ID, "title": title, "abstract": text}
     return parse_paper(record, "`text`", split_sentences)
+
+
+ID = "query"
+"""The id of papers from outside that bring none."""
+
+_SUFFIXES = {
+    ".doc": "a Word document",
+    ".docx": "a Word document",
+    ".odt": "an OpenDocument file",
+}
+_LATEX = "a LaTeX document"
+_READ = ("plain text", "an empty file", "JSON", _LATEX)
+"""Kinds of files (`qbe.corpus.formats.kind_of`) that may hold a paper."""
+
+_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
+_ABSTRACT = re.compile(
+    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
+)
+_WRAPPED = 0.75
+"""A first line of at least this share of the next one's length may belong to a wrapped paragraph."""
+
+_LINE_END = re.compile(r"\r\n?")
+
+
+def paper_from_file(path: str | Path) -> Paper:
+    r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
+    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text (see
+    `title_and_abstract`).
+
+    Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
+    CorpusError for one that cannot be read or holds no abstract.
+
+    >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
+    >>> paper = paper_from_file("paper.txt")
+    >>> paper.paper_id, paper.title, len(paper.sentences)
+    ('query', 'On stone', 2)
+    """
+    from qbe.corpus.streams import MAX_LINE_BYTES, STDIN, display_name, open_source
+
+    name = display_name(path)
+    if kind := _SUFFIXES.get(Path(name).suffix.lower()):
+        raise _other_kind(name, kind)
+    with open_source(path) as stream:
+        data = stream.read(MAX_LINE_BYTES + 1)
+    return paper_from_bytes(data, name, None if str(path) == STDIN else Path(path).parent)
+
+
+def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
+    r"""Read the paper of a file with this content and name as `paper_from_file` does; ``folder`` has the
+    files that a LaTeX source inputs (None: none).
+
+    >>> paper_from_bytes(b"Title: On stone\nStone is hard.", "a.txt").title
+    'On stone'
+    """
+    from qbe.corpus import latex
+    from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
+    from qbe.corpus.json_stream import decode_text
+    from qbe.corpus.streams import HEAD_BYTES, MAX_LINE_BYTES, Head, from_western
+
+    if len(data) > MAX_LINE_BYTES:
+        most = MAX_LINE_BYTES >> 20
+        raise CorpusError(f"{name}: expected one paper, found more than {most} MiB; shorten it")
+    head = Head(name, data[:HEAD_BYTES])
+    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    if known is FORMATS["pdf"]:
+        return _only(known.read, data, name)
+    kind = _SUFFIXES.get(head.suffix) or kind_of(head)
+    if head.suffix == ".pdf":
+        raise UsageError(f"{name}: expected a PDF, found {kind}; fetch the paper itself again")
+    data = from_western(_stream(data))[0].read().removeprefix(BOM_UTF8)
+    if head.suffix in latex.SUFFIXES or (known is None and kind == _LATEX):
+        source = latex.source_of(decode_text(data, name), folder)
+        return parse_paper(latex.paper_of(source, name), name, split_sentences, ID)
+    if known is None and not kind.startswith(_READ):
+        raise _other_kind(name, kind)
+    text = _LINE_END.sub("\n", decode_text(data, name)).strip()
+    if not text:
+        raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
+    record = _object(text, name)
+    if isinstance(record, dict) and (known is None or _is_own(record)):
+        return parse_paper(record, name, split_sentences, ID)
+    if known is None and text[0] not in "{[":
+        title, abstract = title_and_abstract(text, name)
+        return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
+    return _only((known or JSON_LINES).read, data, name, record if isinstance(record, RecordError) else None)
+
+
+def _stream(data: bytes) -> io.BufferedReader:
+    return io.BufferedReader(io.BytesIO(data))
+
+
+def _only(read: Reader, data: bytes, name: str, broken: RecordError | None = None) -> Paper:
+    """Return the only paper of a file; raise ``broken`` where the reader finds a broken one."""
+    from qbe.corpus.records import Reading
+
+    entries = list(islice(read(_stream(data), name, Reading()), 2))
+    for _, entry in entries:
+        if isinstance(entry, RecordError):
+            raise broken or entry
+    if len(entries) != 1:
+        raise UsageError(
+            f"{name}: expected one paper, found {'several' if entries else 'none'}; give a file of one, or "
+            "search for papers like several with `cited`"
+        )
+    ((where, only),) = entries
+    assert not isinstance(only, RecordError)
+    return parse_paper(only, where, split_sentences, ID)
+
+
+def _is_own(record: dict[str, Any]) -> bool:
+    """True if title and abstract are where qbe's own records have them."""
+    return isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
+
+
+def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
+    """Parse a JSON object, or return what is wrong with it; None for other texts."""
+    from qbe.corpus.json_stream import decode_record
+
+    try:
+        return decode_record(text, name) if text.startswith("{") else None
+    except RecordError as error:
+        return error
+
+
+def _other_kind(name: str, kind: str) -> UsageError:
+    return UsageError(
+        f"{name}: expected a paper as PDF, LaTeX, JSON, an entry of a bibliography, or text, found {kind}; "
+        "paste its abstract as `text`, its title as `title`"
+    )
+
+
+def title_and_abstract(text: str, name: str) -> tuple[str, str]:
+    r"""Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
+    first line as title where it is no sentence.
+
+    Raises UsageError where the first line may be a title or part of a wrapped paragraph.
+
+    >>> title_and_abstract("On fish\nFish swim in lakes and in rivers.", "a.txt")
+    ('On fish', 'Fish swim in lakes and in rivers.')
+    >>> title_and_abstract("Title: On fish\nAnn Lee\nAbstract: Fish swim.", "a.txt")
+    ('On fish', 'Fish swim.')
+    """
+    first, _, rest = text.strip().partition("\n")
+    first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
+    title = named[1].strip() if named else first
+    if heading := _ABSTRACT.search(text):
+        begins = text[: heading.start()].strip()
+        return (title if begins else ""), text[heading.end() :].strip()
+    if named:
+        return title, rest.strip()
+    following = rest.split("\n")[0].strip()
+    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
+        return "", text.strip()
+    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
+        raise UsageError(
+            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
+            "one; add the empty line, or write Title: and Abstract: before them"
+        )
+    return first, rest.strip()
+
+
+LISTS = (".txt", ".ids", ".lst", ".md", "")
+"""Suffixes of files that may be a list, if they are no bibliography."""
+
+
+class NamedPapers(NamedTuple):
+    """Papers of the index that a bibliography of so many ``entries`` names, each once and in its order; the
+    names of ``missing`` papers; and what is wrong with ``broken`` entries.
+    """
+
+    paper_ids: list[str]
+    entries: int
+    missing: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    def missing_in_words(self, name: str) -> str | None:
+        """Tell users in one line what was missing and broken in a bibliography; None if nothing.
+
+        >>> NamedPapers(["s051"], 2, ("unknown",)).missing_in_words("refs.bib")
+        'refs.bib: 1 of 2 entries are not in the index and are left out (unknown)'
+        """
+        said = []
+        if self.missing:
+            count = f"{len(self.missing)} of {self.entries} entries"
+            said.append(f"{count} are not in the index and are left out ({_first(self.missing)})")
+        if self.broken:
+            said.append(f"{len(self.broken)} entries cannot be read and are left out ({self.broken[0]})")
+        return f"{name}: {'; '.join(said)}" if said else None
+
+
+def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
+    r"""Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
+    LaTeX source that cites from bibliographies beside it, or a list of ids, DOIs, arXiv ids, addresses or
+    titles, one a line.
+
+    Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
+    be read.
+
+    >>> _ = Path("cited.txt").write_text("s051\nunknown\n")
+    >>> with index.reading() as reader:
+    ...     papers_of(reader, Path("cited.txt"))
+    NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), broken=())
+    """
+    named = papers_named(reader, _entries(path))
+    if not named.paper_ids:
+        first = ", ".join([*named.missing[:3], *named.broken[:1]])
+        raise UsageError(
+            f"{path}: expected papers of the index, found none of its {named.entries} entries in it"
+            f"{first and f' ({first})'}; give ids, DOIs or arXiv ids, one a line, or entries with a title"
+        )
+    return named
+
+
+def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
+    """Find the papers of the index that records name, or texts: ids, DOIs, arXiv ids, addresses or titles.
+
+    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author;
+    by a citation key only where the title agrees; broken entries by the ids in them, the key last.
+
+    >>> with index.reading() as reader:
+    ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
+    (['s051', 's036'], 3, ('s1',))
+    """
+    from qbe.corpus.reading import id_of
+    from qbe.index.names import contradicts
+
+    paper_ids: dict[str, None] = {}
+    count, missing, broken = 0, [], []
+    for entry in named:
+        count += 1
+        if isinstance(entry, RecordError):
+            record: Mapping[str, Any] = {"metadata": {"ids": dict(enumerate(reversed(entry.names)))}}
+        else:
+            record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
+        name = record.get("paper_id")
+        paper_id = entry if isinstance(entry, str) else id_of(record) or ""
+        row = reader.papers.find(paper_id)
+        if row is None or (not isinstance(entry, str) and contradicts(reader.papers[row], record)):
+            paper_id = reader.names.of_record(record) or ""
+        if paper_id:
+            paper_ids[paper_id] = None
+        elif isinstance(entry, RecordError):
+            broken.append(str(entry))
+        else:
+            missing.append(str(name or record.get("title") or f"entry {count}"))
+    return NamedPapers(list(paper_ids), count, tuple(missing), tuple(broken))
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
+    """The entries of a bibliography, or the lines of a list."""
+    from qbe.corpus.formats import FORMATS
+    from qbe.corpus.latex import SUFFIXES
+    from qbe.corpus.reading import entries
+    from qbe.corpus.records import Reading
+    from qbe.corpus.streams import display_name, head_of, open_source
+    from qbe.util.text import read_ids
+
+    name = display_name(path)
+    if path.suffix.lower() in SUFFIXES:
+        yield from _cited_in(path)
+        return
+    if path.suffix.lower() in LISTS:
+        with open_source(path) as stream:
+            head = head_of(stream, name)
+        if not any(each.recognizes(head) for each in FORMATS.values()):
+            yield from read_ids(path)
+            return
+    for _, record in entries(str(path), Reading(on_error="skip", keep_without_abstract=True)):
+        yield record
+
+
+def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
+    """The entries of its bibliographies that a LaTeX source cites, or all where it cites none yet, then the
+    keys that they lack.
+
+    Raises UsageError where it names no bibliography, CorpusError where none can be read.
+    """
+    from qbe.corpus.latex import cited_in, source_of
+    from qbe.corpus.reading import entries
+    from qbe.corpus.records import Reading
+    from qbe.corpus.streams import MAX_LINE_BYTES, from_western, open_source
+
+    with open_source(path) as stream:
+        text = from_western(stream)[0].read(MAX_LINE_BYTES).decode(errors="replace")
+    lacking = list[str]()
+    files, keys = cited_in(source_of(text, path.parent, lacking))
+    if lacking:
+        log.warning("%s: what it cites in files that cannot be read is left out (%s)", path, _first(lacking))
+    if not files:
+        raise UsageError(
+            f"{path}: expected \\bibliography{{...}} or \\addbibresource{{...}}, found neither; give the "
+            "file of BibTeX itself"
+        )
+    known, unread = set[str | None](), list[CorpusError]()
+    reading = Reading("bibtex", on_error="skip", keep_without_abstract=True)
+    for file in files:
+        try:
+            for _, record in entries(str(path.parent / file), reading):
+                key = _key_of(record)
+                is_repeated = key is not None and key in known  # LaTeX cites the first one
+                known.add(key)
+                if not is_repeated and (not keys or "*" in keys or key in keys):
+                    yield record
+        except CorpusError as error:
+            unread.append(error)
+    if len(unread) == len(files):
+        raise unread[0]
+    for each in unread:
+        log.warning("%s (its entries are left out)", each)
+    yield from ({"paper_id": key} for key in sorted(keys - known - {"*"}))
+
+
+def _key_of(record: Mapping[str, Any] | RecordError) -> str | None:
+    return (
+        next(iter(record.names), None) if isinstance(record, RecordError) else record["metadata"].get("key")
+    )

@@ -18,15 +18,15 @@ from qbe.query import Query
 from qbe.types import Facet, Paper, Sentence
 
 MOST_WORDS, MOST_CHARACTERS = 20, 300
-"""Words and characters of the longest text that is taken for a question."""
+"""Words and characters that a question may have."""
 
 ASKED = "question"
-"""Under what the metadata of a paper have the question that it stands for: its ``text``, and the fields of a
-`Question`."""
+"""The key of metadata for the question that a paper stands for: its ``text``, and the fields of `Question`.
+"""
 
 CLEAR_LEAN = 0.3
-"""The lean from which on words alone, without a form that says so, name a technique (or, below minus this, a
-problem)."""
+"""Words with at least this lean to techniques, or to problems below minus this, need no form to tell which.
+"""
 
 _ANY = r"(?:recent|current|new|existing|related|good|other|more|some|any|all|the|best|first|early)\s+"
 _PAPERS = (
@@ -60,8 +60,8 @@ _FORMS: Sequence[str] = (
     rf"(?:{_PAPERS})\s+(?:on|about|of|in)\s+{_Z}",
     rf"(?:what|who|which)(?:\s+(?:is|are|works?\s+on))?\s+{_Z}",
 )
-"""Questions, and phrases that ask for papers: what is behind the frame is the technique, the problem, or a
-topic that is read on."""
+"""Questions, and phrases that ask for papers, with the technique, the problem, or a topic to be read further.
+"""
 
 _SLOTS = (
     (rf"{_Y}\s+(?:using|via|based\s+on|by\s+means\s+of)\s+{_X}", -9.0, -9.0),
@@ -69,7 +69,7 @@ _SLOTS = (
     (rf"{_Y}\s+(?:by|with|through)\s+{_X}", 0.3, 0.0),
     (rf"{_X}\s+(?:in|of|on)\s+{_Y}", 0.5, 0.0),
 )
-"""Forms of titles, with how much more the first slot must lean to techniques than the second, and how much at
+"""Forms of titles, with how much more the method must lean to techniques than the problem, and how much at
 least."""
 
 _REQUEST = re.compile(
@@ -82,8 +82,8 @@ _STATEMENT = re.compile(r"(?:^|\s)(?:we|our|this\s+(?:paper|work|article))\s|[.!
 
 
 class Question(NamedTuple):
-    """What a short text asks for: a technique (``method``) and a ``problem``, '' where it names none; or a
-    ``topic`` that may be either.
+    """What a short text asks for: a technique (``method``) and a ``problem``, or a ``topic`` that may be
+    either; '' for none.
     """
 
     method: str = ""
@@ -92,7 +92,7 @@ class Question(NamedTuple):
 
 
 def in_words(question: Mapping[str, str]) -> str:
-    """One line for people that says what is searched for.
+    """Tell people in one line what is searched for.
 
     >>> in_words(question_of("who else uses optimal transport for alignment?")._asdict())
     'searched for the method “optimal transport” and the problem “alignment”'
@@ -102,9 +102,11 @@ def in_words(question: Mapping[str, str]) -> str:
 
 
 def paper_from_question(text: str) -> Paper:
-    """What is searched with in place of a paper: the technique and the problem that a question or a short
-    text names, as sentences of method and of background. Raises UsageError for a text that is no question
-    (see `question_of`), and what `qbe.corpus.sentences.paper_from_text` does.
+    """Make a paper to search with of a question or a short text: the technique and the problem that it names
+    are its sentences of method and background.
+
+    Raises UsageError for another text (see `question_of`), and what `qbe.corpus.sentences.paper_from_text`
+    does.
 
     >>> paper = paper_from_question("graph neural networks for traffic forecasting")
     >>> [(str(sentence.facet), sentence.text) for sentence in paper.sentences]
@@ -121,8 +123,8 @@ def paper_from_question(text: str) -> Paper:
 
 
 def asked_paper(paper: Paper) -> Paper | None:
-    """The paper that is searched with where a ``paper`` from outside is a question; None where it is not: it
-    has a title, labels, or more than one sentence.
+    """Make the paper to search with of a ``paper`` that is a question; None for one with a title, labels, or
+    more than one sentence.
     """
     if paper.title or paper.labelled or len(paper.sentences) != 1:
         return None
@@ -142,17 +144,13 @@ def asked_paper(paper: Paper) -> Paper | None:
 
 
 def is_question(query: Query) -> bool:
-    """Whether a query is what a question names.
-
-    >>> is_question(Query(paper_from_question("graph kernels for molecules")))
-    True
-    """
+    """True if a query is what a question names."""
     return all(ASKED in paper.metadata for paper in query.papers)
 
 
 def question_of(text: str) -> Question | None:
-    """The question that a text asks; None for a statement, which may be the sentence of an abstract: it ends
-    with a full stop, is about "we" or "this paper", or has more than MOST_WORDS words.
+    """Read a text as a question; None for a statement, which ends with a full stop, is about "we" or "this
+    paper", or has more than MOST_WORDS words.
 
     >>> question_of("Graph kernels for molecules"), question_of("We cut stone.")
     (Question(method='Graph kernels', problem='molecules', topic=''), None)
@@ -172,7 +170,7 @@ def question_of(text: str) -> Question | None:
 
 
 def _read_on(question: Question) -> Question:
-    """A question whose topic is read by its form, or by the lean of its words."""
+    """Read the topic of a question by its form, or by the lean of its words."""
     method, problem, topic = question
     if method and problem:
         return question
@@ -180,24 +178,22 @@ def _read_on(question: Question) -> Question:
         return slots
     if not topic:
         return question
-    lean = _lean(topic)
+    from qbe.models.words import shipped_words
+
+    lean = shipped_words().lean_of(topic)
     if abs(lean) < CLEAR_LEAN:
         return question
     return Question(method=topic) if lean > 0 else Question(problem=topic)
 
 
 def _slots(text: str) -> Question | None:
-    """The technique and the problem that a text names by a title's form."""
+    """Read a text by a title's form."""
+    from qbe.models.words import shipped_words
+
     for form, more, least in _SLOTS:
         if match := re.fullmatch(form, text, re.IGNORECASE):
             method, problem = (_ARTICLE.sub("", match[name], count=1) for name in ("method", "problem"))
-            lean = _lean(method)
-            if lean >= least and lean - _lean(problem) >= more:
+            lean = shipped_words().lean_of(method)
+            if lean >= least and lean - shipped_words().lean_of(problem) >= more:
                 return Question(method, problem)
     return None
-
-
-def _lean(text: str) -> float:
-    from qbe.models.words import shipped_words
-
-    return shipped_words().lean_of(text)

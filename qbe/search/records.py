@@ -9,8 +9,7 @@ from typing import Any
 from qbe.corpus.bibliography import FORMATS as BIBLIOGRAPHIES
 from qbe.corpus.bibliography import entries, reference_of
 from qbe.search.explain import facet_probability
-from qbe.search.present import credits_of, described
-from qbe.search.writers import linked_title, to_csv
+from qbe.search.writers import credits_of, described, linked_title, to_csv
 from qbe.types import Paper
 
 Record = dict[str, Any]

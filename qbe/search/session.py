@@ -1,54 +1,59 @@
-"""A search as every front end runs it: the query prepared once, the first stage once, then what reranks."""
+"""A search as every front end runs it: the query prepared once, the first stage once, then reranking."""
 
 from __future__ import annotations
 
 import copy
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbe.errors import UsageError
-from qbe.index.index import Index
-from qbe.index.reader import IndexReader
-from qbe.query import Aspect, Query, TopicAspect, Variety
-from qbe.search.contracts import FirstStage
-from qbe.search.filtering import FilterCache, FilterResult, describe
-from qbe.search.filters import PaperFilter
-from qbe.search.grading import ExploreRequest, ExploreStage, likely
-from qbe.search.matches import add_matches
-from qbe.search.opening import (
-    RerankerOpener,
-    no_grades,
-    open_explore_stage,
-    open_first_stage,
-    open_rerank_stage,
-    regraded_count,
-    regrader_opener,
-)
+from qbe.errors import FacetNotFoundError, UsageError
+from qbe.index.index import Index, IndexReader
+from qbe.models.pooling import EncodedAspect
+from qbe.query import PLAIN, Aspect, Query, Topic, TopicAspect, Variety
+from qbe.search.explain import ExplainedSentence, add_matches, explain_query
+from qbe.search.filters import FilterCache, FilterResult, PaperFilter, describe
+from qbe.search.first_stages import FirstStage, open_first_stage
 from qbe.search.questions import is_question
-from qbe.search.ranking import RankingRequest, RerankStage, rank
-from qbe.search.request import PreparedQuery, SearchRequest, encode_queries, graded_papers, prepare_queries
-from qbe.search.rerank.reranker import Progress
-from qbe.search.stages import RERANK_DEPTH, Grades, LanguageModel, Stages, default_stages
-from qbe.types import Hit
+from qbe.search.rank import Progress, RankingRequest, Reranker, RerankStage, rank
+from qbe.search.request import BLOCK, SearchRequest
+from qbe.search.stages import (
+    RERANK_DEPTH,
+    CrossEncoder,
+    Grades,
+    LanguageModel,
+    Matching,
+    Projections,
+    Stages,
+    default_stages,
+)
+from qbe.types import Facet, Hit, Paper, Pools
+from qbe.util.files import StrPath
 from qbe.util.parallel import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
-    from qbe.search.rerank.graded import GradedQuery
+    from qbe.evaluate.run import Run
+    from qbe.models.pooling import PaperVectors
+    from qbe.search.explore import ExploreRequest, ExploreStage
+    from qbe.search.grading import GradedQuery, Regrader
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
 
-S = TypeVar("S")
-T = TypeVar("T")
+RerankerOpener = Callable[..., Reranker]
+"""Opens a cross-encoder, with the parameters and errors of `qbe.search.rerankers.open_reranker`."""
 
 
 class Ranking(NamedTuple):
-    """Hits of a query, best first: ``stage`` is FIRST or RERANKED; ``query`` as it was prepared, its papers
-    labelled as needed; ``selected`` says which papers pass the filter; ``is_final`` whether no other ranking
-    follows; ``notes`` are for people, and ``counts`` those of them that count hits.
+    """Hits of a query, best first, after a ``stage``, FIRST or RERANKED.
+
+    The papers of ``query`` are labelled as needed; ``selected`` says which papers pass the filter; no other
+    ranking follows one that ``is_final``; ``notes`` are for people, and ``counts`` those that count hits.
     """
 
     stage: str
@@ -60,9 +65,11 @@ class Ranking(NamedTuple):
     counts: tuple[str, ...] = ()
 
 
-class _Opened(NamedTuple):
-    """What searches one commit of the index; ``explore`` grades papers, and ranks queries of several facets
-    by their grades unless a language model does.
+class Opened(NamedTuple):
+    """What searches an index as of one reader.
+
+    ``explore`` grades papers, and ranks queries of several facets if ``explore_ranks``, that is, unless a
+    language model does.
     """
 
     reader: IndexReader
@@ -73,16 +80,14 @@ class _Opened(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A query on its way through the stages: what it is ranked by, how many papers are to be ranked
-    (``depth``), and the ``hits`` of the first stage, once there are some.
+    """A request on its way through the stages; ``depth`` papers are ranked.
 
-    ``graded_by``, of a query that grades rank or whose hits are graded, are its papers; ``again`` says that
-    it went through the second stage, so that its best hits are graded as that grades them.
+    ``graded_by`` are the query's papers where grades rank it or are asked for; ``again`` says that it went
+    through the second stage, so that its best hits are graded as that grades them.
     """
 
-    opened: _Opened
+    opened: Opened
     request: SearchRequest
-    prepared: PreparedQuery
     ranking: RankingRequest
     selected: FilterResult
     graded_by: Sequence[GradedQuery] | None
@@ -93,22 +98,29 @@ class Task(NamedTuple):
 
     @property
     def explores(self) -> bool:
-        """Whether grades rank the query."""
-        return self.opened.explore_ranks and self.prepared.query.is_by_facets
+        """True if grades rank the query."""
+        return self.opened.explore_ranks and self.ranking.query.is_by_facets
+
+    def explored(self, *, again: bool) -> ExploreRequest:
+        """The task as `ExploreStage` takes it."""
+        from qbe.search.explore import ExploreRequest
+
+        assert self.graded_by is not None
+        return ExploreRequest(self.ranking, self.graded_by, self.variety, again)
 
 
 Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
 """Carries out a stage for several tasks; the result of one does not depend on the others."""
 
 Executor = Callable[[str, Batch, Task], list[Hit]]
-"""Carries out a stage (FIRST or RERANKED) for a task, perhaps together with tasks that wait for the same."""
+"""Carries out a stage (FIRST or RERANKED) for a task, perhaps together with other tasks of the same stage."""
 
 
 class SearchSession(Closing):
     """Searches an index by `Stages`, for the command line, the page, HTTP, MCP and Python.
 
     Models and threads stay open until it is closed, which leaves the index open. A search after
-    ``index.refresh()`` is one over the newest commit. Several threads may use it.
+    ``index.refresh()`` is one over the newest generation. Several threads may use it.
 
     >>> from qbe import Facet
     >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
@@ -126,55 +138,52 @@ class SearchSession(Closing):
         open_reranker: RerankerOpener | None = None,
         chosen: bool | None = None,
     ) -> None:
-        """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index; ``executor``
-        carries them out, and ``open_reranker`` opens cross-encoders in another place. ``chosen`` says whether
-        a user asked for the reranker (default: whether stages are given).
+        """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
-        Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
-        IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
-        cannot be loaded, JavaError where BM25 finds no Java.
+        ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
+        whether a user asked for the reranker (default: whether stages are given). Raises TypeError for values
+        of another type, UsageError for parameters that do not fit the index, IndexFormatError where the index
+        was built without what a stage needs, ModelError for a reranker that cannot be loaded, JavaError where
+        BM25 finds no Java.
         """
         check_index(index)
         self.index = index
-        self.stages = default_stages(index) if stages is None else _checked(stages)
+        if stages is None:
+            self.stages = default_stages(index)
+        else:
+            self.stages = stages if isinstance(stages, Stages) else Stages(stages)
         self._chosen = stages is not None if chosen is None else chosen
         self._execute = executor
         self._workers = Workers(index.threads)
         self._opening = threading.Lock()
-        self._opened: _Opened | None = None
-        self._open_reranker = open_reranker
+        self._opened: Opened | None = None
         self._second: RerankStage | None = None
-        self._open_regrader = regrader_opener(self.stages.reranker, self._workers)
-        self._regraded = regraded_count(self.stages.reranker)
+        reranker = self.stages.reranker
+        self._open_regrader = regrader_opener(reranker, self._workers)
+        self._regraded = (reranker.joint or 0) if isinstance(reranker, Grades) else 0
+
+        def open_second() -> None:
+            self._second = open_rerank_stage(
+                reranker, index, self._workers, self._open_regrader, open_reranker
+            )
+
         try:
             with index.reading() as reader:
                 # Side by side: Java opens the postings while Python reads what reranks.
-                parts: list[Callable[[], object]] = [self._open_second, partial(self._over, reader)]
+                parts: list[Callable[[], object]] = [open_second, partial(self._over, reader)]
                 for _ in self._workers.map(lambda open_part: open_part(), parts):
                     pass
         except BaseException:
             self.close()
             raise
 
-    def _open_second(self) -> None:
-        reranker = self.stages.reranker
-        self._second = open_rerank_stage(
-            reranker, self.index, self._workers, self._open_regrader, self._open_reranker
-        )
-
     def with_first_stage(self, first_stage: Any, executor: Executor | None = None) -> SearchSession:
-        """A session with another first stage, and with the models and threads of this one, which are closed
-        with either; raises what opening one does.
-
-        >>> from qbe.search.stages import Dense
-        >>> with SearchSession(index) as session:
-        ...     session.with_first_stage(Dense()).stages.first_stage.name
-        'dense'
-        """
+        """Open another first stage over the same models and threads, which are closed with either session."""
         other = copy.copy(self)
         other.stages, other._execute = replace(self.stages, first_stage=first_stage), executor
         other._opening, other._opened = threading.Lock(), None
-        self.index.read(other._over)
+        with self.index.reading() as reader:
+            other._over(reader)
         return other
 
     def close(self) -> None:
@@ -182,8 +191,7 @@ class SearchSession(Closing):
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
-        """The first stage's ranking, then, where something reranks the query, the reranked one; without
-        ``rerank`` the first alone.
+        """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
 
         The query's own papers are never among the hits, and ties are broken by id. Raises UsageError for
         positions out of range and a filter by the year of a query's paper that has none, FacetNotFoundError
@@ -191,18 +199,21 @@ class SearchSession(Closing):
         lacks, ModelError for scores that are not finite.
         """
         reranks = rerank and self.reranks(request.query)
-
-        def first_stage(reader: IndexReader) -> tuple[Task, Ranking]:
-            (task,) = self._first(reader, [request], self._execute)
-            return task, self._finished(task, FIRST, is_final=not reranks, rerank=rerank)
-
-        first, ranking = self._computed(first_stage)
+        with one_blas_thread(), self.index.reading() as reader:
+            (first,) = self._first(reader, [request], self._execute)
+            (ranking,) = self._finished([first], [FIRST], rerank=rerank)
+        yield ranking._replace(is_final=not reranks)
+        if not reranks:
+            return
+        with one_blas_thread(), self.index.reading() as reader:
+            if first.opened is not self._over(reader):  # the index has moved on
+                (first,) = self._first(reader, [request], self._execute)
+            (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
+            (ranking,) = self._finished([first._replace(hits=hits, again=True)], [RERANKED], rerank=True)
         yield ranking
-        if reranks:
-            yield self._computed(lambda reader: self._run_second(reader, request, first))
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
-        """The last ranking of `run`; the first stage's ranking is not finished for showing."""
+        """Return the last ranking of `run`, without preparing the first one for showing."""
         return self.batch([request], rerank=rerank, execute=self._execute)[0]
 
     def batch(
@@ -213,91 +224,113 @@ class SearchSession(Closing):
         rerank: bool = True,
         execute: Executor | None = None,
     ) -> list[Ranking]:
-        """For each request the last ranking of `run`, in less time: FAISS is asked for all queries at once,
-        and the reranker gets the candidates of all queries as one stream.
+        """Return the last ranking of `run` for each request, in less time: FAISS is asked for all queries at
+        once, and the reranker gets the candidates of all queries as one stream.
 
         All results are held in memory: give some dozens of requests at a time. ``progress`` is called with
         the number of candidates just reranked.
         """
-
-        def batch(reader: IndexReader) -> list[Ranking]:
+        with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, requests, execute)
+            stages = [FIRST] * len(tasks)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._carried_out(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, hits in zip(again, reranked, strict=True):
-                tasks[place] = tasks[place]._replace(hits=hits, again=True)
-            stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
-            return self._all_finished(tasks, stages, rerank=rerank)
-
-        return self._computed(batch)
+                tasks[place], stages[place] = tasks[place]._replace(hits=hits, again=True), RERANKED
+            return self._finished(tasks, stages, rerank=rerank)
 
     def reranks(self, query: Query) -> bool:
-        """Whether the hits of a query are reranked: where the reranker takes one of the aspects, and grades
-        do not rank the query, or the best of them are graded again.
+        """True if a query's hits are reranked: the reranker takes one of its aspects and grades do not rank
+        it, or the best hits are graded again.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
 
     def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
-        """Whether there is a reranker that takes one of a query's aspects (see `qbe.search.rerank.reranker`)."""
+        """True if there is a reranker that takes one of a query's aspects."""
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """Whether users should know that a query of these aspects, which ``load`` gives, is not reranked:
-        that of a question only where they asked for the reranker.
+        """True if users should be told that a query of these aspects, which ``load`` returns, is not
+        reranked; of a question only if they asked for the reranker.
         """
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
-        """How many pairs the reranker will score for a query of these aspects, out of so many papers to rank,
-        at most; 0 without a reranker.
-        """
+        """How many pairs the reranker will score at most for a query of these aspects out of so many papers."""
         if self._second is None:
             return 0
         facets = [aspect.facet for aspect in aspects]
-        opened = self.index.read(self._over)
-        if opened.explore_ranks and len(facets) > 1 and None not in facets:
-            return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
+        if len(facets) > 1 and None not in facets:
+            with self.index.reading() as reader:
+                if self._over(reader).explore_ranks:
+                    return min(self._regraded, papers) * len({aspect.paper_id for aspect in aspects})
         return self._second.pair_count(facets, papers)
 
     def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
-        """How many papers of the index pass a filter for a query, and how many are dropped for lack of a
-        year; raises what `run` does.
-        """
-        return self.index.read(lambda reader: self._over(reader).filters.for_query(filter, query))
+        """Apply a filter for a query; raises what `run` does."""
+        with self.index.reading() as reader:
+            return self._over(reader).filters.for_query(filter, query)
 
     @property
     def can_grade(self) -> bool:
-        """Whether the index's encoder has a grade model."""
-        return self.index.read(lambda reader: self._over(reader).explore) is not None
+        """True if the index's encoder has a grade model."""
+        with self.index.reading() as reader:
+            return self._over(reader).explore is not None
 
     @property
     def regrades(self) -> bool:
-        """Whether the best papers of a query are graded again, where there is a grade model."""
+        """True if the best papers of a query are graded again, where there is a grade model."""
         return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Hits of a query with their grades (`qbe.types.Hit`), however they were found; raises what `run`
-        does, TypeError for anything but hits, and UsageError where the index's encoder has no grade model.
+        """Add grades to hits of a query (`qbe.types.Hit`), however they were found.
+
+        Raises what `run` does, TypeError for anything but hits, and UsageError where the index's encoder has
+        no grade model.
         """
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects to grade, found {type(hit).__name__}")
-
-        def grade(reader: IndexReader) -> list[Hit]:
+        with one_blas_thread(), self.index.reading() as reader:
             opened = self._over(reader)
-            explore = opened.explore
-            if explore is None:
+            if opened.explore is None:
+                from qbe.search.grading import no_grades
+
                 raise no_grades()
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-            return explore.grade([(_explored(task)._replace(again=True), hits)])[0]
+            return opened.explore.grade([(task.explored(again=True), hits)])[0]
 
-        return self._computed(grade)
+    def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
+        """Label the papers of requests as they need, each paper once.
 
-    def _computed(self, function: Callable[[IndexReader], T]) -> T:
-        """What a function of the current reader gives, in qbe's own threads alone."""
-        with one_blas_thread():
-            return self.index.read(function)
+        Returns each query with its papers labelled, and the vectors that labelling made by the identity of
+        the paper.
+        """
+        papers = {
+            (id(aspect.paper), request.labels): aspect.paper
+            for request in requests
+            for aspect in request.query.aspects
+            if request.labels_all or aspect.facet is not None
+        }
+        results = self._workers.map(
+            lambda key: self.index.label_and_encode(papers[key], key[1]), list(papers)
+        )
+        labelled = dict(zip(papers, results, strict=True))
+        prepared = []
+        for request in requests:
+            aspects: list[Aspect] = []
+            vectors: dict[int, PaperVectors] = {}
+            for aspect in request.query.aspects:
+                result = labelled.get((id(aspect.paper), request.labels))
+                if result is not None and (request.labels_all or aspect.facet is not None):
+                    aspect = replace(aspect, paper=result.paper)
+                if result is not None and result.vectors is not None:
+                    vectors[id(aspect.paper)] = result.vectors
+                aspects.append(aspect)
+                aspect.selected_positions()
+            prepared.append((Query.of(*aspects), vectors))
+        return prepared
 
     def _first(
         self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None
@@ -307,154 +340,131 @@ class SearchSession(Closing):
         ranked = self._carried_out(FIRST, tasks, execute, None)
         return [task._replace(hits=hits) for task, hits in zip(tasks, ranked, strict=True)]
 
-    def _run_second(self, reader: IndexReader, request: SearchRequest, first: Task) -> Ranking:
-        """The reranked ranking; where the index has moved on since the first one, over its newest commit."""
-        if first.opened is not self._over(reader):
-            (first,) = self._first(reader, [request], self._execute)
-        (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
-        return self._finished(first._replace(hits=hits, again=True), RERANKED, is_final=True)
-
-    def _carried_out(
-        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
-    ) -> Sequence[list[Hit]]:
-        """The hits of a stage: by the executor where there is one, else of all tasks together."""
-        batch: Batch = self.first_stage if stage == FIRST else lambda some: self.rerank(some, progress)
-        if execute is None:
-            return batch(tasks)
-        return [execute(stage, batch, task) for task in tasks]
-
-    def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
-        """The first stage for tasks, whatever their depth, filter or pool: for each the best ``depth``
-        papers, or all candidates of a query that grades rank.
-        """
-
-        def ranked(some: Sequence[Task]) -> list[list[Hit]]:
-            opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
-            if some[0].explores:
-                assert opened.explore is not None
-                return opened.explore.rank([_explored(task) for task in some], depth, explain=explain)
-            rankings = [task.ranking for task in some]
-            return rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
-
-        return _in_groups(
-            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores), ranked
-        )
-
-    def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
-        """The second stage for tasks that have the hits of the first one."""
-
-        def reranked(some: Sequence[Task]) -> list[list[Hit]]:
-            opened, explain, hits = some[0].opened, some[0].request.explain, [task.hits for task in some]
-            if some[0].explores:
-                return self._again(some, progress)
-            assert self._second is not None
-            rankings = [task.ranking for task in some]
-            ranked = self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
-            return [_without_unwanted_grades(task, each) for task, each in zip(some, ranked, strict=True)]
-
-        return _in_groups(
-            tasks, lambda task: (id(task.opened), task.request.explain, task.explores), reranked
-        )
-
-    def _again(self, tasks: Sequence[Task], progress: Progress | None) -> list[list[Hit]]:
-        """The hits of tasks that grades rank, the best of them graded again."""
-        ranked = []
-        for task in tasks:
-            explore, explain = task.opened.explore, task.request.explain
-            assert explore is not None
-            ranked += explore.rank([_explored(task)._replace(again=True)], task.depth, explain=explain)
-            if progress:
-                progress(min(self._regraded, len(ranked[-1])) * len(task.graded_by or ()))
-        return ranked
-
-    def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
-        """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
-        prepared = self.prepared(requests)
+    def _tasks(self, opened: Opened, requests: Sequence[SearchRequest]) -> list[Task]:
+        """Tasks of requests, their papers labelled and encoded, once each, as far as anything needs it."""
+        prepared, second = self.prepared(requests), self._second
         varieties = [self._variety(opened, request) for request in requests]
         has_vectors = opened.reader.manifest.dense is not None
-        second = self._second
-        stages = getattr(opened.first_stage, "needs_vectors", False) or (
+        stages_need = getattr(opened.first_stage, "needs_vectors", False) or (
             second is not None and second.needs_vectors
         )
-        graded = [
-            opened.explore is not None and (each.query.is_by_facets or request.grades or bool(variety.bounds))
-            for request, each, variety in zip(requests, prepared, varieties, strict=True)
-        ]
-        needed = [
-            stages or (has_vectors and (request.matches or by_grades))
-            for request, by_grades in zip(requests, graded, strict=True)
-        ]
-        encoding = [each for each, need in zip(prepared, needed, strict=True) if need]
-        encoded = iter(encode_queries(self.index, opened.reader, encoding, self._workers))
+        graded: list[bool] = []
+        papers: dict[int, tuple[Paper, PaperVectors | None]] = {}
+        for request, (query, vectors), variety in zip(requests, prepared, varieties, strict=True):
+            is_graded = query.is_by_facets or request.grades or bool(variety.bounds)
+            graded.append(opened.explore is not None and is_graded)
+            if stages_need or (has_vectors and (request.matches or graded[-1])):
+                for aspect in query.aspects:
+                    papers[id(aspect.paper)] = aspect.paper, vectors.get(id(aspect.paper))
+
+        def encode(work: tuple[Paper, PaperVectors | None]) -> PaperVectors:
+            paper, by_labelling = work
+            return (
+                opened.reader.stored_vectors(paper) or by_labelling or self.index.encoder.encode_paper(paper)
+            )
+
+        encoded = dict(zip(papers, self._workers.map(encode, list(papers.values())), strict=True))
+        # The same for few hits as for many, and with a reranker as without one.
+        depth = RERANK_DEPTH if second is None else second.depth
         tasks = []
-        for request, each, need, by_grades, variety in zip(
-            requests, prepared, needed, graded, varieties, strict=True
+        for request, (query, _), variety, is_graded in zip(
+            requests, prepared, varieties, graded, strict=True
         ):
-            query = next(encoded) if need else each
-            selected = opened.filters.for_query(request.filter, query.query)
-            ranking = RankingRequest(query.query, query.aspects, request.pool, selected.selection)
-            graded_by = graded_papers(query) if by_grades else None
-            # The same for few hits as for many, and with a reranker as without one.
-            depth = max(request.k, RERANK_DEPTH if second is None else second.depth)
-            tasks.append(Task(opened, request, query, ranking, selected, graded_by, depth, variety))
+            aspects = [EncodedAspect.of(each, encoded.get(id(each.paper))) for each in query.aspects]
+            selected = opened.filters.for_query(request.filter, query)
+            ranking = RankingRequest(query, aspects, request.pool, selected.selection)
+            graded_by = _graded_queries(query, encoded) if is_graded else None
+            tasks.append(Task(opened, request, ranking, selected, graded_by, max(request.k, depth), variety))
         return tasks
 
-    def _variety(self, opened: _Opened, request: SearchRequest) -> Variety:
+    def _variety(self, opened: Opened, request: SearchRequest) -> Variety:
         """How the list of a request is put together; raises UsageError where that needs other stages."""
         variety, reranker = request.variety, self.stages.reranker
         if variety.diversity is None:
             variety = replace(variety, diversity=reranker.diversity if isinstance(reranker, Grades) else 0.0)
         if opened.explore is None and (variety.mix or variety.bounds or variety.diversity):
+            from qbe.search.grading import no_grades
+
             raise no_grades()
         if variety.mix and not opened.explore_ranks:
-            raise UsageError(
-                f"expected a mix with another `rerank` than {self.stages.reranker.name}; drop one"
-            )
+            raise UsageError(f"expected a mix with another `rerank` than {reranker.name}; drop one")
         return variety
 
-    def prepared(self, requests: Sequence[SearchRequest]) -> list[PreparedQuery]:
-        """The queries of requests, their papers labelled as they need."""
+    def _carried_out(
+        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
+    ) -> Sequence[list[Hit]]:
+        """The hits of a stage: by the executor if there is one, else of all tasks together."""
+        batch: Batch = self.first_stage if stage == FIRST else partial(self.rerank, progress=progress)
+        return batch(tasks) if execute is None else [execute(stage, batch, task) for task in tasks]
 
-        def prepare(some: Sequence[SearchRequest]) -> list[PreparedQuery]:
-            label_all = _labels_all(some[0])
-            queries = [request.query for request in some]
-            return prepare_queries(
-                self.index, queries, self._workers, labels=some[0].labels, label_all=label_all
+    def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
+        """Rank the best ``depth`` papers for each task, or all candidates where grades rank the query."""
+        ranked: list[list[Hit]] = [[] for _ in tasks]
+        for places in _groups(
+            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores)
+        ):
+            some = [tasks[place] for place in places]
+            opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
+            if some[0].explores:
+                assert opened.explore is not None
+                explored = [task.explored(again=task.again) for task in some]
+                found = opened.explore.rank(explored, depth, explain=explain)
+            else:
+                rankings = [task.ranking for task in some]
+                found = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+            for place, hits in zip(places, found, strict=True):
+                ranked[place] = hits
+        return ranked
+
+    def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
+        """Rerank the hits of tasks, or grade the best ones again where grades rank the query."""
+        ranked: list[list[Hit]] = [[] for _ in tasks]
+        for places in _groups(tasks, lambda task: (id(task.opened), task.request.explain, task.explores)):
+            some = [tasks[place] for place in places]
+            opened, explain = some[0].opened, some[0].request.explain
+            if some[0].explores:
+                assert opened.explore is not None
+                for place, task in zip(places, some, strict=True):
+                    explored = [task.explored(again=True)]
+                    (ranked[place],) = opened.explore.rank(explored, task.depth, explain=explain)
+                    if progress:
+                        progress(min(self._regraded, len(ranked[place])) * len(task.graded_by or ()))
+                continue
+            assert self._second is not None
+            found = self._second.rerank(
+                opened.reader,
+                [task.ranking for task in some],
+                [task.hits for task in some],
+                explain=explain,
+                progress=progress,
             )
+            for place, task, hits in zip(places, some, found, strict=True):
+                # Grades that papers were ranked by are shown only where they are the query's and asked for.
+                wanted = (task.request.grades or task.variety.bounds) and task.ranking.query.is_single
+                drop = opened.explore_ranks and not wanted
+                ranked[place] = [hit._replace(grades=None) for hit in hits] if drop else hits
+        return ranked
 
-        return _in_groups(requests, lambda request: (request.labels, _labels_all(request)), prepare)
-
-    def _finished(self, task: Task, stage: str, *, is_final: bool, rerank: bool = True) -> Ranking:
-        (ranking,) = self._all_finished([task], [stage], rerank=rerank)
-        return ranking._replace(is_final=is_final)
-
-    def _all_finished(self, tasks: Sequence[Task], stages: Sequence[str], *, rerank: bool) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where these are asked for; ``rerank`` says
-        whether reranking was.
+    def _finished(self, tasks: Sequence[Task], stages: Sequence[str], *, rerank: bool) -> list[Ranking]:
+        """Rankings of the best ``k`` hits, with matches and grades where asked for; ``rerank`` says whether
+        reranking was asked for.
         """
-
-        def matched(some: Sequence[Task]) -> list[list[Hit]]:
-            reader, hits = some[0].opened.reader, [list(task.hits[: task.request.k]) for task in some]
-            if not some[0].request.matches or reader.manifest.dense is None:
-                return hits
-            return add_matches(reader, self._workers, [task.prepared.aspects for task in some], hits)
-
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
-        hits = _in_groups(tasks, lambda task: (id(task.opened), task.request.matches), matched)
-        hits = _graded(tasks, hits)
-        counted = [tuple(_counts(task)) for task in tasks]
-        return [
-            Ranking(
-                stage,
-                task.prepared.query,
-                query_hits,
-                task.selected,
-                True,
-                tuple(self._notes(task, stage, counts, rerank=rerank)),
-                counts,
-            )
-            for task, stage, query_hits, counts in zip(tasks, stages, hits, counted, strict=True)
-        ]
+        hits = [list(task.hits[: task.request.k]) for task in tasks]
+        if tasks and tasks[0].opened.reader.manifest.dense is not None:
+            reader = tasks[0].opened.reader
+            places = [place for place, task in enumerate(tasks) if task.request.matches]
+            aspects = [tasks[place].ranking.aspects for place in places]
+            matched = add_matches(reader, self._workers, aspects, [hits[place] for place in places])
+            for place, each in zip(places, matched, strict=True):
+                hits[place] = each
+        ungraded = [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)]
+        rankings = []
+        for task, stage, each in zip(tasks, stages, _with_grades(tasks, hits, ungraded), strict=True):
+            counts = tuple(_counts(task))
+            notes = tuple(self._notes(task, stage, counts, rerank=rerank))
+            rankings.append(Ranking(stage, task.ranking.query, each, task.selected, True, notes, counts))
+        return rankings
 
     def _notes(self, task: Task, stage: str, counts: Sequence[str], *, rerank: bool) -> Iterator[str]:
         if note := describe([task.selected], None):
@@ -468,114 +478,98 @@ class SearchSession(Closing):
             if missing := [hit.paper_id for hit in best if hit.grades is None]:
                 yield f"{self.stages.reranker.model} gave no grades for {', '.join(missing)}"
 
-    def _over(self, reader: IndexReader) -> _Opened:
-        """What searches a commit of the index; opened again when the index has moved on."""
+    def _over(self, reader: IndexReader) -> Opened:
+        """What searches the index as of a reader; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                stage = open_first_stage(self.stages.first_stage, reader, self._workers)
-                explore = open_explore_stage(self.index, reader, stage, self._workers, self._open_regrader)
+                stage, explore = open_first_stage(self.stages.first_stage, reader, self._workers), None
+                if reader.manifest.dense is not None:
+                    from qbe.search.explore import open_explore_stage
+
+                    explore = open_explore_stage(
+                        self.index, reader, stage, self._workers, self._open_regrader
+                    )
                 ranks = explore is not None and not isinstance(self.stages.reranker, LanguageModel)
-                self._opened = _Opened(reader, stage, explore, ranks, FilterCache(reader))
+                self._opened = Opened(reader, stage, explore, ranks, FilterCache(reader))
             return self._opened
 
 
 def not_reranked(stages: Stages) -> str:
-    """What to say of a query that the reranker does not take.
-
-    >>> from qbe.search.stages import Fused, Projections
-    >>> not_reranked(Fused() >> Projections())
-    'not reranked, since projections take queries with a facet'
-    """
+    """Say that a query is not reranked, since the reranker does not take it."""
     name = "joint grades" if stages.reranker.name == "cross-encoder" else stages.reranker.name
     return f"not reranked, since {name} take queries with a facet"
 
 
 def check_index(index: object) -> None:
-    """Raise TypeError for what is no `Index`."""
+    """Raise TypeError for anything but an `Index`."""
     if not isinstance(index, Index):
         raise TypeError(
             f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
         )
 
 
-def _checked(stages: object) -> Stages:
-    if not isinstance(stages, Stages):
-        return Stages(stages)  # a first stage alone
-    return stages
+def _groups(tasks: Sequence[Task], key: Callable[[Task], Hashable]) -> Iterable[list[int]]:
+    """The places of tasks with equal keys."""
+    places: dict[Hashable, list[int]] = {}
+    for place, task in enumerate(tasks):
+        places.setdefault(key(task), []).append(place)
+    return places.values()
 
 
-def _in_groups(
-    items: Sequence[S], key: Callable[[S], object], function: Callable[[Sequence[S]], Sequence[T]]
-) -> list[T]:
-    """What a function gives for items, called for those of one key together; in the order of the items."""
-    places: dict[object, list[int]] = {}
-    for place, item in enumerate(items):
-        places.setdefault(key(item), []).append(place)
-    results: dict[int, T] = {}
-    for group in places.values():
-        results.update(zip(group, function([items[place] for place in group]), strict=True))
-    return [results[place] for place in range(len(items))]
+def _graded_queries(query: Query, encoded: Mapping[int, PaperVectors]) -> list[GradedQuery]:
+    """Each paper of a query with its vectors; raises FacetNotFoundError for one without any facet."""
+    from qbe.search.grading import GradedQuery
 
-
-def _explored(task: Task) -> ExploreRequest:
-    assert task.graded_by is not None
-    return ExploreRequest(task.ranking, task.graded_by, task.variety, task.again)
+    papers = {aspect.paper.paper_id: aspect.paper for aspect in reversed(query.aspects)}
+    for paper in papers.values():
+        if not any(paper.facet_positions(facet)[0] for facet in Facet):
+            raise FacetNotFoundError(
+                f"expected paper {paper.paper_id} to have sentences of a facet to be graded by, found none; "
+                "have them predicted (`labels` predicted)"
+            )
+    return [GradedQuery(paper, encoded[id(paper)]) for paper in reversed(papers.values())]
 
 
 def _varied(task: Task) -> list[Hit]:
-    """The hits of a task as their list is to be; those that grades rank are so already."""
-    explore, variety = task.opened.explore, task.variety
+    """The hits of a task within the bounds of its grades, varied; those that grades rank are so already."""
+    explore, variety, hits = task.opened.explore, task.variety, list(task.hits)
     if explore is None or task.explores:
-        return list(task.hits)
-    hits = task.hits
+        return hits
     if variety.bounds:
-        (graded,) = _filled([task], [[hit for hit in hits if hit.grades is None]], [hits])
-        hits = [hit for hit in graded if variety.admits(hit.grades or {})]
+        (hits,) = _with_grades([task], [hits], [[hit for hit in hits if hit.grades is None]])
+        hits = [hit for hit in hits if variety.admits(hit.grades or {})]
     return explore.diversified(hits, variety.diversity or 0.0)
 
 
 def _counts(task: Task) -> Iterator[str]:
-    """What to say of the numbers of hits of a task."""
+    """Tell users how many hits are likely, or within the bounds."""
     if task.explores:
-        note = likely(task.prepared.query, task.variety, task.hits, task.request.k)
-        yield from () if note is None else (note,)
+        from qbe.search.explore import likely
+
+        if note := likely(task.ranking.query, task.variety, task.hits, task.request.k):
+            yield note
     if task.variety.bounds:
         yield f"papers with such grades: {len(task.hits) or 'none'}"
 
 
-def _labels_all(request: SearchRequest) -> bool:
-    """Whether all sentences of the query's papers need labels."""
-    return request.explain or request.grades or bool(request.variety.bounds)
+def _ungraded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that lack the grades asked for; none where a language model gave some."""
+    missing = [hit for hit in hits if hit.grades is None]
+    is_partly = len(missing) < len(hits) and not task.opened.explore_ranks
+    return missing if task.request.grades and not is_partly else []
 
 
-def _without_unwanted_grades(task: Task, hits: list[Hit]) -> list[Hit]:
-    """Reranked hits without the grades that they were ranked by, unless these are the query's and wanted; a
-    language model's stay.
-    """
-    is_wanted = task.request.grades or bool(task.variety.bounds)
-    if not task.opened.explore_ranks or (is_wanted and task.prepared.query.is_single):
-        return hits
-    return [hit._replace(grades=None) for hit in hits]
-
-
-def _graded(tasks: Sequence[Task], hits: Sequence[list[Hit]]) -> list[list[Hit]]:
-    """The hits of tasks; where grades are asked for, with grades in all facets, those of them that nothing
-    graded yet.
-    """
-    return _filled(tasks, [_ungraded(task, each) for task, each in zip(tasks, hits, strict=True)], hits)
-
-
-def _filled(
-    tasks: Sequence[Task], ungraded: Sequence[Sequence[Hit]], hits: Sequence[Sequence[Hit]]
+def _with_grades(
+    tasks: Sequence[Task], hits: Sequence[list[Hit]], ungraded: Sequence[Sequence[Hit]]
 ) -> list[list[Hit]]:
-    """The hits of tasks, with grades in place of those of them that are ``ungraded``. Of a query that the
-    reranker graded, these are below the best, which alone it graded again.
+    """Grade the ``ungraded`` ones of hits. Those of a query that the reranker graded in part are below its
+    best, which alone it graded again.
     """
-    explore = tasks[0].opened.explore if tasks else None  # all are of one commit
+    explore = tasks[0].opened.explore if tasks else None  # all are of one reader
     if explore is None:
-        return [list(each) for each in hits]
+        return list(hits)
     asked = [
-        (_explored(task)._replace(again=task.again and len(some) == len(each)), some)
+        (task.explored(again=task.again and len(some) == len(each)), some)
         for task, some, each in zip(tasks, ungraded, hits, strict=True)
         if some
     ]
@@ -586,8 +580,275 @@ def _filled(
     ]
 
 
-def _ungraded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits that grades are asked for and lacking of; none where a language model gave some."""
-    missing = [hit for hit in hits if hit.grades is None]
-    is_partly = len(missing) < len(hits) and not task.opened.explore_ranks
-    return missing if task.request.grades and not is_partly else []
+def open_rerank_stage(
+    stage: Any,
+    index: Index,
+    workers: Workers,
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
+    open_reranker: RerankerOpener | None = None,
+) -> RerankStage | None:
+    """Open what a stage of `qbe.search.stages` reranks by, None for None.
+
+    The model of a cross-encoder is loaded when it first scores, unless ``open_reranker`` opens it elsewhere.
+    Raises what `qbe.search.rerankers.open_reranker` does, IndexFormatError where vectors to be matched are
+    not in the index, UsageError where nothing reads its encoder's vectors.
+    """
+    if stage is None:
+        return None
+    penalty = 0.0
+    reranker: Reranker
+    if isinstance(stage, Grades):
+        from qbe.search.grading import GradedReranker, open_grader
+
+        reranker = GradedReranker(open_grader(index), workers, open_regrader)
+    elif isinstance(stage, Projections):
+        from qbe.search.grading import stored_vectors
+        from qbe.search.projections import ProjectedMatching, find_model, read_model
+
+        index.require_vectors()
+        assert index.manifest.dense is not None
+        given = None if stage.model is None else Path(stage.model)
+        model = read_model(find_model(index.manifest.dense["encoder"], given))
+        reranker = ProjectedMatching(model.projections, stored_vectors(index), workers)
+        penalty = stage.background_penalty
+    elif isinstance(stage, CrossEncoder):
+        reranker, penalty = _cross_encoder(stage, workers, open_reranker), stage.background_penalty
+    elif isinstance(stage, LanguageModel):
+        from qbe.models.language_model import Client, Endpoint, Grader
+        from qbe.search.rerankers import LanguageModelReranker
+
+        assert stage.model is not None
+        endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
+        client = Client(endpoint, retries=2)
+        reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
+    else:
+        assert isinstance(stage, Matching)
+        from qbe.search.matching import VectorMatching
+
+        index.require_vectors()
+        parameters = {"temperature": stage.temperature, "regularization": stage.regularization}
+        reranker = VectorMatching(
+            stage.kind,
+            lambda paper: index.vectors(paper).sentences,
+            similarity=index.similarity,
+            workers=workers,
+            **{name: value for name, value in parameters.items() if value is not None},
+        )
+    return RerankStage(reranker, stage.depth, stage.weight, penalty if index.manifest.dense else 0.0)
+
+
+def _cross_encoder(stage: CrossEncoder, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
+    from qbe.search.rerankers import DeferredReranker, FunctionReranker, scoring_of
+
+    model = stage.model
+    if model is None or isinstance(model, str | Path):
+        named = {} if model is None else {"name": str(model)}
+        if stage.device is not None:
+            named["device"] = stage.device
+        return (open_reranker or DeferredReranker)(workers=workers, **named)
+    if callable(getattr(model, "batch_score", None)):
+        reranker: Reranker = model
+        return reranker
+    return FunctionReranker(scoring_of(model) or model)
+
+
+def regrader_opener(stage: Any, workers: Workers) -> Callable[[], Regrader | None]:
+    """Return a function that opens, once, what grades the best papers of a stage again, None if nothing."""
+    count = (stage.joint or 0) if isinstance(stage, Grades) else 0
+    opening = threading.Lock()
+    opened: list[Regrader] = []
+
+    def open_once() -> Regrader | None:
+        if not count:
+            return None
+        from qbe.search.grading import Regrader
+        from qbe.search.rerankers import JointGrader
+
+        with opening:
+            if not opened:
+                opened.append(Regrader(JointGrader(workers=workers), count))
+            return opened[0]
+
+    return open_once
+
+
+class Explanation(NamedTuple):
+    """A query's result with its reasons: the ``query``, its papers labelled; the sentences of each of its
+    aspects with their facets; and ``hits`` with component scores, matches and transport plans.
+
+    >>> from qbe import Dense, Facet, Query
+    >>> with Pipeline(index, Dense()) as pipeline:
+    ...     explanation = pipeline.explain(Query(index.paper("s036"), Facet.METHOD), k=1)
+    >>> sorted(explanation.hits[0].component_scores)
+    ['dense']
+    """
+
+    query: Query
+    sentences: Sequence[Sequence[ExplainedSentence]]
+    hits: Sequence[Hit]
+
+
+class Pipeline(Closing):
+    """Searches an index: ``Pipeline(index, stages)``, or ``Pipeline(index, first_stage, reranker)``.
+
+    ``stages`` are a first stage alone, or with a reranker, as in ``qbe.Fused() >> qbe.Projections()``; by
+    default those of `qbe.search.stages.default_stages`. A ``reranker`` may also be an object with
+    ``batch_score``, or a function ``(aspect, papers) -> scores``. ``labels`` of the query's sentences are
+    those ``given`` (predicted where a paper brings none), or ``predicted`` ones.
+
+    Models and threads stay open until the pipeline is closed, which leaves the index open; usable as a
+    context manager. A search after ``index.refresh()`` is one over the newest generation. Several threads may
+    search.
+
+    >>> from qbe import Facet, Fused, Query
+    >>> with Pipeline(index, Fused()) as pipeline:
+    ...     [hit.paper_id for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=1)]
+    ['s051']
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        stages: Any = None,
+        reranker: Any = None,
+        *,
+        labels: str = "given",
+        open_reranker: RerankerOpener | None = None,
+    ) -> None:
+        """``open_reranker`` opens cross-encoders in another place, such as a cluster.
+
+        Raises what `SearchSession` does, and UsageError for stages with a reranker beside another one.
+        """
+        if isinstance(stages, Stages) and reranker is not None:
+            raise UsageError("expected a first stage with a `reranker`, found stages that have one; give one")
+        if reranker is not None:
+            stages = Stages(default_stages(index).first_stage if stages is None else stages, reranker)
+        self.session = SearchSession(index, stages, open_reranker=open_reranker)
+        self._labels = labels
+
+    @property
+    def index(self) -> Index:
+        """The index that is searched."""
+        return self.session.index
+
+    @property
+    def stages(self) -> Stages:
+        """The stages by which it is searched."""
+        return self.session.stages
+
+    def close(self) -> None:
+        """End the threads of the pipeline; the index stays open."""
+        self.session.close()
+
+    def search(
+        self,
+        query: Query,
+        k: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        filter: PaperFilter | None = None,
+        matches: bool = True,
+        explain: bool = False,
+        variety: Variety = PLAIN,
+    ) -> list[Hit]:
+        """Search for the best ``k`` hits, best first, ties by id, never the query's own papers.
+
+        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index; of either
+        only the papers that pass the ``filter``. ``matches``, ``explain`` and ``variety`` are those of
+        `SearchRequest`. Raises TypeError for values of another type, UsageError for ``k`` below 1, and what
+        `SearchSession.run` does.
+        """
+        request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
+        return self.session.batch([request])[0].hits
+
+    def batch_search(
+        self,
+        queries: Sequence[Query],
+        k: int = 10,
+        pools: Pools | None = None,
+        *,
+        filter: PaperFilter | None = None,
+        matches: bool = True,
+        explain: bool = False,
+        variety: Variety = PLAIN,
+        progress: Progress | None = None,
+    ) -> list[list[Hit]]:
+        """Search for several queries, each in its pool, in less time than one by one.
+
+        Raises what `search` does, and UsageError for another number of pools than queries.
+        """
+        if isinstance(queries, Query):
+            raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
+        if not isinstance(queries, Collection):
+            raise TypeError(
+                f"expected a sequence of qbe.Query, found a {type(queries).__name__}; make a list"
+            )
+        if pools is not None and len(pools) != len(queries):
+            raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
+        requests = [
+            SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
+            for query, pool in zip(queries, pools or [None] * len(queries), strict=True)
+        ]
+        return [ranking.hits for ranking in self.session.batch(requests, progress)]
+
+    def explain(
+        self,
+        query: Query,
+        k: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        filter: PaperFilter | None = None,
+    ) -> Explanation:
+        """Search, with the reasons of each hit; raises what `search` does."""
+        ranking = self.session.search(SearchRequest(query, k, pool, filter, self._labels, explain=True))
+        sentences = [explain_query(aspect) for aspect in ranking.query.aspects]
+        return Explanation(ranking.query, sentences, ranking.hits)
+
+    def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+        """Add grades to hits of a query (see `SearchSession.grade`)."""
+        return self.session.grade(query, hits)
+
+    def run(
+        self,
+        topics: StrPath | Sequence[Topic],
+        k: int = 1000,
+        pools: Mapping[str, Sequence[str]] | None = None,
+    ) -> Run:
+        """Search for topics, or those of a file.
+
+        ``pools`` are paper ids by query id, as `qbe.runs.read_pools` reads them. Raises what `search` does,
+        UsageError for a query id that occurs twice or lacks a pool, FileFormatError for a malformed file,
+        PaperNotFoundError for a paper that the index lacks.
+
+        >>> from qbe import Dense, Facet, Topic
+        >>> with Pipeline(index, Dense()) as pipeline:
+        ...     pipeline.run([Topic("q1", "s036", Facet.METHOD)], k=1)["q1"][0].paper_id
+        's051'
+        """
+        from qbe.evaluate.run import Run
+        from qbe.runs import read_topics
+        from qbe.search.queries import queries_of
+
+        if pools is not None and not isinstance(pools, Mapping):
+            raise TypeError(
+                f"expected `pools` as a mapping (see qbe.runs.read_pools), found a {type(pools).__name__}"
+            )
+        listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
+        ids = [topic.query_id for topic in listed]
+        if repeated := next((each for each, count in Counter(ids).items() if count > 1), None):
+            raise UsageError(f"expected each query_id once, found {repeated} twice; give topics other ids")
+        if lacking := next((each for each in ids if pools is not None and each not in pools), None):
+            raise UsageError(f"expected a pool for each query, found none for {lacking}; add it to `pools`")
+        rankings: dict[str, Sequence[Hit]] = {}
+        for first in range(0, len(listed), BLOCK):
+            block = listed[first : first + BLOCK]
+            of_block = None if pools is None else [pools[topic.query_id] for topic in block]
+            hits = self.batch_search(queries_of(self.index, block), k, of_block, matches=False)
+            rankings |= {topic.query_id: tuple(found) for topic, found in zip(block, hits, strict=True)}
+        return Run(self.stages.run_tag, rankings)
+
+    def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
+        """The pipeline as a transformer of PyTerrier (see `qbe.search.pyterrier.as_transformer`)."""
+        from qbe.search.pyterrier import as_transformer
+
+        return as_transformer(self, k, facet)

@@ -1,7 +1,7 @@
-"""The stages of a search: what finds candidates, and what reranks them.
+"""The stages of a search as dataclasses: first stages and rerankers.
 
-Each stage checks its own parameters, writes itself as JSON, and is written in one grammar on the command
-line: ``fused:depth=500,background_penalty=0``. Light: nothing here opens an index or loads a model.
+Their fields make the checks, the JSON form and the grammar of the command line,
+``fused:depth=500,background_penalty=0``. Nothing here opens an index or loads a model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from qbe.errors import UsageError, check_count, check_positive, did_you_mean
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS = "title+facet", "abstract", "words"
 BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT, TELLING_WORDS)
 COMPONENTS = ("bm25", "sentences", "facet", "whole")
-"""What the fused first stage scores a paper by."""
+"""Scores that the fused first stage weighs."""
 
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 """The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches."""
@@ -30,7 +31,7 @@ MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 NO_RERANKING = "none"
 
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
-"""Weights of the fused first stage: all alike, so that no data chose them."""
+"""Default weights of the fused first stage."""
 
 FUSED_DEPTH = 300
 """How many papers BM25 and vectors each bring to the fusion; chosen on graded pairs."""
@@ -45,19 +46,17 @@ GRADES_WEIGHT = 0.75
 """The grades' share of the score; chosen on graded pairs."""
 
 BACKGROUND_PENALTY = 0.35
-"""How much the similarity to the query's background lowers a score, of queries by method and result; chosen
-on graded pairs."""
+"""How much similarity to the query's background lowers scores by method and result; chosen on graded pairs.
+"""
 
 
 def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()) -> Any:
-    """A field of a stage: how its value is checked and read (``kind``), and what help says of it."""
+    """Make a field of a stage; ``kind`` says how values are checked and parsed."""
     return field(default=default, metadata={"kind": kind, "help": text, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What all stages do."""
-
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -67,7 +66,7 @@ class _Stage:
                 _CHECKS[each.metadata["kind"]](each.name, value, each.metadata["choices"])
 
     def to_json(self) -> dict[str, Any]:
-        """The stage and all its parameters as JSON; raises TypeError for a model that is an object.
+        """Return name and parameters as JSON; raises TypeError for a model that is an object.
 
         >>> Dense(nprobe=4).to_json()
         {'stage': 'dense', 'nprobe': 4}
@@ -94,9 +93,9 @@ class _FirstStage(_Stage):
 class BM25(_FirstStage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences), ``abstract``
-    (title and whole abstract, whatever the facet) or ``words`` (those that tell the facet, of techniques by
-    method, of problems by background: `qbe.models.words`). Raises UsageError for another one.
+    ``query`` is the text of the query: ``title+facet`` (title and the aspect's sentences), ``abstract``
+    (title and whole abstract) or ``words`` (those typical of the facet, see `qbe.models.words`; for
+    other aspects as ``title+facet``). Raises UsageError for another one.
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -110,8 +109,8 @@ class BM25(_FirstStage):
 class Dense(_FirstStage):
     """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
 
-    ``nprobe`` is how many lists of an approximate index are read (None: as the index was built). Raises
-    TypeError or UsageError for what is no number of at least 1.
+    ``nprobe`` lists of an approximate index are read (None: as built). Raises TypeError or UsageError for
+    anything but a number of at least 1.
 
     >>> Dense(nprobe=0)
     Traceback (most recent call last):
@@ -127,11 +126,11 @@ class Dense(_FirstStage):
 class Fused(_FirstStage):
     """Ranks by the weighted mean of the z-normalized scores of BM25 and vectors, over what either proposes.
 
-    ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` of bm25, sentences, facet and
-    whole (default: all 1; those left out get 0); ``depth`` is how many papers each side brings;
-    ``background_penalty``, from 0 to 1, is for queries by method and by result: how much a paper's similarity
-    to the query's background lowers its score (see `qbe.search.matches`). Raises TypeError for values of
-    another type, UsageError for values out of range.
+    ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` are of bm25, sentences, facet
+    and whole (default: all 1; those left out get 0); each side brings ``depth`` papers;
+    ``background_penalty``, from 0 to 1, says how much similarity to the query's background lowers scores by
+    method and result (see `qbe.search.first_stages`). Raises TypeError for values of another type, UsageError
+    for values out of range.
 
     >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
     300
@@ -153,13 +152,10 @@ class Fused(_FirstStage):
 class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
-    Takes queries by facet (`qbe.search.rerank.graded`). ``depth`` is how many papers are reranked, ``weight`` the
-    grades' share of the score, from 0 to 1. ``diversity``, from 0 to 1, of any query and exploration, is how
-    much a paper is put lower that resembles those above it (`qbe.search.grading`).
-
-    With ``joint``, so many papers with the best grades, of the ``depth`` of a query by one facet, are graded
-    again by a cross-encoder, which reads each together with the query (`qbe.search.rerank.joint`): seconds a
-    query. Errors are those of `Fused`.
+    Takes queries by facet. ``depth`` papers are reranked, and ``weight`` is the grades' share of the score,
+    from 0 to 1. ``diversity``, from 0 to 1, says how much a paper is put lower that resembles those above it.
+    The ``joint`` best of a query by one facet are graded again by a cross-encoder that reads each together
+    with the query: seconds a query. Errors are those of `Fused`.
 
     >>> (Fused() >> Grades(depth=50)).run_tag
     'qbe-fused+grades'
@@ -180,9 +176,9 @@ class Grades(_Stage):
 class Projections(_Stage):
     """Reranks by stored sentence vectors, projected for the facet: milliseconds a query; facets only.
 
-    ``model`` is a folder that `qbe train facet-projections` wrote (None: what ships for the index's encoder);
-    ``depth`` how many papers are reranked; ``weight`` the reranker's share of the score, from 0 to 1;
-    ``background_penalty`` as in `Fused`. Errors are those of `Fused`.
+    ``model`` is a folder written by `qbe train facet-projections` (None: what ships for the index's encoder).
+    ``depth`` papers are reranked, ``weight`` is the reranker's share of the score, from 0 to 1, and
+    ``background_penalty`` that of `Fused`. Errors are those of `Fused`.
 
     >>> Projections(depth=1000).to_json()["depth"]
     1000
@@ -201,10 +197,10 @@ class Projections(_Stage):
 class CrossEncoder(_Stage):
     """Reranks by a model that reads query and candidate together: seconds a query.
 
-    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades,
-    which rerank by facet), an object with ``batch_score`` (`qbe.search.rerank.reranker.Reranker`), or any
-    function ``(aspect, papers) -> scores``. ``device``, one of DEVICES, runs a pair model of a name or
-    folder (None: the CPU). The other parameters and errors are those of `Projections`.
+    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: joint grades, by facet
+    only), an object with ``batch_score`` (`qbe.search.rank.Reranker`), or a function ``(aspect, papers) ->
+    scores``. ``device``, one of DEVICES, runs a pair model of a name or folder (None: the CPU). The other
+    parameters and errors are those of `Projections`.
 
     >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
     >>> (Fused() >> shortest).reranker.depth
@@ -262,10 +258,10 @@ class Matching(_Stage):
 class LanguageModel(_Stage):
     """Reranks by the grades, 0 to 3, that a language model behind an OpenAI-compatible endpoint gives.
 
-    ``model`` is its name there, ``endpoint`` the address (None: that of ``$QBE_LLM_ENDPOINT``); the key, if
-    it needs one, is that of ``$QBE_LLM_KEY``. Each of ``depth`` papers is a request, ``parallel`` of them at
-    a time. By the default ``weight`` grades decide, and the first stage orders papers of equal grades. Raises
-    UsageError without a model, and for values out of range.
+    ``model`` is its name there, ``endpoint`` the URL (None: ``$QBE_LLM_ENDPOINT``); the key, if any, is
+    ``$QBE_LLM_KEY``. Each of ``depth`` papers is a request, ``parallel`` of them at a time. By the default
+    ``weight`` grades decide, and the first stage orders papers of equal grades. Raises UsageError without a
+    model, and for values out of range.
 
     >>> LanguageModel("qwen3:4b").to_json()["depth"]
     20
@@ -286,10 +282,10 @@ class LanguageModel(_Stage):
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, and what reranks its papers (None: nothing).
+    """A first stage, and a reranker or None.
 
-    ``first_stage`` may also be an object that meets `qbe.search.contracts.FirstStage`, and ``reranker`` what
-    `CrossEncoder` takes as its model. Raises TypeError for anything else.
+    ``first_stage`` may also be an object that meets `qbe.search.first_stages.FirstStage`, and ``reranker``
+    what `CrossEncoder` takes as its model. Raises TypeError for anything else.
 
     >>> Stages(Fused(), Projections()).run_tag
     'qbe-fused+projections'
@@ -309,7 +305,7 @@ class Stages:
 
     @property
     def run_tag(self) -> str:
-        """The tag of runs: ``qbe-``, the first stage, and ``+`` with what reranks."""
+        """The tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
         first = self.first_stage.name if isinstance(self.first_stage, _FirstStage) else "first-stage"
         if self.reranker is None:
             return f"qbe-{first}"
@@ -317,7 +313,7 @@ class Stages:
         return f"qbe-{first}+{second}"
 
     def to_json(self) -> dict[str, Any]:
-        """All stages with all parameters as JSON holds them; raises TypeError for stages that are objects."""
+        """Return the stages with all parameters as JSON; raises TypeError for stages that are objects."""
         if not isinstance(self.first_stage, _FirstStage):
             raise TypeError(f"expected a stage of qbe to be written as JSON, found {self.first_stage!r:.60}")
         return {
@@ -327,7 +323,7 @@ class Stages:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """The stages of a record of `to_json`; raises UsageError for one that is none.
+        """Make stages of a record of `to_json`; raises UsageError for another one.
 
         >>> stages = Fused(depth=500) >> Matching("attention")
         >>> Stages.from_json(stages.to_json()) == stages
@@ -347,12 +343,12 @@ _STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS}
 
 
 def stage_of(record: Mapping[str, Any]) -> Any:
-    """The stage of a record of `to_json`; raises KeyError and TypeError for one that is none."""
+    """Make a stage of a record of `to_json`; raises KeyError and TypeError for another one."""
     return _STAGES[record["stage"]](**{name: value for name, value in record.items() if name != "stage"})
 
 
 def parse_first_stage(text: str) -> Any:
-    """A first stage as the command line has it: a name, and parameters behind a colon; raises UsageError.
+    """Parse a first stage: a name, and parameters after a colon; raises UsageError.
 
     >>> parse_first_stage("fused:depth=500,background_penalty=0,weights=bm25:1+whole:0.5").weights
     {'bm25': 1.0, 'whole': 0.5}
@@ -367,9 +363,10 @@ def parse_first_stage(text: str) -> Any:
 
 
 def parse_reranker(text: str, expected: str = "") -> Any:
-    """A reranker as the command line has it: ``none`` (gives None), a name or the folder of a model, and
-    parameters behind a colon; raises UsageError, which says of another text what was ``expected``, by default
-    any of these.
+    """Parse a reranker: ``none`` (returns None), or a name or the folder of a model, and parameters after a
+    colon.
+
+    Raises UsageError, which says that ``expected`` was wanted, by default any of these.
 
     >>> parse_reranker("none"), parse_reranker("matching:kind=attention,depth=50").depth
     (None, 50)
@@ -408,30 +405,23 @@ def _parsed(kind: type[_Stage], parameters: str, option: str) -> Any:
             )
         values[name] = value
     try:
-        read = {name: _READ.get(known[name].metadata["kind"], _text) for name in values}
-        return kind(**{name: read[name](name, value) for name, value in values.items()})
+        parsed: dict[str, Any] = dict(values)
+        for name, value in values.items():
+            if read := _READ.get(known[name].metadata["kind"]):
+                parsed[name] = read(name, value)
+        return kind(**parsed)
     except UsageError as error:
         if f"`{option}`" in str(error):
             raise
         raise UsageError(f"{error}; check `{option}`") from None
 
 
-def _text(name: str, value: str) -> str:  # noqa: ARG001
-    return value
-
-
-def _whole_number(name: str, value: str) -> int:
+def _number(name: str, value: str, kind: type[int | float] = float) -> float:
     try:
-        return int(value)
+        return kind(value)
     except ValueError:
-        raise UsageError(f"expected a whole number as `{name}`, found {value!r}") from None
-
-
-def _number(name: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise UsageError(f"expected a number as `{name}`, found {value!r}") from None
+        wanted = "a whole number" if kind is int else "a number"
+        raise UsageError(f"expected {wanted} as `{name}`, found {value!r}") from None
 
 
 def _weights(name: str, value: str) -> dict[str, float]:
@@ -442,7 +432,7 @@ def _weights(name: str, value: str) -> dict[str, float]:
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
-    "count": _whole_number,
+    "count": partial(_number, kind=int),
     "share": _number,
     "positive": _number,
     "weights": _weights,
@@ -450,7 +440,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
 
 
 def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
-    """The names of stages with their parameters, for people, one a line.
+    """Describe stages with their parameters for people.
 
     >>> print(describe_stages({"dense": Dense}))
     dense: Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
@@ -467,11 +457,10 @@ def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
 
 
 def default_stages(index: Index) -> Stages:
-    """What searches an index where nothing else is said, the same in every front end.
+    """Choose the stages for an index, the same in every front end.
 
-    The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. Grades
-    rerank where the grade model reads the vectors of the index, else projections where there are some for its
-    encoder, else joint grades alone.
+    The first stage is fused, dense without postings, or bm25 without vectors. Grades rerank where the grade
+    model reads the index's vectors, else projections that read them, else joint grades alone.
 
     >>> default_stages(index).run_tag
     'qbe-fused+grades'
@@ -481,12 +470,16 @@ def default_stages(index: Index) -> Stages:
     if dense is None:
         return BM25() >> CrossEncoder()
     from qbe.models.grades import shipped_model
-    from qbe.search.rerank.projections import shipped_model as shipped_projections
+    from qbe.models.heads import Storage
 
     first = Dense() if lucene is None else Fused()
     if shipped_model(dense["encoder"]):
         return first >> Grades()
-    return first >> (Projections() if shipped_projections(dense["encoder"]) else CrossEncoder())
+    return first >> (
+        Projections()
+        if Storage("projection", "facet-projections").shipped_for(dense["encoder"])
+        else CrossEncoder()
+    )
 
 
 def _has(value: object, method: str) -> bool:

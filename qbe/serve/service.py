@@ -19,12 +19,12 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.form import MAX_DEPTH, CitationForm, PageForm, SearchForm, distinct_papers
-from qbe.search.present import heading, to_record
 from qbe.search.queries import note_on_papers, pasted_paper
 from qbe.search.records import Record, export_parts, paper_record, sentence_records
 from qbe.search.request import SearchRequest
 from qbe.search.session import FIRST, RERANKED, Ranking, SearchSession, check_index
 from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_reranker
+from qbe.search.writers import heading, to_record
 from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
 from qbe.types import Facet, Hit, Match, Paper
 from qbe.util.parallel import Closing
@@ -142,7 +142,7 @@ class SearchService(Closing):
 
         Each record has the query with its sentences (``aspects`` name its papers by their place in
         ``papers``), ``stage``, ``has_more`` and ``next_start`` for paging, ``notes`` for people, and hits as
-        of `qbe.search.present.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
+        of `qbe.search.writers.to_record`. Raises what `SearchForm.request` and `SearchSession.run` do,
         OverloadedError, TooSlowError.
         """
 
@@ -193,7 +193,7 @@ class SearchService(Closing):
         {'title': 'On stone', 'text': 'Stone is hard.', 'note': ''}
         """
         from qbe.corpus.pdf import end_worker  # the readers of all formats take a while to load
-        from qbe.search.query_file import paper_from_bytes
+        from qbe.search.queries import paper_from_bytes
 
         if not self._reading.acquire(timeout=READING_SECONDS):
             raise OverloadedError

@@ -27,8 +27,7 @@ from qbe.models.heads import Head, mean_head
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Aspect
 from qbe.runs import read_qrels
-from qbe.search.filtering import FilterCache
-from qbe.search.filters import PaperFilter
+from qbe.search.filters import FilterCache, PaperFilter
 from qbe.train.card import Card, reader_name
 from qbe.train.fit import Schedule, Task, Weights, copied, fit, fit_seeds, shuffled, with_weights
 from qbe.train.losses import citation_loss

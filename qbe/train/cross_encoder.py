@@ -37,9 +37,9 @@ from qbe.models.export.encoder import export_cross_encoder, positions
 from qbe.models.export.pytorch import load_model, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.search.filtering import FilterCache
+from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
-from qbe.search.rerank.cross_encoder import SIDE_TOKENS, Pair, candidate_side, pair, query_side
+from qbe.search.rerankers import SIDE_TOKENS, Pair, candidate_side, pair, query_side
 from qbe.train.card import Card
 from qbe.train.citation import (
     CitationFigures,

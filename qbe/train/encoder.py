@@ -30,7 +30,7 @@ from qbe.models.formats import COSINE, L2, MEAN, TITLE_SEP_ABSTRACT, EncoderForm
 from qbe.models.large import MPNET, low_rank, make_weights, model_folder, write_weights
 from qbe.models.tokenizer import PaperTokenizer, Window, passes
 from qbe.runs import GradedLists
-from qbe.search.rerank.projections import ProjectionModel, write_model
+from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.cocitations import Pair, read_parts
 from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights

@@ -29,10 +29,9 @@ from qbe.models.large import LARGE, weights_folder
 from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.opening import open_grader
-from qbe.search.pipeline import Pipeline
-from qbe.search.rerank.graded import Grader
-from qbe.search.rerank.joint import JointGrader, paper_ids
+from qbe.search.grading import Grader, open_grader
+from qbe.search.rerankers import JointGrader, paper_ids
+from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype

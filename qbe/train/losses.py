@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
 from qbe.query import OTHER_TO, SIMILAR_FROM
-from qbe.search.rerank.transport import entropic_transport
+from qbe.search.matching import entropic_transport
 from qbe.types import Facet
 
 FACETS = len(Facet)
@@ -203,7 +203,7 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
         min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
 
     (Cuturi, 2013), the loss that geomloss computes for ASPIRE in training with the blur 1 / lambda. The plan
-    is computed in double precision (`qbe.search.rerank.transport`) and held constant: by the envelope theorem
+    is computed in double precision (`qbe.search.matching`) and held constant: by the envelope theorem
     (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then the plan. The masses
     are held constant too; with the default temperature their own gradient, which the authors' code has, is
     negligible.

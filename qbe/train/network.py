@@ -1,7 +1,7 @@
 """The networks that trainings share: encoders whose layers are all trained, and late interaction of vectors.
 
 Papers are encoded separately. A query and a candidate are compared by the similarities that stored vectors
-allow (`qbe.search.rerank.projections.compare`), after a projection for each facet.
+allow (`qbe.search.projections.compare`), after a projection for each facet.
 """
 
 from __future__ import annotations
@@ -450,7 +450,7 @@ class ProjectedPapers(NamedTuple):
 
 def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tensor:
     """The similarities ``sentences``, ``facet``, ``whole`` and ``mean``
-    (`qbe.search.rerank.projections.compare`) of each query with each candidate: (4, queries, candidates).
+    (`qbe.search.projections.compare`) of each query with each candidate: (4, queries, candidates).
     """
     owners, count = queries.places[queries.marked], len(candidates.whole)
     cosines = queries.sentences[queries.marked] @ candidates.sentences.T

@@ -1,4 +1,4 @@
-"""Training of the facet projections: the terms of `qbe.search.rerank.projections`, fitted to graded pairs."""
+"""Training of the facet projections: the terms of `qbe.search.projections`, fitted to graded pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.scoring import kept_or_all
 from qbe.index.views import rows_of
 from qbe.runs import GradedLists, read_graded_pairs
-from qbe.search.rerank.projections import TERMS, FacetProjection, ProjectionModel, write_model
+from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
 from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights
 from qbe.train.losses import logistic

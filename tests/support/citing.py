@@ -12,7 +12,7 @@ from qbe.cite.projected import Projection
 from qbe.cite.scoring import FEATURE_SETS
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
-from qbe.index.manifest import read_manifest
+from qbe.index.store import read_manifest
 from qbe.models.heads import Head
 from qbe.types import Paper
 from support.live import corpus

@@ -7,9 +7,9 @@ import numpy as np
 from qbe.index.index import Index
 from qbe.models.pooling import EncodedAspect, PaperVectors
 from qbe.query import Query
-from qbe.search.rerank.matching import VectorMatching
-from qbe.search.rerank.projections import FacetProjection, ProjectedMatching, StoredPapers
-from qbe.search.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
+from qbe.search.matching import VectorMatching
+from qbe.search.projections import FacetProjection, ProjectedMatching, StoredPapers
+from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
 from qbe.util.parallel import Workers
 

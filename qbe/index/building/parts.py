@@ -1,3 +1,0 @@
-"""What is gone."""
-
-BuildShard = Parts = build_part = merge_parts = read_part = None

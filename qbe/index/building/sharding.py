@@ -1,3 +1,0 @@
-"""What is gone."""
-
-PartShards = build_shards = None

@@ -1,0 +1,394 @@
+"""Queries of several facets: candidates are graded in each facet and ranked by grades, mixed or varied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from qbe.index.index import IndexReader
+from qbe.index.papers import rows_of
+from qbe.index.rows import distinct
+from qbe.query import PLAIN, SHAPES, Aspect, Query, Variety
+from qbe.search.first_stages import BM25Stage, FirstStage, FusedStage, Rows, Scores
+from qbe.search.fusion import BEST_PAPERS, below, best_hits
+from qbe.search.rank import RankingRequest, checked_pool, liked_candidates
+from qbe.search.stages import TELLING_WORDS
+from qbe.types import Facet, Hit, Paper
+from qbe.util.parallel import Workers
+
+if TYPE_CHECKING:
+    from qbe.index.index import Index
+    from qbe.models.grades import Estimates
+    from qbe.search.grading import Candidates, GradedQuery, Grader, Regrader
+
+DEPTH = 300
+"""How many candidates each first stage brings by each liked aspect."""
+
+LIKELY_FROM = 0.6
+"""Papers with at least this chance are called likely."""
+
+VARIED_DEPTH = 100
+"""Papers, of a mix by each shape, that are compared with each other where hits should differ."""
+
+_Grade = Callable[["ExploreRequest", Rows, Callable[[Sequence["Estimates"]], Scores]], list["Estimates"]]
+"""Estimates papers, given by rows, by each paper of a request; where the request asks for it, those with the
+highest ``fit`` (papers,), a function of the estimates, are graded again."""
+
+_PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
+
+
+class ExploreRequest(NamedTuple):
+    """A query whose aspects are all facets, its papers with vectors, how the list is put together, and
+    whether the best candidates are graded ``again``.
+    """
+
+    ranking: RankingRequest
+    papers: Sequence[GradedQuery]
+    variety: Variety = PLAIN
+    again: bool = False
+
+
+class ExploreStage:
+    """Ranks by how likely a candidate is as asked: similar in the liked facets (a grade of at least 1.5), and
+    different in the disliked ones (at most 1).
+
+    Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again
+    (`qbe.search.grading.Regrader`). Grader and regrader are opened when something is graded.
+    """
+
+    def __init__(
+        self,
+        reader: IndexReader,
+        stages: Sequence[FirstStage],
+        open_grader: Callable[[], Grader],
+        open_regrader: Callable[[], Regrader | None] = lambda: None,
+    ) -> None:
+        self._reader, self._stages = reader, stages
+        self._open_grader, self._open_regrader = open_grader, open_regrader
+
+    def rank(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
+        """Rank all candidates of each request, at least ``k`` where there are, with grades, ties by id."""
+        grade = self._grading()
+        return [
+            self._ranked(request, self._rows(request.ranking, k), grade, explain=explain)
+            for request in requests
+        ]
+
+    def _ranked(self, request: ExploreRequest, rows: Rows, grade: _Grade, *, explain: bool) -> list[Hit]:
+        graded = grade(request, rows, lambda some: _fit(request, some))
+        variety = request.variety
+        if variety.mix:
+            return self._mixed(request, rows, graded, explain=explain)
+        hits = [
+            hit
+            for hit in _hits(self._reader, request, rows, graded, explain=explain)
+            if variety.admits(hit.grades or {})
+        ]
+        return self.diversified(hits, variety.diversity or 0.0)
+
+    def _mixed(
+        self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+    ) -> list[Hit]:
+        """Candidates of a mixed list, each with the shape that it is there for; the score is the reciprocal
+        of the place, since chances of different shapes do not compare.
+        """
+        ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
+        grades = _named_grades(request, graded) if len(rows) else []
+        by_id = sorted(range(len(ids)), key=ids.__getitem__)
+        kept = np.array([each for each in by_id if variety.admits(grades[each])], np.int64)
+        chances = np.array([_shape_chances(request, graded, name) for name in variety.mix])[:, kept]
+        shapes, shares, diversity = list(variety.mix), list(variety.mix.values()), variety.diversity or 0.0
+        compared = np.arange(len(kept))
+        similarity = None
+        if diversity:
+            best = np.argsort(-chances, axis=1, kind="stable")[:, :VARIED_DEPTH]
+            compared = distinct(best.ravel())
+            similarity = self._similarity([ids[kept[each]] for each in compared.tolist()])
+        relevance = np.array([scaled(each) for each in chances[:, compared]])
+        places = [
+            place._replace(candidate=int(compared[place.candidate]))
+            for place in varied(relevance, shares, similarity, diversity)
+        ]
+        rest = np.setdiff1d(np.arange(len(kept)), compared)
+        places += [
+            place._replace(candidate=int(rest[place.candidate])) for place in varied(chances[:, rest], shares)
+        ]
+        return [
+            Hit(
+                ids[kept[place.candidate]],
+                1 / number,
+                component_scores=dict(zip(shapes, chances[:, place.candidate].tolist(), strict=True))
+                if explain
+                else None,
+                grades=grades[kept[place.candidate]],
+                chance=float(chances[place.shape, place.candidate]),
+                corner=shapes[place.shape],
+            )
+            for number, place in enumerate(places, start=1)
+        ]
+
+    def diversified(self, hits: Sequence[Hit], diversity: float) -> list[Hit]:
+        """Order the first VARIED_DEPTH hits by maximal marginal relevance, which becomes their score."""
+        if not diversity or not hits:
+            return list(hits)
+        first = sorted(hits[:VARIED_DEPTH], key=lambda hit: hit.paper_id)
+        relevance = scaled(np.array([hit.score for hit in first]))[None]
+        similarity = self._similarity([hit.paper_id for hit in first])
+        places = varied(relevance, similarity=similarity, diversity=diversity)
+        moved = [first[place.candidate]._replace(score=place.value) for place in places]
+        return [*moved, *below(moved[-1].score, hits[VARIED_DEPTH:])]
+
+    def _similarity(self, paper_ids: Sequence[str]) -> Scores:
+        """The similarity (papers, papers) of papers, the mean over the facets."""
+        papers = [self._reader.paper(paper_id) for paper_id in paper_ids]
+        similarity: Scores = self._open_grader().features.similarities(papers).mean(axis=0)
+        return similarity
+
+    def grade(self, requests: Iterable[tuple[ExploreRequest, Sequence[Hit]]]) -> list[list[Hit]]:
+        """Add grades to the hits of each query, whatever found them, in their order."""
+        grade = self._grading()
+        return [self._with_grades(request, hits, grade) for request, hits in requests]
+
+    def _with_grades(self, request: ExploreRequest, hits: Sequence[Hit], grade: _Grade) -> list[Hit]:
+        in_order = rows_of(self._reader.papers, (hit.paper_id for hit in hits))
+        rows = distinct(in_order)
+
+        def hits_below(_: Sequence[Estimates]) -> Scores:
+            below_row = dict(zip(reversed(in_order.tolist()), range(len(hits)), strict=True))
+            return np.array([below_row[row] for row in rows.tolist()], np.float64)
+
+        graded = grade(request, rows, hits_below)
+        by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
+        return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
+
+    def _grading(self) -> _Grade:
+        """Make a function that grades for several requests; equal candidates of two requests in a row are
+        read once.
+        """
+
+        @lru_cache(maxsize=1)
+        def read(rows: bytes) -> tuple[list[Paper], Sequence[Paper] | Candidates]:
+            papers = [self._reader.papers[row] for row in np.frombuffer(rows, np.int64).tolist()]
+            return papers, self._open_grader().features.candidates(papers) if papers else papers
+
+        def grade(
+            request: ExploreRequest, rows: Rows, fit: Callable[[Sequence[Estimates]], Scores]
+        ) -> list[Estimates]:
+            papers, candidates = read(rows.astype(np.int64).tobytes())
+            graded = [self._open_grader().grade(query, candidates)[0] for query in request.papers]
+            regrader = self._open_regrader() if request.again else None
+            if regrader is None:
+                return graded
+            best, pairs = regrader.best(fit(graded)), zip(request.papers, graded, strict=True)
+            return [regrader.regraded(query.paper, papers, estimates, best) for query, estimates in pairs]
+
+        return grade
+
+    def _rows(self, request: RankingRequest, k: int) -> Rows:
+        papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
+        if paper_ids is None:
+            depth = min(max(k, DEPTH), len(self._reader))
+            paper_ids = [each for stage in self._stages for each in liked_candidates(stage, request, depth)]
+        return distinct(rows_of(papers, paper_ids))
+
+
+def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
+    """The chances of candidates (papers,) by a shape; of disliked papers only what the shape likes counts."""
+    query, weights = request.ranking.query, SHAPES[name]
+    liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    aspects = []
+    for aspect in query.aspects:
+        weight = weights.get(aspect.facet or Facet.RESULT, 0.0)
+        if aspect.paper.paper_id in liked and weight:
+            aspects.append(replace(aspect, weight=weight * abs(aspect.weight)))
+        elif weight > 0:
+            aspects.append(aspect)
+    return _as_asked(_chances(request, graded, aspects), aspects)
+
+
+def _fit(request: ExploreRequest, graded: Sequence[Estimates]) -> Scores:
+    """How well candidates (papers,) fit the query; of a mix the reciprocal of the best place by any shape."""
+    mix, aspects = request.variety.mix, request.ranking.query.aspects
+    if not mix:
+        return _as_asked(_chances(request, graded, aspects), aspects)
+    by_shape = np.array([_shape_chances(request, graded, name) for name in mix])
+    order = np.argsort(-by_shape, axis=1, kind="stable")
+    fit: Scores = 1 / (1 + np.argsort(order, axis=1).min(axis=0, initial=by_shape.shape[1]))
+    return fit
+
+
+def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequence[Aspect]) -> list[Scores]:
+    """The chances of candidates (papers,) by aspect: to be similar, or different where it is disliked."""
+    columns, papers = [], [each.paper.paper_id for each in request.papers]
+    for aspect in aspects:
+        assert aspect.facet is not None
+        estimates = graded[papers.index(aspect.paper.paper_id)]
+        chances = estimates.similar if aspect.weight > 0 else estimates.other
+        columns.append(chances[:, _PLACES[aspect.facet]])
+    return columns
+
+
+def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
+    """The chances of candidates (papers,) by all aspects, which count as independent.
+
+    An aspect's weight is an exponent of its chances. With several liked papers it is the mean of the two
+    (BEST_PAPERS) that a candidate fits best; papers that are only disliked count together as much as one
+    liked paper.
+    """
+    papers: dict[str, Scores] = {}
+    liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
+    for column, aspect in zip(chances, aspects, strict=True):
+        name = aspect.paper.paper_id
+        weight = abs(aspect.weight) / (1 if name in liked else len(liked))
+        papers[name] = papers.get(name, np.ones(len(column))) * column**weight
+    best = np.sort([papers[name] for name in liked], axis=0)[-BEST_PAPERS:]
+    others = [papers[name] for name in papers if name not in liked]
+    scores: Scores = np.prod([best.mean(axis=0), *others], axis=0).round(6)
+    return scores
+
+
+def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
+    """Say how many hits of `ExploreStage` are likely as asked, of a mix by shape, and where that is fewer
+    than the first ``k`` show; None where weights other than 1 make scores no chances.
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("p1", "", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", Facet.RESULT)))
+    >>> query = Query.by_facets(paper, {Facet.METHOD: 1, Facet.RESULT: -1})
+    >>> likely(query, Variety(), [Hit("p2", 0.7, chance=0.7), Hit("p3", 0.2, chance=0.2)], 2)
+    'papers that are likely what you ask for: 1'
+    >>> likely(query, Variety({"competitors": 1}), [Hit("p2", 1.0, chance=0.2, corner="competitors")], 2)
+    'papers that are likely what you ask for: competitors none (fewer than asked for)'
+    """
+    if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
+        return None
+    corners = [hit.corner for hit in hits if (hit.chance or 0.0) >= LIKELY_FROM]
+    shown = [hit.corner for hit in hits[:k]]
+    counted = ", ".join(
+        f"{name} {corners.count(name) or 'none'}"
+        + (" (fewer than asked for)" if corners.count(name) < shown.count(name) else "")
+        for name in variety.mix
+    )
+    return f"papers that are likely what you ask for: {counted or len(corners) or 'none'}"
+
+
+def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
+    """The grades of each candidate by facet, the best over the liked papers; a facet that none of these has
+    sentences of is left out.
+    """
+    from qbe.search.grading import named_grades
+
+    liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
+    papers = (each.paper for each in request.papers)
+    named = [
+        named_grades(paper, estimates)
+        for paper, estimates in zip(papers, graded, strict=True)
+        if paper.paper_id in liked
+    ]
+    return [
+        {
+            facet.value: max(grades[facet.value] for grades in by_paper if facet.value in grades)
+            for facet in Facet
+            if any(facet.value in grades for grades in by_paper)
+        }
+        for by_paper in zip(*named, strict=True)
+    ]
+
+
+def _hits(
+    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
+) -> list[Hit]:
+    if not len(rows):
+        return []
+    ids = [reader.papers.ids[row] for row in rows.tolist()]
+    aspects = request.ranking.query.aspects
+    chances, grades = _chances(request, graded, aspects), _named_grades(request, graded)
+    scores = _as_asked(chances, aspects)
+    place = {paper_id: number for number, paper_id in enumerate(ids)}
+    hits = []
+    for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
+        number = place[hit.paper_id]
+        hit = hit._replace(grades=grades[number], chance=hit.score)
+        if explain:
+            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(chances)}
+            hit = hit._replace(component_scores=named)
+        hits.append(hit)
+    return hits
+
+
+class Place(NamedTuple):
+    """A place of a list: the numbers of its ``candidate`` and ``shape``, and the ``value`` of the choice."""
+
+    candidate: int
+    shape: int
+    value: float
+
+
+def varied(
+    relevance: Scores,
+    shares: Sequence[float] = (1.0,),
+    similarity: Scores | None = None,
+    diversity: float = 0.0,
+) -> list[Place]:
+    """Put all candidates into a list in which shapes have their shares and neighbours differ.
+
+    ``relevance`` (shapes, candidates) is from 0 to 1. Each place goes to the shape with the highest quotient
+    ``share / (2 * places + 1)``, the first of equals (Sainte-Lague, as in PM-1 of Dang and Croft, 2012),
+    which takes the candidate with the highest ``(1 - diversity) * relevance - diversity * closest``, where
+    ``closest`` is the largest ``similarity`` (candidates, candidates) to one that has a place (maximal
+    marginal relevance; Carbonell and Goldstein, 1998); of equals the most relevant one, then the first.
+
+    >>> relevance = np.array([[0.9, 0.8, 0.1, 0.2], [0.0, 0.1, 0.7, 0.6]])
+    >>> [place[:2] for place in varied(relevance, [2, 1])]
+    [(0, 0), (2, 1), (1, 0), (3, 0)]
+    >>> alike = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
+    >>> [place.candidate for place in varied(np.array([[1.0, 0.9, 0.6]]), [1], alike, diversity=0.5)]
+    [0, 2, 1]
+    """
+    count = relevance.shape[1]
+    weights, taken = np.array(shares, np.float64), np.zeros(len(shares))
+    left, closest = np.ones(count, np.bool_), np.zeros(count)
+    places = []
+    for _ in range(count):
+        shape = int((weights / (2 * taken + 1)).argmax())
+        values = ((1 - diversity) * relevance[shape] - diversity * closest).round(6)
+        best = left & (values == values[left].max())
+        candidate = int(np.where(best, relevance[shape], -np.inf).argmax())
+        places.append(Place(candidate, shape, float(values[candidate])))
+        taken[shape] += 1
+        left[candidate] = False
+        if similarity is not None:
+            closest = np.maximum(closest, similarity[candidate])
+    return places
+
+
+def scaled(scores: Scores) -> Scores:
+    """Scale scores (n,) to 0 for the lowest and 1 for the highest; all 1 where they are equal."""
+    lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    if not lowest < highest:
+        return np.ones(len(scores))
+    result: Scores = (scores - lowest) / (highest - lowest)
+    return result
+
+
+def open_explore_stage(
+    index: Index,
+    reader: IndexReader,
+    first_stage: FirstStage,
+    workers: Workers,
+    open_regrader: Callable[[], Regrader | None] = lambda: None,
+) -> ExploreStage | None:
+    """Open what ranks queries of several facets; None where no grade model reads the index's vectors."""
+    from qbe.models.grades import shipped_model
+    from qbe.search.grading import open_grader
+
+    dense = reader.manifest.dense
+    if dense is None or shipped_model(dense["encoder"]) is None:
+        return None
+    stages = [first_stage]
+    if isinstance(first_stage, BM25Stage | FusedStage):  # dense search needs no Java
+        stages.append(BM25Stage(reader, workers, TELLING_WORDS))
+    return ExploreStage(reader, stages, cache(lambda: open_grader(index, reader)), open_regrader)

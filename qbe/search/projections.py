@@ -1,0 +1,269 @@
+"""Late interaction of stored sentence vectors, projected for each facet, and the reranker made of it.
+
+A linear projection for each facet, learned from graded pairs, keeps of sentence vectors what makes two papers
+alike in that facet. Neither texts nor a pass of a model are needed. All arithmetic is in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import UsageError
+from qbe.models.heads import Arrays, Storage
+from qbe.search.rank import Progress, RerankRequest, RerankScore, scored_in_threads
+from qbe.types import Facet, Match, Paper
+from qbe.util.parallel import Workers
+
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+TERMS = ("sentences", "facet", "whole", "mean")
+"""The similarities that make a score, in the order of their weights."""
+
+
+class FacetProjection(NamedTuple):
+    """A facet's ``matrix`` (dimension, dimension) and the ``weights`` (4,) of the TERMS; float64."""
+
+    matrix: Doubles
+    weights: Doubles
+
+
+class StoredPapers(NamedTuple):
+    """The stored vectors of some papers: ``sentences`` (sentences, dimension), those of paper i from
+    ``starts[i]`` on, and ``whole`` (papers, dimension); float64.
+    """
+
+    sentences: Doubles
+    starts: Ints
+    whole: Doubles
+
+    def places(self) -> list[slice]:
+        """The sentences of each paper as slices."""
+        ends = [*self.starts[1:].tolist(), len(self.sentences)]
+        return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
+
+    def projected(self, matrix: Doubles | None) -> StoredPapers:
+        """Project all vectors (see `projected`)."""
+        return StoredPapers(projected(self.sentences, matrix), self.starts, projected(self.whole, matrix))
+
+    def sums(self, marked: Bools) -> Doubles:
+        """Sum each paper's ``marked`` sentences to vectors of unit length, (papers, dimension)."""
+        return unit(np.add.reduceat(np.where(marked[:, None], self.sentences, 0.0), self.starts, axis=0))
+
+
+class Compared(NamedTuple):
+    """The TERMS of some papers, (4, papers), and the cosines (query's sentences, sentences) of projected
+    vectors; float64.
+    """
+
+    terms: Doubles
+    cosines: Doubles
+
+
+def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
+    """Project vectors (n, dimension) by a ``matrix``, if any, and scale them to unit length."""
+    double = np.asarray(vectors, np.float64)
+    return unit(double if matrix is None else double @ matrix.T)
+
+
+class Space(NamedTuple):
+    """Sentence vectors of a ``query`` and of papers, at unit length in a space, compared: ``cosines``
+    (query's sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
+    """
+
+    query: Doubles
+    cosines: Doubles
+    best: Doubles
+    whole: Doubles
+
+    @classmethod
+    def of(
+        cls,
+        sentences: NDArray[np.floating],
+        whole: NDArray[np.floating],
+        papers: StoredPapers,
+        matrix: Doubles | None,
+    ) -> Self:
+        """Compare a query, which is projected by the ``matrix``, with ``papers`` that are projected."""
+        query = projected(sentences, matrix)
+        cosines = query @ papers.sentences.T
+        by_whole = papers.whole @ projected(whole[None], matrix)[0]
+        return cls(query, cosines, np.maximum.reduceat(cosines, papers.starts, axis=1), by_whole)
+
+    def terms(
+        self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
+    ) -> list[Doubles]:
+        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` are `StoredPapers.sums` of
+        the sentences of the ``facet``.
+        """
+        of_facet = np.where(facet, self.cosines[positions], -np.inf)
+        return [
+            self.best[positions].mean(axis=0),
+            np.maximum.reduceat(of_facet, starts, axis=1).mean(axis=0),
+            self.whole,
+            sums @ unit(self.query[positions].sum(axis=0)),
+        ]
+
+
+def closest_pair(cosines: Doubles, positions: Sequence[int]) -> Match:
+    """The closest pair out of cosines (positions, a paper's sentences), in single precision."""
+    row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
+    return Match(positions[int(row)], int(column), float(np.float32(cosines[row, column])))
+
+
+def compare(
+    sentences: NDArray[np.floating],
+    whole: NDArray[np.floating],
+    papers: StoredPapers,
+    facet: Bools,
+    matrix: Doubles,
+) -> Compared:
+    """Compare a query's ``sentences`` of a facet (n, dimension) and its ``whole`` vector (dimension,) with
+    papers whose sentences of the ``facet`` (sentences,) are marked, at least one of each.
+
+    The term ``sentences`` is the mean over the query's sentences of each one's best cosine with a sentence of
+    the paper (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences), ``facet`` the same with the
+    paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of the summed
+    sentences.
+
+    >>> axes = np.eye(2)
+    >>> papers = StoredPapers(axes, np.array([0]), axes[:1])
+    >>> compared = compare(axes[:1], axes[0], papers, np.array([False, True]), axes)
+    >>> dict(zip(TERMS, compared.terms[:, 0].tolist()))
+    {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0}
+    """
+    there = papers.projected(matrix)
+    space = Space.of(sentences, whole, there, matrix)
+    return Compared(
+        np.stack(space.terms(slice(None), facet, there.sums(facet), papers.starts)), space.cosines
+    )
+
+
+def unit(vectors: Doubles) -> Doubles:
+    """Scale vectors (..., dimension) to unit length."""
+    scaled: Doubles = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return scaled
+
+
+VectorSource = Callable[[Sequence[Paper]], StoredPapers]
+"""Returns the stored vectors of papers, in their order."""
+
+
+class ProjectedMatching:
+    """Scores aspects that are a facet by `compare`; ``match`` is the closest pair of sentences."""
+
+    name = "facet-projections"
+    needs_vectors = True
+    takes_whole_abstracts = False
+
+    def __init__(
+        self,
+        projections: Mapping[Facet, FacetProjection],
+        vectors: VectorSource,
+        workers: Workers | None = None,
+    ) -> None:
+        self._projections, self._vectors, self._workers = projections, vectors, workers or Workers()
+
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        return scored_in_threads(self._score, requests, self._workers, progress)
+
+    def _score(self, request: RerankRequest) -> list[RerankScore]:
+        query, papers = request
+        if not papers:
+            return []
+        stored, facet = self._vectors(papers), query.aspect.facet
+        assert facet is not None
+        projection = self._projections[facet]
+        marked = mark_facet(papers, facet, stored)
+        compared = compare(query.sentence_vectors, query.whole_vector, stored, marked, projection.matrix)
+        # In single precision, so that no score depends on the order in which products are summed.
+        terms = compared.terms.astype(np.float32).astype(np.float64)
+        scores = []
+        for place, sentences in enumerate(stored.places()):
+            closest = closest_pair(compared.cosines[:, sentences], query.positions)
+            scores.append(RerankScore(float(projection.weights @ terms[:, place]), closest))
+        return scores
+
+
+def mark_facet(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> Bools:
+    """Mark the sentences (sentences,) of a facet; all those of a paper that has none of it."""
+    marked = np.zeros(len(stored.sentences), np.bool_)
+    for paper, sentences in zip(papers, stored.places(), strict=True):
+        positions = paper.facet_positions(facet)[0]
+        marked[sentences][list(positions) or slice(None)] = True
+    return marked
+
+
+_STORAGE = Storage("projection", "facet-projections")
+WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+shipped_model = _STORAGE.shipped_for
+
+ENCODERS = ("facet-encoder", "facet-encoder-large")
+"""Encoders for whose vectors a model ships."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionModel:
+    """A projection for each facet, the identity of the encoder whose vectors it reads, and its training."""
+
+    projections: Mapping[Facet, FacetProjection]
+    encoder: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+
+def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
+    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships.
+
+    Raises UsageError where none does, ModelError for one that is absent or damaged.
+    """
+    model_folder = shipped_model(encoder) if folder is None else folder
+    if model_folder is None and encoder["name"] in ENCODERS:
+        raise UsageError(
+            f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those of "
+            f"other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose another "
+            "`rerank`"
+        )
+    if model_folder is None:
+        raise UsageError(
+            f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
+            f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
+            "facet-projections); qbe search takes their folder as `rerank`"
+        )
+    read = read_model(model_folder).encoder
+    if read["weights_sha256"] != encoder["weights_sha256"]:
+        raise UsageError(
+            f"expected projections of the vectors of {encoder['name']}, found {model_folder}, which reads "
+            f"those of {read['name']}; leave out `rerank`, or train it over an index of these vectors"
+        )
+    return model_folder
+
+
+def write_model(folder: Path, model: ProjectionModel) -> None:
+    """Write a model into an existing folder; matrices in half precision, weights in single precision."""
+    arrays: dict[str, Any] = {}
+    for facet, projection in model.projections.items():
+        arrays[f"{facet}.matrix"] = projection.matrix.astype(np.float16)
+        arrays[f"{facet}.weights"] = projection.weights.astype(np.float32)
+    described = {"encoder": dict(model.encoder), "features": list(TERMS), "training": dict(model.training)}
+    _STORAGE.write(folder, arrays, described)
+
+
+def read_model(folder: Path) -> ProjectionModel:
+    """Read a model; raises ModelError for one that is absent, damaged or of another format."""
+
+    def model_of(card: Mapping[str, Any], arrays: Arrays) -> ProjectionModel:
+        projections = {
+            facet: FacetProjection(arrays[f"{facet}.matrix"], arrays[f"{facet}.weights"]) for facet in Facet
+        }
+        return ProjectionModel(projections, card["encoder"], card["training"])
+
+    return _STORAGE.read(folder, list(TERMS), model_of)
