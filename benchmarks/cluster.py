@@ -98,7 +98,6 @@ def queries_for(index: Any, topics: Path) -> list[Query]:
 def same(options: argparse.Namespace) -> None:
     """All runs over both: how many rankings are the same, and the largest difference of scores."""
     from qbe.cluster.index import open_index
-
     from qbe.index.index import Index
     from qbe.search.session import Pipeline
 
@@ -126,7 +125,6 @@ def _difference(pair: tuple[Sequence[Hit], Sequence[Hit]]) -> float:
 def overhead(options: argparse.Namespace) -> None:
     """One query at a time over an index in one shard: with Ray and without."""
     from qbe.cluster.index import Fleet, open_index
-
     from qbe.index.index import Index
     from qbe.search.session import Pipeline
 
@@ -160,7 +158,6 @@ def overhead(options: argparse.Namespace) -> None:
 def killed(options: argparse.Namespace) -> None:
     """Searches while a node is killed with SIGKILL: with two replicas, and with one."""
     from qbe.cluster.index import Fleet, open_index
-
     from qbe.index.index import Index
     from qbe.search.session import Pipeline
     from qbe.search.stages import Fused
@@ -234,8 +231,8 @@ def _by_ray(work: Path, corpus: Path) -> None:
     import shutil
 
     import ray
-    from qbe.cluster.build import PartTask, run_tasks
 
+    from qbe.cluster.build import PartTask, run_tasks
     from qbe.corpus.records import Reading
     from qbe.index.building.settings import BuildSettings
 

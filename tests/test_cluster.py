@@ -1,5 +1,4 @@
-# ruff: noqa: E402
-"""Searching and building on a Ray cluster of several nodes: the results of one index, whatever dies."""
+"""Several indexes searched as one, side by side and on a Ray cluster."""
 
 import contextlib
 import dataclasses
@@ -8,105 +7,107 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-pytest.skip("to be rewritten over several ordinary indexes", allow_module_level=True)
-
-from qbe.cluster.build import ClusterBuild, build_on_cluster
-from qbe.cluster.calls import ShardCalls
-from qbe.cluster.index import Fleet, open_index
-from qbe.cluster.placement import placed, shard_count
-from qbe.index.building.sharding import IndexShards, build_shards
-from qbe.index.snapshot import open_snapshot
-from support.builds import Job, build_job, dated_job
-from support.serving import wait_until
-
-from qbe.cluster.ray_runtime import ClusterError, connected
+import qbe
 from qbe.corpus.records import Reading, dump_record, paper_to_record
-from qbe.errors import IndexBuildError, UsageError
-from qbe.index.opening import Index
+from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
+from qbe.index.build import build
+from qbe.index.several import SeveralIndexes
+from qbe.index.source import BuildSettings
 from qbe.index.store import read_manifest
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.session import Pipeline
-from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
-from qbe.types import Facet
+from qbe.search.stages import BM25, Dense, Fused, Matching, Stages
+from qbe.types import Facet, Paper
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("ray")
-
-LISTS = "IVF8,PQ4x4fs"
 SHARDS = 3
 
 
 @pytest.fixture(scope="module")
+def settings(tiny_encoder) -> BuildSettings:
+    return BuildSettings(encoder=str(tiny_encoder))
+
+
+@pytest.fixture(scope="module")
+def dated(papers) -> list[Paper]:
+    """The sample, with years of publication."""
+    return [
+        dataclasses.replace(paper, metadata={**paper.metadata, "year": 2000 + number % 20})
+        for number, paper in enumerate(papers)
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, dated, settings) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "index"
+    build(folder, dated, settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, dated) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    path.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in dated))
+    return path
+
+
+@pytest.fixture(scope="module")
 def nodes():
-    """A cluster of three nodes on this machine, with one processor each, to which the tests are connected."""
+    """A cluster of two nodes on this machine, with one processor each, to which the tests are connected."""
+    pytest.importorskip("ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
+    from qbe.cluster.ray_runtime import connected
+
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
     cluster.add_node(num_cpus=1)
     try:
         with connected(cluster.address) as ray:
             cluster.wait_for_nodes()
-            yield ray, cluster
+            yield ray
     finally:
         cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory, papers, tiny_encoder) -> Job:
-    """The sample, with years of publication."""
-    folder = tmp_path_factory.mktemp("corpus")
-    return dated_job(folder, papers, tiny_encoder, faiss=LISTS, stored="int8")
+def shards(nodes, tmp_path_factory, corpus, settings) -> Path:
+    """The indexes that a cluster builds of the corpus."""
+    from qbe.cluster.build import build_on_cluster
 
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, job) -> Path:
-    folder = tmp_path_factory.mktemp("whole") / "index"
-    build_job(folder, job)
+    folder = tmp_path_factory.mktemp("shards") / "indexes"
+    manifest = build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
+    sizes = [read_manifest(folder / str(number)).corpus["papers"] for number in (1, 2, 3)]
+    assert (sizes, manifest.corpus["papers"]) == ([43, 43, 42], 128)
+    with pytest.raises(IndexBuildError, match="replace it with `overwrite`"):
+        build_on_cluster(nodes, folder, [str(corpus)], settings, SHARDS, reading=Reading())
+    assert [path.name for path in folder.parent.iterdir()] == ["indexes"]
     return folder
 
 
-@pytest.fixture(scope="module")
-def several(tmp_path_factory, whole) -> Path:
-    folder = tmp_path_factory.mktemp("several") / "index"
-    build_shards(folder, IndexShards(whole), SHARDS)
-    return folder
+@pytest.fixture(params=["side by side", "cluster"])
+def several(request, shards):
+    """The indexes, opened as one."""
+    if request.param == "side by side":
+        with qbe.open_index(sorted(shards.iterdir()), threads=2) as index:
+            assert isinstance(index, SeveralIndexes)
+            yield index
+    else:
+        from qbe.cluster.index import open_index
+
+        with open_index(shards, "auto", replicas=2, threads=2) as index:
+            yield index
 
 
-@pytest.fixture(scope="module")
-def held(nodes, several):
-    """The index of shards, opened on the cluster with two replicas of each shard."""
-    with open_index(several, "auto", fleet=Fleet(replicas=2), threads=2) as index:
-        yield index
-
-
-def configurations(rerankers: Path) -> dict[str, Stages]:
-    return {
-        "bm25": Stages(BM25()),
-        "dense": Stages(Dense()),
-        "dense, more lists": Stages(Dense(nprobe=8)),
-        "fused": Stages(Fused()),
-        "matched": Fused() >> Matching(depth=20),
-        "reranked": Fused() >> CrossEncoder(str(rerankers), depth=20),
-        "pure facets": Fused(background_penalty=1.0)
-        >> CrossEncoder(str(rerankers), depth=20, background_penalty=1.0),
-    }
-
-
-@pytest.mark.parametrize("name", [*configurations(Path())])
-def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, name, tiny_joint_grades):
-    config = configurations(tiny_joint_grades)[name]
-    with Index(whole) as one, Pipeline(one, config) as expected, Pipeline(held, config) as found:
+@pytest.mark.parametrize("stages", [Stages(Dense()), Dense() >> Matching(depth=20)], ids=["dense", "matched"])
+def test_dense_hits_are_those_of_one_index_to_the_last_bit(whole, several, stages):
+    with qbe.open_index(whole) as one, Pipeline(one, stages) as expected, Pipeline(several, stages) as found:
         papers = [one.papers[row] for row in (0, 40, 77)]
         queries = [
             Query(papers[0], Facet.METHOD),
@@ -114,8 +115,7 @@ def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, nam
             Query.of(Aspect(papers[2], Facet.RESULT), Aspect(papers[0], Facet.METHOD, weight=-0.5)),
         ]
         pool = [f"s{number:03d}" for number in range(20, 60)]
-        some, few = PaperFilter(years=(None, 2010)), PaperFilter(years=(2019, 2019))
-        for selected in (None, some, few):
+        for selected in (None, PaperFilter(years=(None, 2010)), PaperFilter(years=(2019, 2019))):
             hits = found.batch_search(queries, 128, filter=selected, explain=True)
             assert hits == expected.batch_search(queries, 128, filter=selected, explain=True)
             assert all(hits)
@@ -123,241 +123,93 @@ def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, nam
         assert found.batch_search(queries, 30, pools) == expected.batch_search(queries, 30, pools)
 
 
-def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes, several):
-    ray, _ = nodes
-    with open_index(several, "auto", fleet=Fleet(replicas=2)) as index:
-        processes = _of(index)
-        assert len(set(processes)) == 2 * SHARDS
-        for replicas in index._calls.replicas:
-            asked = [
-                actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
-                for actor in replicas
-            ]
-            assert len(set(ray.get(asked))) == 2
-    wait_until(lambda: not any(map(_is_alive, processes)))
+@pytest.mark.parametrize("stage", [BM25(), Fused()], ids=["bm25", "fused"])
+def test_bm25_is_that_of_each_index(whole, several, stage):
+    with qbe.open_index(whole) as one, Pipeline(one, stage) as expected, Pipeline(several, stage) as found:
+        shared = 0
+        for row in range(0, 100, 10):
+            query = Query(one.papers[row])
+            hits = found.search(query, k=20)
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+            shared += len(
+                {hit.paper_id for hit in hits} & {hit.paper_id for hit in expected.search(query, k=20)}
+            )
+            some = found.search(query, k=20, filter=PaperFilter(years=(2005, 2007)))
+            assert {several.paper(hit.paper_id).metadata["year"] for hit in some} <= {2005, 2006, 2007}
+        assert shared >= 150  # of 200, in indexes of 43 papers
 
 
-def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
-    config = Dense()
-    with (
-        Index(whole) as one,
-        open_index(several, "auto", fleet=Fleet(replicas=2)) as index,
-        Pipeline(one, config) as expected,
-        Pipeline(index, config) as found,
-    ):
-        query = Query(one.paper("s036"), Facet.METHOD)
-        hits = expected.search(query, 50)
-        assert found.search(query, 50) == hits
-        mine = _of(index)
-        for process in mine[:2]:
-            os.kill(process, signal.SIGKILL)
-            for _ in range(3):
-                assert found.search(query, 50) == hits
-        for process in _of(index):
-            os.kill(process, signal.SIGKILL)  # all at once: the search waits until they are back
-        assert found.search(query, 50) == hits
+def test_what_is_read_of_several_is_what_is_read_of_one(whole, shards, dated, tmp_path):
+    folders = [shutil.copytree(each, tmp_path / each.name) for each in sorted(shards.iterdir())]
+    with qbe.open(folders) as several, qbe.open(whole) as one:
+        assert sorted(several, key=lambda paper: paper.paper_id) == dated
+        assert several.find("Two Crops of a Paragraph") == one.find("s036")
+        paper = one.paper("s036")
+        assert several.vectors(paper).sentences.tolist() == one.vectors(paper).sentences.tolist()
+        counts = ("papers", "sentences", "labelled")
+        assert all(several.manifest.corpus[key] == one.manifest.corpus[key] for key in counts)
+        with pytest.raises(UsageError, match="open the one that is to be changed"):
+            several.delete(["s036"])
+        with qbe.open(folders[0]) as first:
+            gone = first.papers.ids[0]
+            first.delete([gone])
+        assert gone in several
+        assert several.refresh()
+        assert gone not in several
+        assert len(several) == 127
 
 
-def test_a_commit_is_seen_as_a_whole_or_not_at_all(several, tmp_path, papers, nodes):
-    folder = Path(shutil.copytree(several, tmp_path / "index"))
-    config = Dense()
-    new = [dataclasses.replace(paper, paper_id=f"n{paper.paper_id}") for paper in papers[:9]]
-    with open_index(folder, "auto") as index, Index(folder) as here, Pipeline(index, config) as pipeline:
-        query = Query(here.paper("s001"), Facet.METHOD)
-        before = pipeline.search(query, 200)
-        here.append(new)
-        here.delete(["s005"])
-        assert pipeline.search(query, 200) == before  # of the former commit, as any open index
-        assert index.refresh()
-        with Pipeline(here, config) as there:
-            after = there.search(query, 200)
-        assert pipeline.search(query, 200) == after != before
-        # Shards that start again know the newest commit only: the search is carried out anew over that.
-        here.delete(["s006"])
-        for process in _of(index):
-            os.kill(process, signal.SIGKILL)
-        with Pipeline(here, config) as there:
-            assert pipeline.search(query, 200) == there.search(query, 200)
+def test_indexes_that_do_not_go_together(whole, shards, tiny_encoder, dated, tmp_path, settings, told):
+    build(tmp_path / "words", dated[:2], BuildSettings(dense=False))
+    build(tmp_path / "other", dated[:2], BuildSettings(encoder="facet-encoder"))
+    messages = []
+    for folder, error in (("words", IndexFormatError), ("other", EncoderMismatchError)):
+        with pytest.raises(error) as raised:
+            qbe.open([shards / "1", tmp_path / folder])
+        messages.append(str(raised.value))
+    with pytest.raises(IndexFormatError) as raised:
+        qbe.open([whole, shards / "1"])
+    messages.append(str(raised.value))
+    parents = (str(tmp_path), str(whole.parent), str(shards.parent))
+    for parent in parents:
+        messages = [message.replace(f"{parent}/", "") for message in messages]
+    told("several indexes", messages)
+    with pytest.raises(UsageError, match="found none"):
+        SeveralIndexes([])
 
 
-def _slow(ray, *seconds: float) -> list:
-    """Actors that answer after so many seconds."""
+def test_a_replica_that_is_killed_changes_no_answer(nodes, shards, whole):
+    from qbe.cluster.index import open_index
 
-    class Slow:
-        def __init__(self, seconds: float) -> None:
-            self._seconds = seconds
-
-        def answer(self, value: object) -> object:
-            time.sleep(self._seconds)
-            return value
-
-        def fail(self) -> None:
-            raise UsageError("expected sense, found none")
-
-    actor = ray.remote(num_cpus=0)(Slow)
-    return [actor.remote(each) for each in seconds]
+    with open_index(shards, "auto") as index, Pipeline(index, Dense()) as pipeline, qbe.open(whole) as one:
+        query = Query(one.papers[3])
+        before = pipeline.search(query, k=50)
+        for process in nodes.get([replica.process.remote() for each in index.replicas for replica in each]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        assert pipeline.search(query, k=50) == before
 
 
-def test_a_deadline_is_kept_and_errors_come_back_as_they_are(nodes):
-    ray, _ = nodes
-    replicas = [_slow(ray, 30.0), _slow(ray, 0.0)]
-    ShardCalls(replicas).to_each("answer", {1: (0,)})  # its process is there
-    calls = ShardCalls(replicas, deadline=1.0)
-    started = time.monotonic()
-    with pytest.raises(ClusterError, match="expected answers within 1 s of shard 1, found none"):
-        calls.to_all("answer", 7)
-    assert time.monotonic() - started < 5
-    with pytest.raises(UsageError, match="expected sense"):
-        calls.to_each("fail", {1: ()})
-
-
-def test_segments_are_placed_where_there_is_least(several):
-    """The largest is alone, and the other two together."""
-    snapshot = open_snapshot(several)
-    by_two = placed(snapshot.segments, 2)
-    snapshot.close()
-    sizes = [[each.sentences for each in shard] for shard in by_two]
-    assert sorted(map(len, sizes)) == [1, 2]
-    assert max(map(max, sizes)) == min(sizes, key=len)[0]
-    assert sum(map(sum, sizes)) == 594
-    assert shard_count(snapshot.segments) == SHARDS
-
-
-@pytest.fixture(scope="module")
-def longer(tmp_path_factory, papers, tiny_encoder) -> Job:
-    """Enough papers for three parts."""
-    corpus = tmp_path_factory.mktemp("longer") / "corpus.jsonl"
-    copies = [
-        dataclasses.replace(paper, paper_id=f"{copy}-{paper.paper_id}")
-        for copy in range(9)
-        for paper in papers
+def test_from_the_command_line(corpus, settings, tmp_path):
+    pytest.importorskip("ray")
+    command = [sys.executable, "-m", "qbe", "cluster"]
+    here = ["--address", "local", "--threads", "1"]
+    built = [*command, "index", "--corpus", str(corpus), "--output", "indexes", "--shards", "2"]
+    searched = [
+        "search",
+        "--index",
+        "indexes",
+        "--paper",
+        "s036",
+        "--first-stage",
+        "dense",
+        "--rerank",
+        "none",
     ]
-    corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in copies))
-    return Job(corpus=(str(corpus),), encoder=str(tiny_encoder))
-
-
-@pytest.fixture(scope="module")
-def longer_whole(tmp_path_factory, longer) -> Path:
-    """The index of these papers that one process builds."""
-    folder = tmp_path_factory.mktemp("longer") / "index"
-    build_job(folder, longer)
-    return folder
-
-
-def test_a_build_whose_node_dies_has_the_digest_of_a_whole_one(tmp_path, longer, longer_whole, nodes):
-    ray, cluster = nodes
-    victim = cluster.add_node(num_cpus=1)
-    cluster.wait_for_nodes()
-    killer = threading.Timer(1.0, lambda: cluster.remove_node(victim, allow_graceful=False))
-    killer.start()
-    parts, output = ClusterBuild(parts=3), tmp_path / "index"
-    manifest = build_on_cluster(ray, output, longer.corpus, longer.settings, parts, reading=Reading())
-    killer.join()
-    assert manifest.digest == read_manifest(longer_whole).digest
-    assert [path.name for path in tmp_path.iterdir() if "lock" not in path.name] == ["index"]
-
-
-def test_shards_are_those_that_one_process_makes(tmp_path, longer, longer_whole, nodes):
-    ray, _ = nodes
-    spread = ClusterBuild(parts=3, shards=3)
-    manifest = build_on_cluster(
-        ray, tmp_path / "index", longer.corpus, longer.settings, spread, reading=Reading()
-    )
-    build_shards(tmp_path / "split", IndexShards(longer_whole), 3)
-    with Index(tmp_path / "split") as expected:
-        assert manifest.digest == expected.manifest.digest
-
-
-def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_whole):
-    """The driver and its one-machine cluster are killed; what they finished is not encoded again."""
-    output = tmp_path / "index"
-    command = [sys.executable, "-m", "qbe", "cluster", "index", "--corpus", *longer.corpus]
-    command += ["--output", str(output), "--encoder", longer.encoder]
-    command += ["--address", "local", "--parts", "3", "--threads", "1"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    first = tmp_path / ".index.parts" / "1" / "part.json"
-    deadline = time.monotonic() + 60
-    while not first.exists() and driver.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    driver.kill()
-    driver.wait()
-    assert first.exists()
-    wait_until(lambda: not any(str(tmp_path) in line and "pytest" not in line for line in _command_lines()))
-    parts, read = ClusterBuild(parts=3), Reading()
-    with pytest.raises(IndexBuildError, match="expected no unfinished build"), connected("local", 1) as ray:
-        build_on_cluster(ray, output, longer.corpus, longer.settings, parts, reading=read)
-    done = subprocess.run(
-        [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert read_manifest(longer_whole).digest[:12] in done.stdout
-
-
-def test_without_ray_or_a_cluster_one_line_says_what_to_do():
-    def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command, there = [sys.executable, "-c", program], {**os.environ, **environment}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=there)
-
-    program = (
-        "import importlib.util, sys; find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *a: None if name == 'ray' else find(name, *a)\n"
-        "sys.argv = 'qbe cluster search --index x --paper s001 --address local'.split()\n"
-        "from qbe.__main__ import main; main()"
-    )
-    done = run(program)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.endswith("needs the package ray, found none; run: pip install 'qbe[cluster]'\n")
-    program = (
-        "from qbe.cluster.ray_runtime import ClusterError, connected\n"
-        "try:\n    connected('127.0.0.1:1').__enter__()\n"
-        "except ClusterError as error: print(error)"
-    )
-    done = run(program, RAY_gcs_rpc_server_reconnect_timeout_s="1", RAY_NUM_REDIS_GET_RETRIES="1")
-    assert "expected a Ray cluster at 127.0.0.1:1, found none" in done.stdout
-
-
-def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconnects(whole):
-    program = f"""
-import ctypes
-from qbe import BM25, Query, open_index
-from qbe.cluster.ray_runtime import ClusterError, connected
-from qbe.search.session import Pipeline
-
-def handlers():
-    action = ctypes.create_string_buffer(256)
-    sigaction = ctypes.CDLL(None).sigaction
-    return [sigaction(number, None, action) or int.from_bytes(action[:8], "little") for number in (11, 7)]
-
-default = handlers()
-index = open_index({str(whole)!r})
-pipeline = Pipeline(index, BM25())
-hits = pipeline.search(Query(index.paper("s001")))
-java = handlers()
-with connected("local", 1):
-    within = handlers()
-print(default != java == within == handlers(), pipeline.search(Query(index.paper("s001"))) == hits)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "True True\n"
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _of(index) -> list[int]:
-    """The processes that hold the shards of an index."""
-    import ray
-
-    actors = (actor for replicas in index._calls.replicas for actor in replicas)
-    return [ray.get(actor.__ray_call__.remote(lambda _: os.getpid())) for actor in actors]
-
-
-def _command_lines() -> Iterator[str]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            yield (folder / "cmdline").read_text()
+    runs = [
+        subprocess.run(each, capture_output=True, text=True, cwd=tmp_path, check=False)
+        for each in ([*built, "--encoder", settings.encoder, *here], [*command, *searched, *here])
+    ]
+    assert [(run.returncode, run.stderr[-300:]) for run in runs] == [(0, ""), (0, "")]
+    assert "128 papers" in runs[0].stdout
+    assert runs[1].stdout.splitlines()[0].startswith("s036 Q0 ")

@@ -31,7 +31,7 @@ def parser() -> Parser:
         "by vectors projected for citation, scored by the citation model; where the index knows who cites "
         "whom, by that as well.",
     )
-    parser.options({"--index DIR": "built by qbe index"}, required=True)
+    parser.options({"--index DIR...": "built by qbe index; several are searched as one"}, required=True)
     sources = {
         "--paper ID": "a paper of the index",
         "--paper-file FILE": "a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited, "
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
         check_output(options.output, with_tag(CITED, options.run_tag))
 
     from qbe.cite.recommender import CiteRequest, Recommender
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.query import Query
     from qbe.search.filters import describe
     from qbe.search.output import write_blocks

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from qbe.cluster.index import ClusterIndex
     from qbe.index.source import Execution
     from qbe.index.store import Manifest
-    from qbe.search.rank import Reranker
 
 PROGRAM = "qbe cluster"
 COMMANDS = {
@@ -45,17 +44,16 @@ def command_parser(name: str) -> Parser:
     if name == "index":
         parser.options(
             {
-                "--parts N": "parts that are encoded apart (default: two for each processor of the cluster); "
-                "with --shards a multiple of them",
-                "--shards N": "segments of like size, which several machines can hold",
+                "--shards N": "ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one (default: one "
+                "for each processor of the cluster)",
             },
             group,
         )
         return parser
     parser.options(
         {
-            "--replicas N (1)": "processes that hold each shard",
-            "--deadline SECONDS (60)": "wait at most so long for shards",
+            "--replicas N (1)": "processes that hold each index",
+            "--deadline SECONDS (60)": "wait at most so long for indexes",
         },
         group,
     )
@@ -72,7 +70,7 @@ def main(arguments: list[str]) -> None:
 
     def command(given: list[str]) -> None:
         options = command_parser(name).parse_args(given)
-        module.run(options, *([_builder(options)] if name == "index" else _openers(options)))
+        module.run(options, _builder(options) if name == "index" else _opener(options))
 
     common.run(f"{PROGRAM} {name}", command, arguments[1:])
 
@@ -80,7 +78,7 @@ def main(arguments: list[str]) -> None:
 def _builder(options: argparse.Namespace) -> Callable[[Path, Execution], Manifest]:
     def build(output: Path, execution: Execution) -> Manifest:
         from qbe.cli.index import build_settings, reading
-        from qbe.cluster.build import ClusterBuild, build_on_cluster
+        from qbe.cluster.build import build_on_cluster
         from qbe.cluster.ray_runtime import connected
 
         with connected(options.address, execution.threads) as ray:
@@ -89,7 +87,7 @@ def _builder(options: argparse.Namespace) -> Callable[[Path, Execution], Manifes
                 output,
                 options.corpus,
                 build_settings(options),
-                ClusterBuild(options.parts, options.shards),
+                options.shards,
                 reading=reading(options),
                 overwrite=options.overwrite,
                 resume=options.resume,
@@ -99,25 +97,17 @@ def _builder(options: argparse.Namespace) -> Callable[[Path, Execution], Manifes
     return build
 
 
-def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], Callable[..., Reranker]]:
-    """What opens an index on the cluster, and then rerankers there."""
+def _opener(options: argparse.Namespace) -> Callable[..., ClusterIndex]:
+    """Return what opens indexes on the cluster."""
+    from qbe.cluster.index import indexes_in, open_index
     from qbe.cluster.ray_runtime import require_ray
 
     require_ray()
-    opened: list[ClusterIndex] = []
 
-    def open_index(folder: str | Path, *, threads: int | None = None, **models: Any) -> ClusterIndex:
-        from qbe.cluster.index import Fleet, open_index
-
-        fleet = Fleet(options.replicas, threads or 1)
-        opened.append(
-            open_index(
-                folder, options.address, fleet=fleet, deadline=options.deadline, threads=threads, **models
-            )
+    def opened(folders: list[str], **named: Any) -> ClusterIndex:
+        inside = [each for folder in folders for each in indexes_in(folder)]
+        return open_index(
+            inside, options.address, replicas=options.replicas, deadline=options.deadline, **named
         )
-        return opened[-1]
 
-    def open_reranker(**parameters: Any) -> Reranker:
-        return opened[-1].open_reranker(**parameters)
-
-    return open_index, open_reranker
+    return opened

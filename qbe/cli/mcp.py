@@ -25,7 +25,7 @@ def parser() -> Parser:
     parser = Parser(
         PROGRAM, "Give agents tools to search an index with, by the Model Context Protocol (MCP).", EPILOG
     )
-    parser.options({"--index DIR": "the index to serve"}, required=True)
+    parser.options({"--index DIR...": "the index to serve, or several as one"}, required=True)
     options = {
         "--transport stdio|http (stdio)": "how agents reach it",
         "--host HOST": f"http: address to listen at (default: {HOST}, this machine only)",
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> None:
     check_access(host, key)
     threads = common.threads(options.threads)
 
-    from qbe.index.index import open_index
+    from qbe.index.several import open_index
     from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen

@@ -55,7 +55,8 @@ def parser() -> Parser:
         "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
         "sentences picked by hand, or by its whole abstract.",
     )
-    parser.options({"--index DIR": "built by qbe index, or an address of qbe pull"}, required=True)
+    about = "built by qbe index, or an address of qbe pull; several are searched as one"
+    parser.options({"--index DIR...": about}, required=True)
     sources = {
         "--topics FILE": "tab-separated with a header: query_id, paper_id (or text and title, of a paper "
         "from outside), facet (none: the whole abstract), aspects (several, with weights, in place of the "
@@ -157,8 +158,7 @@ def run(
 
     from pathlib import Path
 
-    from qbe.index import jvm
-    from qbe.index.index import Index
+    from qbe.index import jvm, several
     from qbe.runs import read_pools
     from qbe.search.output import fingerprint, write_blocks
     from qbe.search.session import SearchSession
@@ -168,7 +168,7 @@ def run(
         jvm.expect_one_search()
     threads = common.threads(options.threads)
     pools = read_pools(Path(options.pool)) if options.pool else None
-    with (open_index or Index)(options.index, encoder=options.encoder, threads=threads) as index:
+    with (open_index or several.open_index)(options.index, encoder=options.encoder, threads=threads) as index:
         source = _source(options, index, wish)
         for each in source.notes:
             common.note(PROGRAM, each)

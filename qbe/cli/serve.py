@@ -32,7 +32,7 @@ def parser() -> Parser:
     parser = Parser(
         PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP.", EPILOG
     )
-    parser.options({"--index DIR": "the index to serve"}, required=True)
+    parser.options({"--index DIR...": "the index to serve, or several as one"}, required=True)
     options = {
         "--host HOST (127.0.0.1)": "address to listen at (default: 127.0.0.1, this machine only)",
         "--port N (8765)": "port to listen at, 0 for any free one",
@@ -97,7 +97,10 @@ def run(
             return
         app, index = _app(options, settings, threads, stack, open_index, open_reranker)
 
-        print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
+        print(
+            f"serving {', '.join(options.index)} ({len(index):,} papers) at {address_of(listening)}",
+            flush=True,
+        )
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
@@ -119,7 +122,7 @@ def _serve_with_workers(
 
     def started() -> None:
         address = address_of(listening)
-        print(f"serving {options.index} at {address} with {options.workers} workers", flush=True)
+        print(f"serving {', '.join(options.index)} at {address} with {options.workers} workers", flush=True)
 
     serve_with_workers(partial(command.worker_app, options), options.workers, listening, started)
 
@@ -166,12 +169,12 @@ def _app(
     import logging
 
     from qbe.feeds.reports import Watcher
-    from qbe.index.index import Index
+    from qbe.index import several
     from qbe.serve.app import create_app
     from qbe.serve.service import SearchService, stages_of
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
-    index = stack.enter_context((open_index or Index)(options.index, threads=threads))
+    index = stack.enter_context((open_index or several.open_index)(options.index, threads=threads))
     stages = stages_of(index, options.rerank)
     service = stack.enter_context(SearchService(index, stages, open_reranker=open_reranker))
     watcher = Watcher(options.watches, index) if options.watches else None

@@ -54,11 +54,7 @@ class Written(NamedTuple):
 
 
 def by_share(years: Mapping[str, int]) -> dict[str, str]:
-    """Split papers by age: the oldest 80 % are train, the others dev and test, half each.
-
-    >>> by_share({"a": 2004, "b": 2001, "c": 2002, "d": 2002, "e": 2001})
-    {'b': 'train', 'e': 'train', 'c': 'train', 'd': 'train', 'a': 'test'}
-    """
+    """Split papers by age: the oldest 80 % are train, the others dev and test, half each."""
     oldest_first = sorted(years, key=years.__getitem__)
     trained = int(0.8 * len(years))
     chosen = trained + (len(years) - trained) // 2
@@ -69,11 +65,7 @@ def by_share(years: Mapping[str, int]) -> dict[str, str]:
 
 
 def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
-    """Split papers by the last year of each of SPLITS; later papers are in none.
-
-    >>> by_last_years({"b": 2007, "c": 2008, "d": 2012}, [2007, 2008, 2011])
-    {'b': 'train', 'c': 'dev'}
-    """
+    """Split papers by the last year of each of SPLITS; later papers are in none."""
     ends = list(zip(SPLITS, last_years, strict=False))
     splits = {paper_id: next((n for n, last in ends if of <= last), None) for paper_id, of in years.items()}
     return {paper_id: split for paper_id, split in splits.items() if split is not None}
@@ -92,15 +84,7 @@ def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
 
 
 def cited_before(paper: Paper, years: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the ids that a paper cites: without itself, younger papers and repetitions.
-
-    Raises CorpusError for cites that are no list of ids.
-
-    >>> from qbe.types import Sentence
-    >>> paper = Paper("a", "On stone", (Sentence("One."),), metadata={"cites": ["b", "b", "a", "c", "far"]})
-    >>> cited_before(paper, {"a": 2018, "b": 2018, "c": 2019})
-    ('b',)
-    """
+    """Return the ids that a paper cites: without itself, younger papers and repetitions."""
     cites = paper.metadata.get("cites") or ()
     if not isinstance(cites, list | tuple) or not all(isinstance(each, str | int) for each in cites):
         raise CorpusError(
@@ -281,18 +265,6 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
 
     Train are the queries to the first of ``split_years``, dev those to the second, test the younger ones;
     without years the oldest 80 % are train, dev and test 10 % each. Records that cannot be used are listed.
-
-    >>> _ = Path("mine.csv").write_text('''id,title,abstract,year,cites
-    ... a,On stone,We cut it.,2017,
-    ... b,On sand,We pour it.,2018,a
-    ... c,On clay,We burn it.,2019,a;b
-    ... ''')
-    >>> for line in write_own("mine.csv", [2018], Path("mine"), TitleIndex([])):
-    ...     print(line)
-    citations: 3 candidates from mine.csv, 5.0 words on average
-      train: 1 queries (2018), 1.0 citations on average
-      dev: 1 queries (2019), 2.0 citations on average
-    next: qbe index --corpus mine/papers.jsonl --output indexes/citations
     """
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".read-", dir=output) as folder:

@@ -19,16 +19,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """What a data set is made of; each takes the options that `qbe.datasets.names.TAKEN_BY` says.
+    """Options of a data set; each takes those that `qbe.datasets.names.TAKEN_BY` says.
 
     Attributes:
-        source: the folder of the release; by default the data set is looked up in ``$QBE_DATA/NAME``, and
-            CSFCube is downloaded where that is absent.
-        raw: whether the corpus has each abstract as one string, without labels.
-        corpus: of citations, a corpus of one's own in place of the release; of graded-pairs, what holds their
-            papers.
-        split_years: of a corpus of one's own the last year of train, and of dev; none: see
-            `qbe.datasets.citations.write_own`.
+        source: the folder of the release (default: ``$QBE_DATA/NAME``; CSFCube is downloaded).
+        raw: write each abstract as one string, without labels.
+        corpus: of citations, a corpus in place of the release; of graded-pairs, the papers.
+        split_years: of such a corpus, the last year of train, and of dev.
         leave_out: of citations, files of papers: no paper with such a title is a query.
     """
 
@@ -40,7 +37,6 @@ class DatasetOptions:
 
     @property
     def folder(self) -> Path | None:
-        """The source as a path."""
         return None if self.source is None else Path(self.source)
 
     def check(self, name: str) -> None:
@@ -74,12 +70,6 @@ def write_dataset(
     ``report`` is called with one line for each downloaded file. Raises UsageError for an unknown name or
     options that the data set does not take, CorpusError, FileFormatError and DatasetError for a release that
     is missing or broken, OutputError where other files are in the way and ``overwrite`` is not given.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (summary,) = write_dataset("sample", folder)
-    >>> summary[:40]
-    'sample: corpus.jsonl, topics.tsv, pools.'
     """
     if name not in NAMES:
         raise UsageError(f"expected a data set `name` of {', '.join(NAMES)}, found {name!r}")
@@ -117,14 +107,6 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
     Raises OutputError, and changes nothing, where a file of other content is there, unless with
     ``overwrite``.
-
-    >>> Path("mine").mkdir()
-    >>> _ = Path("mine/corpus.jsonl").write_text("my papers")
-    >>> with placed(Path("mine")) as written:
-    ...     _ = (written / "corpus.jsonl").write_text("other papers")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.OutputError: mine/corpus.jsonl: expected no such file, or the data set's own, ...
     """
     absent = [each for each in (folder, *folder.parents) if not each.exists()]
     try:

@@ -41,12 +41,8 @@ def find_release(name: str, files: Iterable[str], where: str, source: Path | Non
 def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
     """Read judged pools, ``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long.
 
-    Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is no
-    whole number from 0 to ``highest``, and a paper that is not in ``papers``.
-
-    >>> _ = Path("pools.json").write_text('{"1": {"cands": ["a", "b"], "relevance_adju": [2, 0]}}')
-    >>> read_pools(Path("pools.json"), {"1", "a", "b"}, "papers.jsonl", 3)
-    {'1': {'a': 2, 'b': 0}}
+    Raises DatasetError for another form, a candidate judged twice, a grade out of range, and an unknown
+    paper.
     """
     pools: Pools = {}
     for query, entry in read_object(path).items():

@@ -63,12 +63,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of all papers, and the pairs of related families, by facet.
-
-    >>> places = {name: {Facet.METHOD: Place("stone", way)} for name, way in (("a", "cut"), ("b", "split"))}
-    >>> grade(Layout(places, {}), "a", "b", Facet.METHOD)
-    2
-    """
+    """The places of all papers, and the pairs of related families, by facet."""
 
     places: Mapping[str, Mapping[Facet, Place]]
     related: Mapping[Facet, frozenset[frozenset[str]]]
@@ -94,10 +89,6 @@ def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
     """Grade a candidate for a query paper under a facet.
 
     3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else.
-
-    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
-    >>> [grade(layout, "s036", other, Facet.METHOD) for other in ("s001", "s007", "s002", "s003")]
-    [3, 2, 1, 0]
     """
     first, second = layout.places[query][facet], layout.places[candidate][facet]
     if first.family == second.family:

@@ -50,14 +50,7 @@ POOL_DEFINITIONS: Mapping[str, str] = {
 def pool_protocol(qrels: Qrels, rankings: Rankings, measures: Iterable[str] = ()) -> Evaluation:
     """Evaluate rankings of judged pools by POOL_DEFINITIONS and further measures of ir-measures.
 
-    A pool paper that is missing in the run counts as not retrieved, and a query that is missing scores as an
-    empty ranking, both with a warning. Raises FileFormatError when no query is in both qrels and run,
-    UsageError for an unknown measure.
-
-    >>> from qbe.types import Hit
-    >>> rankings = {"7": (Hit("a", 0.9), Hit("b", 0.8), Hit("c", 0.7))}
-    >>> pool_protocol({"7": {"a": 0, "b": 1, "c": 1}}, rankings).figures["MAP"]["all"]
-    0.5833333333333333
+    A pool paper that is missing in the run counts as not retrieved, with a warning.
     """
     pools = without_query_papers(qrels)
     scopes = {ALL: tuple(pools)}
@@ -100,16 +93,7 @@ def citations_protocol(
     rankings: Rankings,
     measures: Iterable[str] = (),
 ) -> Evaluation:
-    """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more.
-
-    A query that is missing in the run scores 0, with a warning. Raises FileFormatError when no query is in
-    both qrels and run, UsageError for an unknown measure.
-
-    >>> from qbe.types import Hit
-    >>> rankings = {"p7": (Hit("p7", 9.0), Hit("p3", 8.0), Hit("p1", 7.0))}
-    >>> citations_protocol({"p7": {"p1": 1, "p2": 1}}, rankings).figures["MRR"]
-    {'all': 0.5}
-    """
+    """Evaluate a run that recommends papers to cite; cited papers have a grade of 1 or more."""
     judged = without_query_papers(qrels)
     scopes = {ALL: tuple(judged)}
     _, warnings = coverage(scopes, judged, rankings)

@@ -65,12 +65,7 @@ AS_ASKED_DEFINITIONS: Mapping[str, str] = {
 
 
 def is_as_asked(row: Mapping[Facet, float], scope: str) -> bool:
-    """Return True if a paper with these grades is as a query of the scope asks; False where a grade is
-    missing.
-
-    >>> is_as_asked({Facet.METHOD: 2, Facet.BACKGROUND: 1}, "same-method-other-problem")
-    True
-    """
+    """Return True if these grades are as a query of the scope asks; False where one is missing."""
     similar, other = REQUIREMENTS[scope]
     return all(row.get(facet, 0) >= SIMILAR_FROM for facet in similar) and all(
         facet in row and row[facet] <= OTHER_TO for facet in other
@@ -82,13 +77,7 @@ def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
 
     A scope is a key of REQUIREMENTS; queries are named ``{paper_id}_{scope}`` or
     ``{paper_id}_background-not-method``. A candidate is judged in a scope where it has grades for all facets
-    that the scope asks for. Raises FileFormatError where the run has no query of a graded paper.
-
-    >>> from qbe.types import Hit
-    >>> rows = {"a": {Facet.METHOD: 2.0}, "b": {Facet.METHOD: 1.0}}
-    >>> rankings = {"p_method": (Hit("b", 2.0), Hit("a", 1.0))}
-    >>> as_asked_protocol({"p": rows}, rankings).figures["P@5"]["method"]
-    0.2
+    that the scope asks for.
     """
     judged: dict[str, dict[str, set[str]]] = {}
     for scope, requirements in REQUIREMENTS.items():
@@ -223,15 +212,8 @@ def alpha_ndcg(
 def diversity_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of lists by the corners that they come from.
 
-    The queries are the query papers with a judged candidate in a corner; a run's query is ``{paper_id}`` or
-    ``{paper_id}_{anything}``. Only judged candidates count. Raises FileFormatError where no candidate is in a
-    corner, where the run has none of the papers, and where it has two rankings of one.
-
-    >>> from qbe.types import Hit
-    >>> rows = {"a": dict.fromkeys(Facet, 2.0), "b": {Facet.BACKGROUND: 2.0, Facet.METHOD: 0.0}}
-    >>> evaluation = diversity_protocol({"p": rows}, {"p": (Hit("a", 2.0), Hit("b", 1.0))})
-    >>> evaluation.figures["corners@10"], evaluation.figures["background spread"]
-    ({'all': 1.0}, {'all': 0.0})
+    The queries are the query papers with a judged candidate in a corner; a run has one list for each,
+    ``{paper_id}`` or ``{paper_id}_{anything}``. Only judged candidates count.
     """
     corners = {
         paper: {name: {shape for shape in SHAPES if is_as_asked(row, shape)} for name, row in rows.items()}

@@ -56,18 +56,8 @@ class Folds:
 def load_folds(path: StrPath, split: str = "test") -> Folds:
     """Read a folds file: facet -> fold1_dev, fold2_dev, fold1_test, fold2_test -> query ids.
 
-    Args:
-        path: a JSON file; an entry ``all`` is allowed and must hold the queries of all facets together.
-        split: ``test`` for both test folds, or ``dev`` for fold1_dev only, as in the release's scorer.
-
-    Raises FileFormatError for a file that is not of this form, or whose test folds share a query, and
-    UsageError for another split.
-
-    >>> from importlib import resources
-    >>> sample = resources.files("qbe.datasets") / "sample" / "folds.json"
-    >>> folds = load_folds(str(sample))
-    >>> [len(fold) for fold in folds.scopes["method"]], [len(fold) for fold in folds.scopes["aggregated"]]
-    ([4, 4], [12, 12])
+    ``split`` is ``test`` for both test folds, or ``dev`` for fold1_dev, as in the release's scorer. Raises
+    FileFormatError for another form or test folds that share a query, UsageError for another split.
     """
     if split not in SPLITS:
         raise UsageError(f"expected a `split` of {' or '.join(SPLITS)}, found {split!r}")
@@ -129,18 +119,10 @@ def csfcube_protocol(
 ) -> Evaluation:
     """Evaluate a run as CSFCube's scorer does, and by further measures on the same pools and folds.
 
-    A pool paper that is missing in the run counts as not retrieved, and a query that is missing scores 0,
-    both with a warning. Ignores papers outside the pool and the query paper. Query ids end in ``_{facet}``.
-    Where the run has no query of a facet, this facet and ``aggregated`` have no figure. Raises
-    FileFormatError when folds and qrels do not match or no query is in both qrels and run, UsageError for an
-    unknown measure.
-
-    >>> from qbe.types import Hit
-    >>> ids = ("1_method", "2_method")
-    >>> folds = Folds({"method": (ids[:1], ids[1:])}, frozenset(ids))
-    >>> rankings = {query_id: (Hit("a", 9.5), Hit("b", 7.5)) for query_id in ids}
-    >>> csfcube_protocol({ids[0]: {"a": 3, "b": 0}, ids[1]: {"a": 0, "b": 2}}, rankings, folds).figures["MAP"]
-    {'method': 0.75}
+    A pool paper that is missing in the run counts as not retrieved, and a missing query scores 0, both with a
+    warning. Ignores papers outside the pool and the query paper. Where the run has no query of a facet, this
+    facet and ``aggregated`` have no figure. Raises FileFormatError when folds, qrels and run do not match,
+    UsageError for an unknown measure.
     """
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
@@ -183,14 +165,9 @@ def csfcube_protocol(
 
 
 def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:
-    """Return the folds of the scopes that the qrels cover: facets, and aggregated when all are covered.
+    """Return the folds of the facets that the qrels cover, and of ``aggregated`` when all are covered.
 
-    Raises FileFormatError when only a part of a facet's queries is judged, or a judged query is in no fold.
-
-    >>> scopes = {"method": (("1_method",), ("2_method",)), "result": (("1_result",), ("2_result",))}
-    >>> folds = Folds(scopes, frozenset(("1_method", "2_method", "1_result", "2_result")))
-    >>> judged_scopes(folds, {"1_method": {"a": 3}, "2_method": {"a": 0}})
-    {'method': (('1_method',), ('2_method',))}
+    Raises FileFormatError when a part of a facet's queries is judged, or a judged query is in no fold.
     """
     for query_id in qrels:
         if query_id not in folds.all_queries:

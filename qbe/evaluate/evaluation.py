@@ -22,19 +22,15 @@ AGGREGATED = "aggregated"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The evaluation of one system; values have the unit of their measure (most lie in [0, 1]).
-
-    A scope is a facet (``background``, ``method``, ``result``), a pair of facets (``method-background``), or
-    all queries (``all``; ``aggregated`` under the CSFCube protocol).
+    """The evaluation of one system, by scope: a facet, a pair of facets, ``all`` or ``aggregated``.
 
     Attributes:
         queries: query ids of each scope.
-        per_query: measure -> query id -> value, for every query of a scope that has a figure.
+        per_query: measure -> query id -> value in the measure's unit.
         figures: measure -> scope -> figure; None where the run has no ranking for the scope.
         warnings: one line each, on queries and papers that are missing in the run or the qrels.
         fold_figures: under the CSFCube protocol, measure -> scope -> the mean of each fold.
-        with_relevant: under exploration, the queries of each scope that have a relevant paper; measures of
-            relevant papers have values of these only.
+        with_relevant: under exploration, the queries of each scope that have a relevant paper.
         pairs: under crossed pairs, the number of pairs of each scope.
     """
 
@@ -51,16 +47,9 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     """Evaluate a run by query, by facet (the end of the query id) and over all queries.
 
     A judged query that is missing in the run scores as an empty ranking, with a warning. Where the run has no
-    query of a facet, this facet and the mean over all queries have no figure. Ignores queries without
-    judgements.
-
-    Raises TypeError for qrels of another type, UsageError for an unknown measure and a grade beyond
-    MAX_RELEVANCE, FileFormatError when no query is in both qrels and run.
-
-    >>> from qbe.types import Hit
-    >>> rankings = {"1_method": (Hit("a", 9.5), Hit("b", 7.5))}
-    >>> evaluate({"1_method": {"a": 0, "b": 1}}, rankings, ["RR", "P@1"]).figures
-    {'RR': {'method': 0.5, 'all': 0.5}, 'P@1': {'method': 0.0, 'all': 0.0}}
+    query of a facet, this facet and the mean over all queries have no figure. Raises TypeError for qrels of
+    another type, UsageError for an unknown measure and a grade out of range, FileFormatError when no query is
+    in both qrels and run.
     """
     _check_qrels(qrels)
     parsed = parse_measures(measures)
@@ -95,11 +84,7 @@ def scope_figures(
     scopes: Mapping[str, Collection[str]],
     left_out: Collection[str] = (),
 ) -> dict[str, dict[str, float | None]]:
-    """Aggregate values by measure and scope; None for the scopes that are left out.
-
-    >>> scope_figures({}, {"F1@20": {"1": 0.5, "2": 0.25}}, {"2019": ["1"], "all": ["1", "2"]})
-    {'F1@20': {'2019': 0.5, 'all': 0.375}}
-    """
+    """Aggregate values by measure and scope; None for the scopes that are left out."""
     return {
         name: {
             scope: None if scope in left_out else figure(measures, name, [by_query[q] for q in ids])
@@ -110,11 +95,7 @@ def scope_figures(
 
 
 def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Group query ids by facet, if all have one, and all together.
-
-    >>> facet_scopes(["1_method", "1_result"])
-    {'method': ('1_method',), 'result': ('1_result',), 'all': ('1_method', '1_result')}
-    """
+    """Group query ids by facet, if all have one, and all together."""
     by_facet = {
         facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet)
         for facet in Facet
@@ -129,12 +110,8 @@ def coverage(
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the scopes without a figure, and warnings on queries that only the run or the qrels have.
 
-    A facet has no figure where the run has none of its queries; then the scope of all queries has none
-    either. Raises FileFormatError when the run has none of the queries.
-
-    >>> qrels = {"1_method": {"a": 1}, "2_method": {"a": 0}}
-    >>> coverage({"method": ("1_method", "2_method")}, qrels, {"1_method": ()})
-    (frozenset(), ('no documents for query 2_method: it scores as an empty ranking',))
+    A facet has no figure where the run has none of its queries; then all queries together have none. Raises
+    FileFormatError when the run has none of the queries.
     """
     ranked = rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
@@ -162,11 +139,7 @@ def coverage(
 
 
 def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """Leave out judgements of query papers for themselves, where a query's id is its paper's.
-
-    >>> without_query_papers({"7": {"7": 1, "a": 1}})
-    {'7': {'a': 1}}
-    """
+    """Leave out judgements of query papers for themselves, where a query's id is its paper's."""
     return {
         query: {paper_id: grade for paper_id, grade in grades.items() if paper_id != query}
         for query, grades in qrels.items()
@@ -188,11 +161,7 @@ def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]
 
 
 def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Warn of pool papers that are missing in the rankings of a run.
-
-    >>> incomplete({"1": {"a": 1, "b": 0}}, {"1": {"a": 9.5}})
-    ['1 pool documents missing in 1 queries (1, ...): they count as not retrieved']
-    """
+    """Warn of pool papers that are missing in the rankings of a run."""
     missing = {
         query_id: len(pools[query_id]) - len(ranked)
         for query_id, ranked in scores.items()
@@ -207,11 +176,7 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def too_small(pools: Qrels) -> list[str]:
-    """Warn of pools of which NDCG%20 counts no rank.
-
-    >>> too_small({"1": {"a": 1, "b": 0}})
-    ['1 queries with fewer than 5 pool documents (1): their NDCG%20 is 0']
-    """
+    """Warn of pools of which NDCG%20 counts no rank."""
     small = [query_id for query_id, pool in pools.items() if len(pool) < 5]
     if not small:
         return []

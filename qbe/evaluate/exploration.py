@@ -64,18 +64,11 @@ class FacetContrast(NamedTuple):
 
 
 def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
-    """Evaluate a run that looks for papers that resemble a paper in one facet and differ in another.
+    """Evaluate a run that looks for papers like a paper in one facet and unlike it in another.
 
     A scope, such as ``background-not-method``, is one of SCOPES; its queries are the query papers with a
     candidate of positive gain. A query's ranking is that of the run's query ``1*p_background&-0.5*p_method``
-    (any weights), ``p_background-not-method`` or the name of a shape; where the run has none, that of
-    ``p_background``. Only judged candidates count. Raises FileFormatError where no candidate has a positive
-    gain, where the run has none of the queries, and where it has two rankings for one.
-
-    >>> rows = {"a": {Facet.BACKGROUND: 3, Facet.METHOD: 3}, "b": {Facet.BACKGROUND: 2, Facet.METHOD: 0}}
-    >>> rankings = {"1*p_background&-1*p_method": (Hit("a", 1.0), Hit("b", 0.5))}
-    >>> exploration_protocol({"p": rows}, rankings).figures["RR"]
-    {'background-not-method': 0.5}
+    (any weights), ``p_background-not-method`` or a shape; where the run has none, that of ``p_background``.
     """
     pools: dict[str, dict[str, ContrastGain]] = {}
     contrasts: dict[str, dict[str, FacetContrast]] = {}
@@ -124,12 +117,7 @@ def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
 
 
 def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, ContrastGain]]:
-    """Return the candidates with grades for both facets, for query papers with a positive gain.
-
-    >>> a, b = {Facet.METHOD: 2.5, Facet.RESULT: 0.5}, {Facet.METHOD: 1, Facet.RESULT: 2}
-    >>> judged_pools({"p": {"a": a, "b": b}}, Facet.METHOD, Facet.RESULT)
-    {'p': {'a': ContrastGain(gain=2.0, relevant=True), 'b': ContrastGain(gain=0.0, relevant=False)}}
-    """
+    """Return the candidates with grades for both facets, for query papers with a positive gain."""
     pools: dict[str, dict[str, ContrastGain]] = {}
     for paper, rows in grades.items():
         pool = {}
@@ -145,12 +133,7 @@ def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str
 def ndcg(ranked: Sequence[float], pool: Collection[float]) -> float:
     """Compute nDCG at rank 10 with linear gains and discounts 1/log2(rank + 1); 0 where no gain is positive.
 
-    Args:
-        ranked: gains of the retrieved papers in rank order.
-        pool: gains of all judged papers.
-
-    >>> round(ndcg([0.0, 3.0], [3.0, 0.0, 1.0]), 3)  # (3 / log2(3)) / (3 + 1 / log2(3))
-    0.521
+    ``ranked`` are the gains of retrieved papers in rank order, ``pool`` those of all judged papers.
     """
 
     def dcg(gains: Sequence[float]) -> float:

@@ -32,15 +32,10 @@ FacetScores = Mapping[tuple[str, Facet], Mapping[str, float]]
 
 
 def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Facet, float]]]:
-    r"""Read grades by query paper, candidate and facet from graded pairs or qrels.
+    """Read grades by query paper, candidate and facet from graded pairs or qrels (``{paper_id}_{facet}``).
 
-    In qrels, queries are named ``{paper_id}_{facet}``. Leaves out the query paper itself. Raises
-    FileFormatError for another format, grades that are not from 0 to 3, and two different grades of a pair
-    for a facet.
-
-    >>> _ = Path("pairs.tsv").write_text("query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0.5\t3\t0\n")
-    >>> read_facet_grades(["pairs.tsv"])["q"]["a"][Facet.BACKGROUND]
-    0.5
+    Leaves out the query paper itself. Raises FileFormatError for another format, grades that are not from 0
+    to 3, and two different grades of a pair for a facet.
     """
     grades: dict[str, dict[str, dict[Facet, float]]] = {}
     for path in map(Path, paths):
@@ -114,12 +109,7 @@ class CrossedAccuracy(NamedTuple):
 
 
 def crossed_pairs(grades: FacetGrades, first: Facet, second: Facet, gap: float = GAP) -> list[CrossedPair]:
-    """Return the pairs that are crossed for two facets, by at least ``gap`` grades each.
-
-    >>> a, b = {Facet.METHOD: 2, Facet.BACKGROUND: 0}, {Facet.METHOD: 1, Facet.BACKGROUND: 3}
-    >>> crossed_pairs({"q": {"a": a, "b": b}}, Facet.METHOD, Facet.BACKGROUND)
-    [CrossedPair(query='q', first='a', second='b')]
-    """
+    """Return the pairs that are crossed for two facets, by at least ``gap`` grades each."""
     pairs = []
     for query, pool in grades.items():
         rows = ((paper, row) for paper, row in pool.items() if {first, second} <= row.keys())
@@ -133,13 +123,7 @@ def crossed_pairs(grades: FacetGrades, first: Facet, second: Facet, gap: float =
 def crossed_accuracy(
     pairs: Sequence[CrossedPair], scores: FacetScores, first: Facet, second: Facet
 ) -> CrossedAccuracy | None:
-    """Count the pairs that the scores by each facet order as its grades do; None without pairs.
-
-    >>> pairs = [CrossedPair("q", "a", "b")]
-    >>> scores = {("q", Facet.METHOD): {"a": 2.0, "b": 1.0}, ("q", Facet.BACKGROUND): {"a": 0.5, "b": 0.5}}
-    >>> crossed_accuracy(pairs, scores, Facet.METHOD, Facet.BACKGROUND)
-    CrossedAccuracy(first=1.0, second=0.5, both=0.5, pairs=1)
-    """
+    """Count the pairs that the scores by each facet order as its grades do; None without pairs."""
     if not pairs:
         return None
     by_first = [_right(scores.get((pair.query, first), {}), pair.first, pair.second) for pair in pairs]
@@ -160,8 +144,7 @@ def crossed_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate a run, whose queries are named ``{paper_id}_{facet}``, by its crossed pairs.
 
     A scope, such as ``method-background``, is one of FACET_PAIRS; its queries are the query papers with
-    crossed pairs. Raises FileFormatError where there is no crossed pair and where the run has no query of a
-    facet.
+    crossed pairs.
     """
     scores: dict[tuple[str, Facet], dict[str, float]] = {}
     for query_id, by_paper in scores_of(rankings).items():

@@ -51,18 +51,11 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
 
 
 def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> RunFile:
-    r"""Read the run files of one system as one run; its tag is that of the first file.
+    """Read the run files of one system as one run, with the first file's tag.
 
-    With ``explored``, queries of a file such as ``NAME.method-not-background.trec`` or
-    ``NAME.competitors.trec`` are named by paper and target (``ID_method-not-background``); of several topics
-    of a paper that of the liked facet counts, else the first.
-
-    Raises FileFormatError for a broken file, or a query in two files.
-
-    >>> for facet in ("method", "result"):
-    ...     _ = Path(f"bm25.{facet}.trec").write_text(f"1_{facet} Q0 a 1 9.5 bm25\n")
-    >>> list(read_runs(["bm25.method.trec", "bm25.result.trec"]).rankings)
-    ['1_method', '1_result']
+    With ``explored``, queries of a file such as ``NAME.method-not-background.trec`` are named by paper and
+    target; of several topics of a paper that of the liked facet counts, else the first. Raises
+    FileFormatError for a broken file, or a query in two files.
     """
     rankings: dict[str, tuple[Hit, ...]] = {}
     tag = ""

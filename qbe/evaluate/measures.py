@@ -36,12 +36,8 @@ Grades = Sequence[int]
 
 
 def discount(rank: int) -> float:
-    """Return the divisor of a gain at a rank (from 1): 1, 1, log2(3), log2(4), ...
-
-    The original discount of Järvelin and Kekäläinen (2002) with base 2.
-
-    >>> [round(discount(rank), 3) for rank in (1, 2, 3, 4)]
-    [1.0, 1.0, 1.585, 2.0]
+    """Return the divisor of a gain at a rank (from 1): 1, 1, log2(3), log2(4), ... (Järvelin and Kekäläinen,
+    2002).
     """
     return max(1.0, math.log2(rank))
 
@@ -120,11 +116,7 @@ def _relevant(grades: Collection[int]) -> int:
 
 
 class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its name in publications, its name in ir-measures, its definition.
-
-    >>> MEASURES["MAP"].name, MEASURES["MAP"].function([0, 2], [2, 0])
-    ('CSFCube_AP', 0.5)
-    """
+    """A measure of the protocol: its name in publications, its name in ir-measures, its definition."""
 
     label: str
     name: str
@@ -203,13 +195,7 @@ _ALIASES = {
 
 @functools.cache
 def register_protocol_measures() -> None:
-    """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...).
-
-    >>> import ir_measures
-    >>> register_protocol_measures()
-    >>> ir_measures.parse_measure("CSFCube_AP").NAME
-    'CSFCube_AP'
-    """
+    """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...)."""
     check_package("ir_measures")
     import ir_measures
 
@@ -286,15 +272,8 @@ def per_query_values(
 ) -> dict[str, dict[str, float]]:
     """Compute measure name -> query id -> value, for every query of the qrels.
 
-    Args:
-        measures: as `parse_measures` returns them.
-        qrels: the queries; one without scores gets the measure's value for an empty ranking.
-        scores: query id -> paper id -> score; queries outside the qrels are ignored.
-
-    Raises UsageError for a measure whose provider fails, as gdeval's ERR does on query ids with letters.
-
-    >>> per_query_values(parse_measures(["RR"]), {"1": {"a": 0, "b": 1}}, {"1": {"a": 9.5, "b": 7.5}})
-    {'RR': {'1': 0.5}}
+    A query without scores gets the measure's value for an empty ranking. Raises UsageError for a measure
+    whose provider fails, as gdeval's ERR does on query ids with letters.
     """
     if not measures:
         return {}
@@ -332,15 +311,7 @@ def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Itera
 
 
 def definition(name: str) -> str:
-    """Return a one-line definition of a measure, given by its canonical name or the protocol's label.
-
-    Raises UsageError for an unknown name.
-
-    >>> definition("MAP")
-    'mean average precision over the pool; a grade of 2 or 3 is relevant'
-    >>> definition("P@5")
-    'Precision at k, as ir-measures computes P@5'
-    """
+    """Define a measure, given by its canonical name or the protocol's label, in one line."""
     if name in MEASURES:
         return MEASURES[name].definition
     measure = parse_measures([name])[name]

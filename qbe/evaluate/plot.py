@@ -42,9 +42,7 @@ _METADATA: Mapping[str, dict[str, Any]] = {
 
 
 class Point(NamedTuple):
-    """A value of a run in the unit of the plot, with the ends of its interval; equal to it where there is
-    none.
-    """
+    """A value of a run in the unit of the plot, with the ends of its interval."""
 
     run: str
     value: float
@@ -53,15 +51,7 @@ class Point(NamedTuple):
 
 
 def check_plot(path: StrPath) -> None:
-    """Check that a plot can be written to a file of this name.
-
-    Raises UsageError unless the name ends in .svg or .png, MissingDependencyError without matplotlib.
-
-    >>> check_plot("figures.pdf")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected a plot file that ends in .svg or .png, found figures.pdf; rename it
-    """
+    """Raise UsageError unless the name ends in .svg or .png, MissingDependencyError without matplotlib."""
     path = Path(path)
     if path.suffix[1:].lower() not in _METADATA:
         raise UsageError(f"expected a plot file that ends in .svg or .png, found {path}; rename it")
@@ -72,10 +62,7 @@ def check_plot(path: StrPath) -> None:
 
 
 def write_plot(path: StrPath, report: Report) -> None:
-    """Write the plot of `figure_of` to a file, atomically; equal reports give equal bytes.
-
-    Raises what `check_plot` raises, and OutputError when the file cannot be written.
-    """
+    """Draw a report and write it atomically; equal reports give equal bytes."""
     check_plot(path)
     import matplotlib
 
@@ -89,16 +76,10 @@ def write_plot(path: StrPath, report: Report) -> None:
 
 
 def points_of(report: Report, measure: str) -> dict[str, list[Point]]:
-    """The values of a measure by scope, in the order of the runs: the figures, or, where the report has
-    baselines, differences with their 95 % intervals (`qbe.evaluate.significance.Comparison`).
+    """Return the values of a measure by scope and run: figures, or differences with 95 % intervals to
+    baselines.
 
-    Measures that publications give in per cent are so here, differences of them in points.
-
-    >>> from qbe.evaluate.report import Scoring
-    >>> from qbe.evaluate.evaluation import Evaluation
-    >>> evaluation = Evaluation({"all": ("1",)}, {}, {"MAP": {"all": 0.75}})
-    >>> points_of(Report(Scoring(), {"bm25": evaluation}, {}), "MAP")
-    {'all': [Point(run='bm25', value=75.0, low=75.0, high=75.0)]}
+    Measures that publications give in per cent are in per cent.
     """
     one = 100.0 if measure in IN_PER_CENT else 1.0
     points: dict[str, list[Point]] = {}

@@ -43,14 +43,7 @@ PROTOCOLS = (CSFCUBE, CITATIONS)
 
 
 def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
-    """Return the figures published under a protocol, in the order of their publications or collections.
-
-    Raises UsageError for a protocol without published figures.
-
-    >>> rows = {row.system: row.figures for row in published_rows()}
-    >>> rows["SPECTER"]["NDCG%20"]
-    {'background': 0.667, 'method': 0.3741, 'result': 0.5667, 'aggregated': 0.5328}
-    """
+    """Return the figures published under a protocol; raise UsageError where there are none."""
     section = _section(protocol)
     return tuple(
         PublishedRow(
@@ -72,13 +65,7 @@ def published_rows(protocol: str | None = CSFCUBE) -> tuple[PublishedRow, ...]:
 
 
 def papers(protocol: str | None = CSFCUBE) -> dict[str, Paper]:
-    """Return the publications of a protocol by key, those without figures too, with the reason.
-
-    Raises what `published_rows` raises.
-
-    >>> papers()["aspire"].short
-    'ASPIRE 2022'
-    """
+    """Return the publications of a protocol by key, those without figures too, with the reason."""
     section = _section(protocol)
     with_rows = {row["paper"] for row in section["rows"]}
     reasons: dict[str, str] = section["no_rows"]

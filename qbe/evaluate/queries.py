@@ -26,7 +26,7 @@ OVERRANKED = 3
 
 
 class RunComparison(NamedTuple):
-    """A system of a report and its baseline: their names, then their evaluations."""
+    """A system of a report and its baseline."""
 
     system: str
     baseline: str
@@ -49,7 +49,7 @@ class RunComparison(NamedTuple):
 
 
 class RankedPaper(NamedTuple):
-    """A judged paper and its rank in the pool, from 1; None when the run did not retrieve it."""
+    """A judged paper and its rank in the pool, from 1; None where it was not retrieved."""
 
     paper_id: str
     grade: int
@@ -74,15 +74,8 @@ class Outcome(NamedTuple):
 def compare_runs(report: Report) -> RunComparison:
     """Return the first run of a report and its baseline.
 
-    Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or there
-    is no facet for which both have a figure.
-
-    >>> from qbe.evaluate.report import Scoring
-    >>> def of(value):
-    ...     return Evaluation({"method": ("1_method",)}, {MEASURE: {"1_method": value}}, {})
-    >>> report = Report(Scoring("csfcube"), {"fused": of(0.75), "bm25": of(0.5)}, {}, ("bm25",))
-    >>> compare_runs(report).differences()
-    {<Facet.METHOD: 'method'>: [('1_method', 0.25)]}
+    Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or no facet
+    has a figure of both.
     """
     system = next(iter(report.evaluations))
     if len(report.baselines) != 1:
@@ -133,15 +126,7 @@ def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[St
 def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPaper, ...]:
     """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order.
 
-    The loss at a rank is the discounted gain of the ideal ranking there minus that of the run. Summed over
-    the ranks up to NDCG%20's cutoff, it is the difference of the run to the ideal ranking.
-
-    Args:
-        ranked: ids of the retrieved papers of the pool, best first.
-        pool: grades of all judged papers by id.
-
-    >>> overranked("ab", {"a": 0, "b": 3, "c": 0, "d": 0, "e": 0})
-    (RankedPaper(paper_id='a', grade=0, rank=1),)
+    The loss at a rank is the discounted gain of the ideal ranking there minus that of the run.
     """
     ideal = sorted(pool.values(), reverse=True)
     losses = []
@@ -156,11 +141,7 @@ def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPa
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
     """Return the paper of the highest grade that is ranked too low, the lowest of these; None without one.
 
-    A paper is ranked too low when its rank exceeds the number of papers of its grade or a higher one: no
-    ideal ranking has it there. Papers of grade 0 are not considered. Arguments as in `overranked`.
-
-    >>> best_missed("ab", {"a": 0, "b": 3, "c": 0, "d": 0, "e": 0})
-    RankedPaper(paper_id='b', grade=3, rank=2)
+    A paper is ranked too low when its rank exceeds the number of papers of its grade or a higher one.
     """
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [
@@ -177,24 +158,7 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper |
 def worst_to_text(
     comparison: RunComparison, results: Sequence[Outcome], count: int, titles: Mapping[str, str]
 ) -> str:
-    """Format the queries with the largest losses and those with the lowest scores, ``count`` of each.
-
-    Each has both scores in per cent, the title of the query paper, the overranked papers and the best
-    missed one. ``titles`` are by paper id; a paper without a title is given by its id only.
-
-    >>> comparison = RunComparison("fused", "bm25", None, None)
-    >>> outcome = Outcome("1_method", 0.5, 0.75, 20, (RankedPaper("a", 0, 1),), RankedPaper("b", 3, 9))
-    >>> print(worst_to_text(comparison, [outcome], 1, {"1": "On stone", "a": "On sand"}))
-    Largest losses of fused against bm25, NDCG%20 (per cent):
-    1_method  50.00 against 75.00 (-25.00)  On stone
-      high    rank 1 of 20, grade 0: a  On sand
-      missed  rank 9 of 20, grade 3: b
-    <BLANKLINE>
-    Lowest scores of fused, NDCG%20 (per cent):
-    1_method  50.00 against 75.00 (-25.00)  On stone
-      high    rank 1 of 20, grade 0: a  On sand
-      missed  rank 9 of 20, grade 3: b
-    """
+    """Format the queries with the largest losses and those with the lowest scores, ``count`` of each."""
     by_score = sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))
     by_difference = sorted(results, key=lambda outcome: (outcome.difference, outcome.query_id))
     losses = [outcome for outcome in by_difference if outcome.difference < 0][:count]

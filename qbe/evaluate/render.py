@@ -20,20 +20,10 @@ _WRAP = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=Fal
 
 
 def to_text(report: Report) -> str:
-    """Format a report as tables, one for each measure, with a row for each system, a column for each scope.
+    """Format a report as tables: one a measure, with a row for each system and a column for each scope.
 
-    Without facets it is one table, with a column for each measure; under the protocol ``exploration``, which
-    has up to six scopes, these are the rows and the systems the columns. Measures of a protocol are given in
-    per cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
-    published figures follow.
-
-    >>> from qbe.evaluate.report import Scoring
-    >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
-    >>> print(to_text(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()})))
-    means over queries; queries: all 2
-    <BLANKLINE>
-    run       RR
-    bm25  0.7500
+    Without facets it is one table with a column for each measure; under exploration scopes are rows. Measures
+    of a protocol are given in per cent, others as ir-measures computes them.
     """
     first = next(iter(report.evaluations.values()))
     title = report.scoring.described.title.format(split=report.scoring.split)
@@ -176,15 +166,8 @@ def _align(rows: Sequence[Sequence[str]], left: int) -> str:
 def to_json(report: Report) -> dict[str, Any]:
     """Convert a report to plain values for ``json.dump``; figures are fractions, None where there is none.
 
-    Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
-    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol,
-    pairs under that of crossed pairs, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
-
-    >>> from qbe.evaluate.report import Scoring
-    >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
-    >>> to_json(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()}))["rows"]
-    [{'run': 'bm25', 'files': [], 'figures': {'RR': {'all': 0.75}}, 'per_query': {'RR': {'1': 0.5, '2': 1.0}},
-    'warnings': ()}]
+    Keys: ``protocol``, ``split``, ``queries`` (ids by scope), ``measures`` (name -> definition), ``rows``,
+    ``comparisons``, ``published``.
     """
     first, described = next(iter(report.evaluations.values())), report.scoring.described
     return {

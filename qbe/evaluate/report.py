@@ -80,14 +80,10 @@ Evaluator = Callable[[Rankings], Evaluation]
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How runs are scored.
+    """How runs are scored: a protocol (None: means over queries), measures, split and folds of CSFCube.
 
-    Attributes:
-        protocol: one of PROTOCOLS, or None for plain means over the queries.
-        measures: names for `parse_measures`. With a protocol they are computed in addition to its own
-            measures; without one, instead of the default ones.
-        split: the folds that the protocol ``csfcube`` averages: ``test`` or ``dev``.
-        folds_file: the folds of ``csfcube``; None for ``folds.json`` next to the first qrels file.
+    With a protocol, ``measures`` are computed in addition to its own. ``folds_file`` is by default
+    ``folds.json`` next to the first qrels file.
     """
 
     protocol: str | None = None
@@ -103,16 +99,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `build_report`.
-
-    Attributes:
-        scoring: how the runs were scored.
-        evaluations: evaluations by system, in the order in which the runs were given; baselines last.
-        files: run files by system.
-        baselines: names of the systems that the others are compared with.
-        comparisons: of the systems with the baselines.
-        published: published figures.
-    """
+    """Evaluations and run files by system (baselines last), baselines, comparisons and published rows."""
 
     scoring: Scoring
     evaluations: Mapping[str, Evaluation]
@@ -130,28 +117,11 @@ def build_report(
     baseline_files: Sequence[StrPath] = (),
     published: bool = False,
 ) -> Report:
-    r"""Evaluate run files against qrels files.
+    """Evaluate run files against qrels files, which are joined; `group_runs` joins the files of a system.
 
-    Args:
-        qrels_files: TREC qrels, which are joined.
-        run_files: TREC runs; the files of one system are joined as `group_runs` says.
-        scoring: protocol, measures and folds; by default plain means of the default measures.
-        baseline_files: runs that every system is compared with; they are evaluated as well.
-        published: whether the report contains published figures.
-
-    Raises UsageError for an unknown measure, a run file given twice, baselines that nothing can be compared
-    with, or a scoring that is not possible,
-    FileFormatError for a file that cannot be read, that does not follow its format, or that does not match
-    the others.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     qrels, run = Path(folder, "a.qrels"), Path(folder, "bm25.trec")
-    ...     _ = qrels.write_text("1 0 a 0\n1 0 b 1\n")
-    ...     _ = run.write_text("1 Q0 a 1 9.5 bm25\n1 Q0 b 2 7.5 bm25\n")
-    ...     report = build_report([qrels], [run], Scoring(measures=["RR"]))
-    >>> report.evaluations["bm25"].figures
-    {'RR': {'all': 0.5}}
+    Every system is compared with the runs of ``baseline_files``. Raises UsageError for an unknown measure, a
+    run file given twice, baselines that nothing can be compared with and a scoring that is not possible,
+    FileFormatError for files that are malformed or do not match.
     """
     scoring = scoring or Scoring()
     if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:

@@ -48,24 +48,21 @@ class Run(Mapping[str, Sequence[Hit]]):
             )
 
     def __getitem__(self, query_id: str) -> Sequence[Hit]:
-        """The hits of a query, best first."""
         return self.rankings[query_id]
 
     def __iter__(self) -> Iterator[str]:
-        """The ids of the queries."""
         return iter(self.rankings)
 
     def __len__(self) -> int:
-        """The number of queries."""
         return len(self.rankings)
 
     @classmethod
     def from_trec(cls, *paths: StrPath) -> Run:
-        """Read the TREC run files of one system, such as one for each facet; the tag is that of the first.
+        """Read the TREC run files of one system, such as one for each facet, with the first file's tag.
 
-        Hits are ordered as trec_eval does, whatever their ranks: by score in single precision, best first,
-        and ties by document id, the greatest first. Raises FileFormatError with the line for a file that
-        does not follow the format, and for a query in two files.
+        Hits are ordered as trec_eval does, whatever their ranks: by score in single precision, ties by
+        document id, both descending. Raises FileFormatError for a malformed file and for a query in two
+        files.
         """
         from qbe.evaluate.inputs import read_runs
 
@@ -73,10 +70,11 @@ class Run(Mapping[str, Sequence[Hit]]):
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
-        """The run of a data frame with the columns ``qid``, ``docno`` and ``score``, such as PyTerrier's
-        results; hits are ordered by score, best first, ties by id. Raises TypeError for another object,
-        UsageError for a frame without them, with missing ids, with a paper twice for a query, or with scores
-        that are no finite numbers in single precision.
+        """Make a run of a data frame with the columns ``qid``, ``docno`` and ``score``, such as PyTerrier's
+        results.
+
+        Raises TypeError for another object, UsageError for missing columns or ids, a paper twice for a query,
+        and scores that are not finite in single precision.
         """
         if not hasattr(frame, "isna"):
             raise TypeError(f"expected a pandas.DataFrame, found {type(frame).__name__}")
@@ -104,13 +102,8 @@ class Run(Mapping[str, Sequence[Hit]]):
         return cls(tag, ordered)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A data frame with the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier.
-        Raises TypeError for anything but hits.
-
-        >>> Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))}).to_dataframe()
-                 qid docno  score  rank
-        0  p1_method    p7    2.5     0
-        1  p1_method    p3    1.0     1
+        """Return a data frame with the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in
+        PyTerrier.
         """
         check_package("pandas")
         import pandas as pd
@@ -124,32 +117,20 @@ class Run(Mapping[str, Sequence[Hit]]):
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def write(self, path: StrPath) -> None:
-        """Write a TREC run file, whole or not at all, with strictly decreasing single-precision scores.
+        """Write a TREC run file atomically, with strictly decreasing single-precision scores.
 
         Raises UsageError for a tag or an id that is not one word, a paper twice in a ranking, or a score that
         is not finite in single precision; TypeError for anything but hits; OutputError.
-
-        >>> Run("my-run", {"p1_method": (Hit("p7", 2.5),)}).write("my.trec")
-        >>> Run.from_trec("my.trec")["p1_method"]
-        (Hit(paper_id='p7', score=2.5, ...),)
         """
         write_text(path, format_run(self.tag, self.rankings))
 
     def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
-        """Values by query and figures by facet (the end of the query id) and over all queries.
+        """Evaluate the run by query, by facet (the end of the query id) and over all queries.
 
-        Args:
-            qrels: grades by query id and paper id, such as `qbe.read_qrels` reads.
-            measures: names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol
-                (``NDCG%20``); in the result each has the name that ir-measures prints: ``AP`` for ``MAP``,
-                ``CSFCube_nDCG`` for ``NDCG%20``.
-
-        The order of the hits is evaluated, of which equal scores change nothing: figures are those of the
-        file that `write` writes. A judged query that is missing in the run scores as an empty ranking.
-
-        Raises UsageError for an unknown measure, a grade beyond 1000, a paper twice in a ranking, or a score
-        that is not finite in single precision; TypeError for qrels of another type and anything but hits;
-        FileFormatError when no query is in both qrels and run.
+        Measures are names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol (``NDCG%20``).
+        A judged query that is missing in the run scores as an empty ranking. Raises UsageError for an unknown
+        measure, a grade beyond 1000, a paper twice in a ranking and a score that is not finite; TypeError for
+        qrels of another type; FileFormatError when no query is in both.
 
         >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
         >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
@@ -162,12 +143,7 @@ class Run(Mapping[str, Sequence[Hit]]):
     def compare(
         self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
     ) -> tuple[Comparison, ...]:
-        """The difference to another run, by measure and scope, with paired two-sided tests.
-
-        Each has the mean ``difference``, ``randomization_p``, ``t_test_p``, and both after Holm's correction
-        over all scopes of the measure; its 95 % ``interval`` by the bootstrap, ``wins``, ``ties`` and
-        ``losses``, and the difference ``without_influential``, the query that changes it most. Raises what
-        `evaluate` does, and TypeError for anything but a run.
+        """Compare with another run, by measure and scope, with paired two-sided tests (see `Comparison`).
 
         >>> qrels = {"p1": {"p3": 1}, "p2": {"p3": 1}}
         >>> one, two = Hit("p3", 1.0), Hit("p7", 2.5)
@@ -175,8 +151,6 @@ class Run(Mapping[str, Sequence[Hit]]):
         >>> (result,) = run.compare(Run("bad", {"p1": (two,), "p2": (two, one)}), qrels, ["RR"])
         >>> result.difference, result.randomization_p
         (0.75, 0.5)
-        >>> result.influential, result.without_influential, result.wins
-        ('p1', 0.5, 2)
         """
         from qbe.evaluate.significance import compare
 
@@ -187,13 +161,11 @@ class Run(Mapping[str, Sequence[Hit]]):
         return compare({self.tag: ours}, {name: theirs})
 
     def fuse(self, *others: Run, weights: Sequence[float] | None = None, tag: str = "fused") -> Run:
-        """The weighted sum of the z-scores of several runs (CombSUM of standardized scores).
+        """Sum the z-scores of several runs, weighted (CombSUM of standardized scores).
 
-        The scores of a query's hits get mean 0 and standard deviation 1 in each run; a paper that a run lacks
-        has that run's lowest score there. Only queries of all runs are fused. ``weights`` are those of this
-        run and of the others, 1 by default. Raises UsageError for another number of weights, for weights that
-        are not finite, for runs that `write` refuses by their scores and papers, and where no query is in all
-        runs; TypeError for anything but runs of hits.
+        A paper that a run lacks has that run's lowest score there; only queries of all runs are fused. Raises
+        UsageError for another number of weights, weights that are not finite, runs that `write` refuses and
+        runs without a common query; TypeError for anything but runs.
 
         >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
         >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
@@ -217,7 +189,6 @@ class Run(Mapping[str, Sequence[Hit]]):
 
 
 def _fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> tuple[Hit, ...]:
-    """One query's rankings as one, ties by id."""
     total = dict.fromkeys((hit.paper_id for hits in rankings for hit in hits), 0.0)
     for hits, weight in zip(rankings, weights, strict=True):
         scores = [hit.score for hit in hits]

@@ -25,20 +25,14 @@ class Comparison:
     """The comparison of one system with a baseline by one measure, on the queries of one scope.
 
     Attributes:
-        system: name of the system.
-        baseline: name of the baseline.
-        measure: name of the measure.
-        scope: a facet, a year, ``all`` or ``aggregated``.
         queries: number of paired queries.
         difference: mean over these queries of system minus baseline, in the measure's unit.
-        randomization_p: two-sided p of the paired randomization test.
-        t_test_p: two-sided p of the paired t-test.
-        randomization_p_holm: randomization_p after Holm's correction over all comparisons of the measure.
-        t_test_p_holm: t_test_p after the same correction.
-        interval: 95 % interval of the difference by `bootstrap_interval`.
-        wins: number of queries of which the system has the higher value; ``ties`` and ``losses`` likewise.
-        influential: the query without which the difference changes most; None where it is the only one.
-        without_influential: the difference over the other queries; None where there are none.
+        randomization_p, t_test_p: two-sided p; the same with ``_holm`` corrected over all comparisons of the
+        measure.
+        interval: 95 % bootstrap interval of the difference.
+        wins, ties, losses: numbers of queries.
+        influential: the query without which the difference changes most.
+        without_influential: the difference over the other queries.
     """
 
     system: str
@@ -65,20 +59,11 @@ def compare(
     measures: Sequence[str] | None = None,
     seed: int = SEED,
 ) -> tuple[Comparison, ...]:
-    """Compare every system with every baseline, by measure and scope.
+    """Compare every system with every baseline, by measure and scope, over queries (not folds).
 
-    Holm's correction is over all comparisons of one measure: every system, baseline and scope; two systems on
-    the same queries count once, whichever is the baseline and whatever the scope is called. A system is not
-    compared with itself, nor on a scope where one of the two has no figure. As CSFCube's data sheet
-    demands (Mysore et al., 2021), the tests are over all queries, not over folds.
-
-    Args:
-        systems: evaluations by name.
-        baselines: evaluations by name.
-        measures: names of measures; when None all for which the first baseline has values by query.
-        seed: seed of the random sign patterns and of the bootstrap; the same seed gives the same figures.
-
-    Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
+    Holm's correction is over all comparisons of one measure; two systems on the same queries count once.
+    Scopes without a figure of one of the two are left out. Raises UsageError for a measure that is missing in
+    an evaluation, or evaluations on other queries.
 
     >>> from qbe.evaluate.evaluation import Evaluation
     >>> def of(*values):
@@ -87,8 +72,6 @@ def compare(
     >>> (result,) = compare({"dense": of(1, 1, 1, 1, 1)}, {"bm25": of(0, 0.5, 0.5, 0.25, 1)})
     >>> result.difference, result.randomization_p
     (0.55, 0.125)
-    >>> result.influential, result.without_influential, (result.wins, result.ties, result.losses)
-    ('5', 0.6875, (4, 1, 0))
     """
     if measures is None:
         measures = list(next(iter(baselines.values())).per_query) if baselines else []
@@ -142,13 +125,9 @@ def _differences(system: Evaluation, baseline: Evaluation, measure: str, scope: 
 
 
 def most_influential(differences: Mapping[str, float]) -> tuple[str | None, float | None]:
-    """The query without which the mean difference changes most, and the mean over the others (jackknife).
+    """Return the query without which the mean difference changes most, and the mean over the others.
 
-    Of queries with equal influence the first counts. Both are None for fewer than two queries. See Efron and
-    Tibshirani, An Introduction to the Bootstrap (1993), chapter 11.
-
-    >>> most_influential({"1": 0.0, "2": 1.0, "3": 0.25, "4": 0.25})
-    ('2', 0.16666666666666666)
+    Both are None for fewer than two queries. See Efron and Tibshirani (1993), chapter 11 (jackknife).
     """
     if len(differences) < 2:
         return None, None
@@ -163,9 +142,6 @@ def bootstrap_interval(
     """Compute the 95 % percentile interval of the mean difference by the paired bootstrap over queries.
 
     See Efron and Tibshirani (1993), chapter 13.
-
-    >>> bootstrap_interval([0.5, 0.5, 0.5])
-    (0.5, 0.5)
     """
     import numpy as np
 

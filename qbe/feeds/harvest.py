@@ -122,7 +122,6 @@ class Journal:
             ) from None
 
     def write(self) -> None:
-        """Replace the file by the header alone, in one step."""
         header = {name: getattr(self, name) for name in ("harvested_to", "index")}
         record = {"qbe_harvest": VERSION, "spec": dataclasses.asdict(self.spec), **header}
         write_text(self.path, json.dumps(record) + "\n")
@@ -172,7 +171,6 @@ class Journal:
 
 @contextlib.contextmanager
 def harvest_lock(path: Path) -> Iterator[None]:
-    """Keep other processes from a journal; raises OutputError where one uses it."""
     with lock(path.with_name(f".{path.name}.harvest.lock")) as is_mine:
         if not is_mine:
             raise OutputError(
@@ -190,9 +188,8 @@ def harvest(
     """Append to a journal all records since ``spec.first_date`` the first time, later those that changed
     since the last time, or what an interrupted harvest lacks; returns what came, in counts.
 
-    A later harvest with an earlier ``first_date`` begins there. ``progress`` is called with the number of
-    records of each page. Raises CorpusError where the server does not answer or refuses, or ``path`` is no
-    journal, UsageError where it is one of another harvest, OutputError where it cannot be written.
+    A later harvest with an earlier ``first_date`` begins there. Raises CorpusError where the server does not
+    answer or refuses, or ``path`` is no journal, UsageError where it is one of another harvest.
     """
     path = Path(path)
     with harvest_lock(path):

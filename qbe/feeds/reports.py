@@ -142,7 +142,6 @@ class Watcher:
     """Keeps watches in the file ``path``, which `qbe watch` uses as well, for a server of an index."""
 
     def __init__(self, path: str | Path, index: Index) -> None:
-        """Raises what `read_watches` does, UsageError for an index without grades."""
         self._path, self._index = Path(path), index
         self._problems: dict[str, str] = {}
         read_watches(self._path)
@@ -163,9 +162,6 @@ class Watcher:
             log.error("%s: %s", name, error)
 
     def add(self, name: str, form: SearchForm, grade: float | None = None) -> dict[str, Any]:
-        """Keep a search, for which all papers of the index are old; raises UsageError for a name that is
-        taken, and what the search does.
-        """
         watch = watch_of(name, form, grade)
         with watch_session(self._index) as session, changing(self._path) as watches:
             self._note(keep(watches, watch, session))
@@ -173,7 +169,6 @@ class Watcher:
         return self.records()
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Remove a search; raises UsageError where there is none of that name."""
         with changing(self._path) as watches:
             watches.remove(name)
             write_watches(self._path, watches)
@@ -206,7 +201,7 @@ class Watcher:
         }
 
     def feed(self, name: str | None = None) -> str:
-        """The Atom feed of all watches, or of one; raises UsageError where there is none of that name."""
+        """The Atom feed of all watches, or of one."""
         watches = read_watches(self._path)
         if name is not None:
             watches.check_name(name)

@@ -148,9 +148,7 @@ class Watches:
     feed: str = field(default_factory=lambda: uuid.uuid4().urn)
 
     def add(self, watch: Watch) -> None:
-        """Add a watch for which all known papers are old; raises UsageError for a name that is taken, and
-        where there is no room for it.
-        """
+        """Add a watch for which all known papers are old; UsageError for a taken name or without room."""
         if watch.name in self.watches:
             raise UsageError(
                 f"expected another name than {watch.name!r}, which a watch has; choose one, or remove that "
@@ -169,7 +167,6 @@ class Watches:
         self.watches[watch.name] = watch
 
     def remove(self, name: str) -> None:
-        """Remove a watch; raises UsageError where there is none of that name."""
         self.check_name(name)
         del self.watches[name]
 
@@ -238,16 +235,13 @@ def read_watches(path: StrPath) -> Watches:
 
 @contextlib.contextmanager
 def changing(path: StrPath) -> Iterator[Watches]:
-    """The watches of a file, while no other process or thread changes them; `write_watches` writes them.
-
-    Raises what `read_watches` does, OutputError where others change them for longer than a minute.
-    """
+    """The watches of a file, locked: OutputError where others change them for longer than a minute."""
     with change_lock(path):
         yield read_watches(path)
 
 
 def write_watches(path: StrPath, watches: Watches) -> None:
-    """Replace a file in one step; within `changing` alone. Raises OutputError."""
+    """Replace a file in one step; within `changing` alone."""
     record = {
         "qbe_watches": VERSION,
         "feed": watches.feed,
@@ -261,9 +255,7 @@ def write_watches(path: StrPath, watches: Watches) -> None:
 
 
 def watch_session(index: Index) -> SearchSession:
-    """A session that grades papers by stored vectors, and ranks them without Java and rerankers; raises
-    UsageError for an index without grades.
-    """
+    """A session without Java and rerankers; raises UsageError for an index without grades."""
     session = SearchSession(index, Stages(Dense()))
     if session.can_grade:
         return session
@@ -272,11 +264,8 @@ def watch_session(index: Index) -> SearchSession:
 
 
 def keep(watches: Watches, watch: Watch, session: SearchSession) -> dict[str, QbeError]:
-    """Add a watch, for which all papers of the index are old; before that the others find what is new for
-    them, so that nothing escapes them which leaves the index before their next run. The papers of its search
-    are kept by their ids: another name, such as a part of a title, may later name others.
-
-    Returns what `find` does. Raises what `SearchForm.request` and `Watches.add` do.
+    """Add a watch, for which all papers of the index are old, after the others found what is new for them.
+    The papers of its search are kept by id: another name may later name others. Returns what `find` does.
     """
     for name in ("paper_ids", "not_paper_ids"):
         if names := watch.search.get(name):

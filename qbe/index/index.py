@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -300,7 +300,7 @@ def _held(method: Callable[Concatenate[IndexReader, P], T]) -> Callable[Concaten
             result: T = getattr(reader, method.__name__)(*arguments, **named)
             return result
 
-    return held
+    return cast("Callable[Concatenate[Index, P], T]", held)
 
 
 class _OfReader(Generic[T]):
@@ -380,13 +380,16 @@ class Index(Closing):
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
-        reader = IndexReader(self.folder, self.threads)
+        reader = self._open_reader()
         try:
             self._models = self._models_for(reader)
         except BaseException:
             reader.release()
             raise
         self._reader = reader
+
+    def _open_reader(self) -> IndexReader:
+        return IndexReader(self.folder, self.threads)
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
@@ -431,7 +434,7 @@ class Index(Closing):
             with self.reading() as old:
                 if old.is_current():
                     return False
-                reader = IndexReader(self.folder, self.threads)
+                reader = self._open_reader()
                 try:
                     models = self._models_for(reader) if _rebuilt(old, reader) else self._models
                 except BaseException:

@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
@@ -309,7 +310,7 @@ class Files:
         array: NDArray[Any] = np.ndarray(shape, kind, content, 10 + length)
         return array if mapped else array.copy()
 
-    def _open(self, name: str, expected: str = "a file") -> BinaryIO:
+    def _open(self, name: str, expected: str = "a file") -> BufferedReader:
         path = self.folder / name
         try:
             stream = path.open("rb")
@@ -410,7 +411,7 @@ def _without_current(index: Path) -> Path:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             (segment,) = unseal((index / COMMIT).read_bytes())["segments"]
             if segment["deletions"] is None and re.fullmatch(rf"\.|{_SEGMENTS}/\d{{6,}}", segment["name"]):
-                return index / segment["name"]
+                return index / str(segment["name"])
         raise IndexFormatError(
             f"{index}: expected an index of one segment, found one of several, or of deleted papers, of "
             "qbe 0.9 or before; compact it there (qbe index --compact --output DIR), or build it again with: "

@@ -46,13 +46,12 @@ _FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in a
 
 @dataclass(frozen=True, slots=True)
 class EncoderMetadata:
-    """An exported encoder: origin, shape, encoder format, digests.
+    """An exported encoder.
 
-    ``layers`` counts the transformer layers. ``max_tokens`` is the limit of a pass: that of
-    ``encoder_format``, or the number of positions of the model. ``adapter`` is the SHA-256 of an adapter's
-    weights. ``files`` holds SHA-256 by file name. ``parity`` holds, for each precision, the difference from
-    the PyTorch original: ``max_abs_difference`` of token states and ``min_cosine`` of mean-pooled vectors,
-    over all layers, and of the last layer's [CLS] where the encoder format uses that.
+    ``max_tokens`` limits a pass. ``adapter`` is the SHA-256 of an adapter's weights. ``files`` holds SHA-256
+    by file name. ``parity`` holds, by precision, the difference from PyTorch: ``max_abs_difference`` of token
+    states and ``min_cosine`` of mean-pooled vectors, over all layers, and of [CLS] where the encoder format
+    uses that.
     """
 
     format: int
@@ -72,11 +71,9 @@ class EncoderMetadata:
 class CrossEncoderMetadata:
     """An exported pair cross-encoder.
 
-    ``labels`` counts the logits of the original, ``token_types`` is true where the model takes
-    ``token_type_ids``. ``parity`` holds, for each precision, ``max_abs_difference`` of scores from PyTorch's,
-    and ``share_of_spread``, the same divided by the standard deviation of the original's scores.
-    ``query_tokens`` and ``candidate_tokens`` are how much the model was trained to read of either, special
-    tokens included (None: not known); ``training`` holds the recipe, data and figures of a training by qbe.
+    ``labels`` counts the logits of the original. ``parity`` holds, by precision, ``max_abs_difference`` of
+    scores from PyTorch's, and ``share_of_spread``, the same in standard deviations of the original's scores.
+    ``query_tokens`` and ``candidate_tokens`` are how much it was trained to read of either (None: not known).
     """
 
     format: int = 1
@@ -126,10 +123,9 @@ class TaggerMetadata:
 class JointCard:
     """Joint grades.
 
-    ``files`` holds SHA-256 by name, that of the default encoder's tokenizer too; ``chances`` by facet the
-    intercept and slope of the log odds of being similar (a grade of 1.5 or more), as a function of the mean
-    of both grades; ``parity`` the largest and the root mean squared difference of a grade from the PyTorch
-    original; ``training`` recipe, data and figures.
+    ``chances`` has by facet the intercept and slope of the log odds of being similar (a grade of 1.5 or more)
+    as a function of the mean of both grades; ``parity`` the largest and the root mean squared difference of a
+    grade from PyTorch's.
     """
 
     format: int = 1
@@ -149,9 +145,6 @@ class ModelKind(Generic[Card]):
     ``marks`` are fields that a card must have with these values. ``command`` is the subcommand of
     ``qbe export`` that makes the model out of the ``required`` files of a PyTorch model (each by its possible
     names, the preferred one first), and ``cache`` the subfolder of the cache that holds the results.
-
-    >>> [(kind.noun, kind.metadata_file) for kind in (ENCODER, CROSS_ENCODER, TAGGER)]
-    [('encoder', 'encoder.json'), ('reranker', 'reranker.json'), ('tagger', 'tagger.json')]
     """
 
     noun: str
@@ -203,12 +196,7 @@ JOINT_GRADES = PACKAGE / DEFAULT_RERANKER
 
 
 def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
-    """Read a model's card; raises ModelError where it is damaged, or of another kind or format.
-
-    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
-    >>> card.dimension, card.layers, card.encoder_format.similarity
-    (384, 6, 'cosine')
-    """
+    """Read a model's card; raises ModelError where it is damaged, or of another kind or format."""
     path = folder / kind.metadata_file
     remedy = _remedy(folder, kind)
     try:
@@ -227,13 +215,7 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    """Write the card of a model whose folder is being made.
-
-    >>> card = read_card(PACKAGE / "facet-encoder", ENCODER)
-    >>> write_card(Path(), card)
-    >>> read_card(Path(), ENCODER) == card
-    True
-    """
+    """Write the card of a model whose folder is being made."""
     kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
     (kind,) = (kind for kind in kinds if kind.card is type(card))
     fields = dataclasses.asdict(card)
@@ -246,13 +228,7 @@ def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
 
 
 def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
-    """Raise ModelError, which ends in ``remedy``, when a file is missing or has another SHA-256.
-
-    >>> verify_digest(Path("head.onnx"), "0123abcd", "install qbe again")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.ModelError: head.onnx: expected SHA-256 0123abcd, found no file; install qbe again
-    """
+    """Raise ModelError, which ends in ``remedy``, when a file is missing or has another SHA-256."""
     digest = sha256(path) if path.is_file() else None
     if digest is None or digest != expected:
         raise ModelError(f"{path}: expected SHA-256 {expected}, found {digest or 'no file'}; {remedy}")
@@ -262,20 +238,12 @@ def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
 
 
 def model_file(precision: str) -> str:
-    """Return the name of the ONNX file of a precision.
-
-    >>> model_file("int8")
-    'model.int8.onnx'
-    """
+    """Return the name of the ONNX file of a precision."""
     return f"model.{precision}.onnx"
 
 
 def state_output(layer: int, last: int) -> str:
-    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings.
-
-    >>> state_output(2, last=6), state_output(6, last=6)
-    ('hidden_state_2', 'last_hidden_state')
-    """
+    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings."""
     return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
 
 
@@ -317,12 +285,7 @@ class RerankerFiles(ModelFolder[CrossEncoderMetadata]):
 
 
 class EncoderFiles(ModelFolder[EncoderMetadata]):
-    """An exported encoder.
-
-    >>> files = resolve_encoder("facet-encoder")
-    >>> files.tokenizer.name, sorted(files.identity)
-    ('tokenizer.json', ['name', 'precision', 'weights_sha256'])
-    """
+    """An exported encoder."""
 
     __slots__ = ()
 
@@ -334,8 +297,7 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
     def identity(self) -> dict[str, Any]:
         """What two sets of vectors must share to be compared, as an index records it.
 
-        The default encoder format and a missing adapter are left out, so that indexes built before there was
-        a choice have the same identity.
+        Defaults are left out, so that indexes built before there was a choice have the same identity.
         """
         identity: dict[str, Any] = {
             "name": self.metadata.name,
@@ -412,8 +374,8 @@ def _foreign(folder: Path) -> Iterator[Path]:
 def staged_folder(destination: Path) -> Iterator[Path]:
     """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
 
-    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises OutputError
-    where `check_model_folder` does, before the block.
+    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises
+    OutputError where `check_model_folder` does, before the block.
 
     >>> with staged_folder(Path("model")) as staged:
     ...     _ = (staged / "config.json").write_text("{}")

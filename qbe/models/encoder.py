@@ -32,16 +32,8 @@ CHUNK = 512
 class TokenStateHook(Protocol):
     """Computes a few numbers for each sentence from token states that the encoder computes anyway.
 
-    An encoder with several threads calls `compute` from several threads at the same time. Where a hook has a
-    ``head``, the path of a model as `qbe.models.gpu.add_tagger` takes it, an encoder in batches computes its
-    values by that, on its own device, and does not call `compute`.
-
-    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
-    ...     layers, width = (), 1
-    ...     def compute(self, states, spans):
-    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
-    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
-    [[3.0], [5.0]]
+    `compute` is called from several threads. Where a hook has a ``head``, the path of a model as
+    `qbe.models.gpu.add_tagger` takes it, an encoder in batches computes its values by that instead.
     """
 
     @property
@@ -71,8 +63,8 @@ class Encoder:
     the same time. On a CPU this is faster than padded batches, and a paper's vectors depend neither on the
     number of threads nor on other papers: dynamic quantization scales activations over the whole batch.
 
-    In fp16 papers are encoded in batches of similar length (`qbe.models.gpu`), for a GPU: their vectors depend
-    on each other by rounding alone, a cosine of 0.9999 or more.
+    In fp16 papers are encoded in batches of similar length (`qbe.models.gpu`), for a GPU: their vectors
+    depend on each other by rounding alone, a cosine of 0.9999 or more.
 
     >>> from qbe.corpus.sentences import paper_from_text
     >>> encoder = Encoder.open()
@@ -93,10 +85,9 @@ class Encoder:
         """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
 
         In fp16 a batch has ``batch_tokens`` tokens, padding included (None: `qbe.models.gpu.usual_tokens`);
-        without ``half`` the same weights are multiplied in single precision.
-
-        Raises ModelError when a file is damaged, MissingDependencyError for a device that cannot be used, and
-        for fp16 without onnx; UsageError for int8 on a GPU, which ONNX Runtime does not support.
+        without ``half`` products are in single precision. Raises ModelError when a file is damaged,
+        MissingDependencyError for a device that cannot be used, and for fp16 without onnx; UsageError for
+        int8 on a GPU.
         """
         self.device = chosen_device(device)
         check_precision(files.precision, self.device)
@@ -246,11 +237,7 @@ class Encoder:
 
 
 def chunks(papers: Iterable[T]) -> Iterator[list[T]]:
-    """Group a stream into lists of CHUNK items.
-
-    >>> [len(chunk) for chunk in chunks(range(1000))]
-    [512, 488]
-    """
+    """Group a stream into lists of CHUNK items."""
     stream = iter(papers)
     while chunk := list(islice(stream, CHUNK)):
         yield chunk

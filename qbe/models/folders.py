@@ -58,11 +58,7 @@ BASE_ENCODER = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True, slots=True)
 class EncoderEntry:
-    """A sentence encoder whose files an installed Python package carries.
-
-    ``digests`` maps file names inside ``folder`` of ``package`` to SHA-256; only these files are read, and
-    only when they match.
-    """
+    """An encoder in an installed package; only the files of ``digests`` are read, and only if they match."""
 
     name: str
     source: str
@@ -106,9 +102,9 @@ class PublishedEncoder(NamedTuple):
     adapter: str | None = None
 
 
-# [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training: model
-# cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed layers; the
-# one on the hub does not: https://github.com/allenai/specter.)
+# [CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training:
+# model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release mixed
+# layers; the one on the hub does not: https://github.com/allenai/specter.)
 _CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 
 # Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
@@ -165,9 +161,6 @@ def find(kind: ModelKind[Any], name: str) -> Path | Weights:
 
     A folder goes before a known name. Raises ModelError where nothing has that name, files are missing or
     cannot be downloaded, or a folder declares something that qbe does not support.
-
-    >>> find(ENCODER, "facet-encoder").name
-    'facet-encoder'
     """
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
@@ -193,9 +186,6 @@ def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
 
     The encoder format is known for known names. Otherwise it is the one that a folder declares of itself
     (`declared_format`), or the default: nothing is guessed from a name.
-
-    >>> find_weights(ENCODER, "all-MiniLM-L6-v2").origin
-    'sentence-transformers/all-MiniLM-L6-v2'
     """
     folder = Path(name)
     if folder.is_dir():
@@ -233,10 +223,7 @@ def find_start(name: str) -> tuple[str, Path]:
 
 
 def packaged_weights(entry: EncoderEntry) -> Path:
-    """Return the folder of an entry's PyTorch weights inside its installed package, verified.
-
-    Raises ModelError when the package is not installed or a file is not the expected one.
-    """
+    """Return the verified folder of an entry's weights in its package; raises ModelError without it."""
     specification = importlib.util.find_spec(entry.package)
     package = entry.package.replace("_", "-")
     if specification is None or specification.origin is None:
@@ -318,8 +305,7 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
     """Return the folder of a model's finished files; weights that were never exported are exported now.
 
-    That happens once, in a process of its own (it may need torch, this one does not), into
-    `qbe.util.files.cache_folder`. While another process makes the same export, this one waits. Raises
+    That happens once, in a process of its own, which may need torch; another process waits meanwhile. Raises
     ModelError where weights cannot be verified or exported.
     """
     if isinstance(source, Path):
@@ -352,11 +338,7 @@ def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
 
 
 def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
-    """Return the cache folder for the export of these weights; ``variant`` tells exports of the same apart.
-
-    >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
-    'my-encoder-0123456789ab-4'
-    """
+    """Return the cache folder for an export; ``variant`` tells exports of the same weights apart."""
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
@@ -375,9 +357,6 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 
     Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
     precision, and ModelError when nothing has that name, or it cannot be read, verified or exported.
-
-    >>> resolve_encoder("facet-encoder").model.name
-    'model.int8.onnx'
     """
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
@@ -409,21 +388,13 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
 
 
 def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
-    """Return the files of a tagger: a known name or a folder; raises ModelError when there is none.
-
-    >>> resolve_tagger("facet-tagger").metadata.labels
-    ['background', 'objective', 'method', 'result', 'other']
-    """
+    """Return the files of a tagger: a known name or a folder; raises ModelError when there is none."""
     folder = exported(TAGGER, find(TAGGER, name))
     return TaggerFiles(folder, read_card(folder, TAGGER))
 
 
 def joint_folder(name: str) -> Path | None:
-    """Return the folder of joint grades of a name; None for another reranker.
-
-    >>> joint_folder("joint-grades") == JOINT_GRADES, joint_folder("owner/model")
-    (True, None)
-    """
+    """Return the folder of joint grades of a name; None for another reranker."""
     if (Path(name) / JOINT_GRADER.metadata_file).is_file():
         return Path(name)
     return JOINT_GRADES if name == DEFAULT_RERANKER else None

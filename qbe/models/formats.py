@@ -28,10 +28,10 @@ class EncoderFormat:
     training of all published encoders for papers that we know.
 
     ``sentences`` and ``whole`` pool the last layer's states: ``mean`` of the tokens, or ``cls``, the first
-    token's. A sentence in context has no [CLS] of its own, so ``sentences`` is ``mean`` there; with the layout
-    ``sentences`` it equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or
-    ``l2``, minus the Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number
-    of positions of the model. Raises UsageError for other values.
+    token's. A sentence in context has no [CLS] of its own, so ``sentences`` is ``mean`` there; with the
+    layout ``sentences`` it equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length,
+    or ``l2``, minus the Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the
+    number of positions of the model. Raises UsageError for other values.
 
     >>> EncoderFormat(whole="cls", similarity="l2").sentences
     'mean'
@@ -66,7 +66,7 @@ class EncoderFormat:
     def pooled(
         cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
     ) -> EncoderFormat:
-        """Return a format with one pooling for the whole and, with the layout ``sentences``, for sentences."""
+        """Return a format with one pooling, for sentences too with the layout ``sentences``."""
         sentences = pooling if layout == SENTENCES else MEAN
         return cls(
             layout=layout, sentences=sentences, whole=pooling, similarity=similarity, max_tokens=max_tokens

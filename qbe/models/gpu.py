@@ -1,8 +1,9 @@
 """Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
 
-An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and the
-states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out, token
-states are summed over spans, and products are in half precision. That takes the package onnx, not PyTorch.
+An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and
+the states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out,
+token states are summed over spans, and products are in half precision. That takes the package onnx, not
+PyTorch.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ label scores of the spans but the first (batch, spans - 1, labels) float32.
 """
 
 BATCH_TOKENS, LARGE_BATCH_TOKENS = 65536, 8192
-"""Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on an
-H100 (`benchmarks/README.md`, "A GPU").
+"""Tokens of a batch, padding included, of models of up to 384 dimensions and of larger ones: the fastest on
+an H100 (`benchmarks/README.md`, "A GPU").
 """
 STEP = 16
 """Rows are padded to a multiple of this, in which matrix units compute."""
@@ -52,11 +53,7 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 
 
 def usual_tokens(dimension: int) -> int:
-    """Return the tokens of a batch of a model by its number of dimensions.
-
-    >>> usual_tokens(384), usual_tokens(768)
-    (65536, 8192)
-    """
+    """Return the tokens of a batch of a model by its number of dimensions."""
     return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
 
 
@@ -70,7 +67,7 @@ class Passed(NamedTuple):
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Group the positions of passes, the longest first, in batches of at most ``tokens`` with padding, or of one.
+    """Group the positions of passes, the longest first, in batches of at most ``tokens`` or of one pass.
 
     >>> list(batches([30, 60, 20, 64], tokens=128))
     [[3, 1], [0, 2]]
@@ -86,11 +83,7 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 
 
 def padded(length: int) -> int:
-    """Return the length of the rows of a batch whose longest pass has ``length`` tokens.
-
-    >>> padded(17), padded(32)
-    (32, 32)
-    """
+    """Return the length of the rows of a batch whose longest pass has ``length`` tokens."""
     return -(-length // STEP) * STEP
 
 
@@ -177,8 +170,8 @@ def encoder_batches(
     """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
 
     It has the states of all layers as outputs, too. With the ``head`` of a tagger, and the ``layers`` that it
-    takes, it labels sentences. Weights in int8 keep their values, products are in half precision (``half``) or
-    in single. Raises MissingDependencyError without onnx, ModelError for files that are damaged.
+    takes, it labels sentences. Weights in int8 keep their values, products are in half precision (``half``)
+    or in single. Raises MissingDependencyError without onnx, ModelError for files that are damaged.
     """
     last = files.metadata.layers
 
@@ -204,7 +197,7 @@ def encoder_batches(
 
 
 def pair_batches(files: RerankerFiles) -> Path:
-    """Return the ONNX file of a pair cross-encoder with products in half precision, and its inputs and output.
+    """Return the ONNX file of a pair cross-encoder with products in half precision.
 
     Raises as `encoder_batches` does.
     """

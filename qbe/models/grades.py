@@ -60,11 +60,7 @@ class GradeModel:
 
 
 def on_scale(grades: Doubles) -> Doubles:
-    """Clip estimated grades to the scale from 0 to 3.
-
-    >>> on_scale(np.array([-0.25, 1.5, 3.5])).tolist()
-    [0.0, 1.5, 3.0]
-    """
+    """Clip estimated grades to the scale from 0 to 3."""
     return np.clip(grades, 0.0, HIGHEST)
 
 

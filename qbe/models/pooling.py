@@ -78,11 +78,7 @@ class EncodedAspect(NamedTuple):
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
-    """Pool the states (tokens, dimension) of a sentence to its vector (dimension,).
-
-    >>> pooled(np.array([[1, 2], [3, 4]], np.float32), "mean").tolist()
-    [2.0, 3.0]
-    """
+    """Pool the states (tokens, dimension) of a sentence to its vector (dimension,)."""
     vector: Floats = states[0] if pooling == CLS else states.mean(axis=0)
     return vector
 
@@ -92,12 +88,6 @@ class WholeVector:
 
     Only the first pass counts, as for encoders that cut a paper after one pass; with the mean and the layout
     ``title-abstract`` all passes count.
-
-    >>> whole = WholeVector(EncoderFormat(similarity="l2"), dimension=2)
-    >>> whole.add(np.array([[1, 2], [3, 4]], np.float32))
-    >>> whole.add(np.array([[5, 6]], np.float32))
-    >>> whole.vector().tolist()
-    [3.0, 4.0]
     """
 
     def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:

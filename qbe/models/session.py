@@ -33,11 +33,7 @@ _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
 
 
 def usual_precision(device: str) -> str:
-    """Return the default precision of a device.
-
-    >>> usual_precision("cpu"), usual_precision("cuda")
-    ('int8', 'fp16')
-    """
+    """Return the default precision of a device."""
     return "int8" if device == CPU else HALF
 
 
@@ -51,16 +47,7 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def providers(device: str, available: Sequence[str]) -> list[Any]:
-    """Return ONNX Runtime's execution providers for a device, in the order of preference.
-
-    Raises MissingDependencyError where CUDA is wanted and missing in ``available``, the providers of the
-    installed ONNX Runtime.
-
-    >>> providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    ['CPUExecutionProvider']
-    >>> providers("cuda", ["CUDAExecutionProvider", "CPUExecutionProvider"])
-    [('CUDAExecutionProvider', {'use_tf32': '0', ...}), 'CPUExecutionProvider']
-    """
+    """Return ONNX Runtime's execution providers for a device, in order of preference."""
     if device == CPU:
         return [_CPU]
     if _CUDA not in available:
@@ -83,9 +70,6 @@ def chosen_device(device: str) -> str:
     """Resolve one of DEVICES to CPU or CUDA on this machine; for ``auto`` log the choice, once.
 
     Raises UsageError for another device, MissingDependencyError without ONNX Runtime.
-
-    >>> chosen_device("cpu")
-    'cpu'
     """
     if device not in DEVICES:
         raise UsageError(f"expected `device` of {', '.join(DEVICES)}, found {device!r}")
@@ -101,7 +85,7 @@ def chosen_device(device: str) -> str:
 
 
 def try_device(device: str) -> None:
-    """Run a model of one operator on a device; raises MissingDependencyError or ModelError where none runs."""
+    """Run an identity model on a device; raises MissingDependencyError or ModelError if it cannot."""
     _session(_IDENTITY, device)
 
 
@@ -125,8 +109,8 @@ def open_session(
 
     So a call's result does not depend on the machine; calls from several Python threads run side by side,
     since ONNX Runtime releases the GIL. Raises ModelError when the file is no ONNX model, or has other inputs
-    than ``inputs`` or lacks one of ``outputs`` (where any are given); MissingDependencyError where there is no
-    such device or no ONNX Runtime.
+    than ``inputs`` or lacks one of ``outputs`` (where any are given); MissingDependencyError where there is
+    no such device or no ONNX Runtime.
     """
     session = _session(str(model), device)
     actual_inputs, actual_outputs = (

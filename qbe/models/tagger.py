@@ -138,11 +138,7 @@ class Tagger:
 
 
 def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_]:
-    """Mark which tokens belong to which sentence (1, sentences, tokens), an input of the tagger's network.
-
-    >>> span_mask([(1, 3), (3, 4)], tokens=5).astype(int).tolist()
-    [[[0, 1, 1, 0, 0], [0, 0, 0, 1, 0]]]
-    """
+    """Mark which tokens belong to which sentence (1, sentences, tokens), an input of the tagger's network."""
     mask = np.zeros((1, len(spans), tokens), np.bool_)
     for i, (begin, end) in enumerate(spans):
         mask[0, i, begin:end] = True
@@ -150,12 +146,7 @@ def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_
 
 
 def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
-    """Return the paper with each sentence's facet and probabilities in place of any labels it had.
-
-    >>> paper = Paper("p1", "A title", (Sentence("We route."),))
-    >>> labelled(paper, [FacetProbabilities(0.1, 0.1, 0.7, 0.1, 0.0)]).sentences[0].facet
-    <Facet.METHOD: 'method'>
-    """
+    """Return the paper with each sentence's facet and probabilities in place of any labels it had."""
     sentences = tuple(
         Sentence(sentence.text, shares.facet, shares)
         for sentence, shares in zip(paper.sentences, probabilities, strict=True)

@@ -19,15 +19,7 @@ LEAST_TOKENS = 3
 
 
 class Window(NamedTuple):
-    """One pass through the encoder.
-
-    ``ids`` are token ids with [CLS] and [SEP]; ``spans`` gives (begin, end) of each sentence in it,
-    sentences being consecutive; spans are never empty.
-
-    >>> window = Window([101, 7, 8, 9, 102], [(1, 3), (3, 4)])
-    >>> [window.ids[begin:end] for begin, end in window.spans]
-    [[7, 8], [9]]
-    """
+    """One pass: ``ids`` with [CLS] and [SEP]; ``spans`` (begin, end) of consecutive sentences."""
 
     ids: list[int]
     spans: list[tuple[int, int]]
@@ -42,11 +34,7 @@ class SpecialTokens(NamedTuple):
 
 
 def title_room(max_tokens: int) -> int:
-    """Return the largest number of title tokens in a window.
-
-    >>> title_room(512)
-    128
-    """
+    """Return the largest number of title tokens in a window."""
     return max_tokens // 4
 
 
@@ -135,12 +123,7 @@ class PairInput(NamedTuple):
 
 
 def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
-    """Arrange two papers as ``[CLS] first [SEP] second [SEP]``.
-
-    >>> pair = pair_input([7, 8], [9], 101, 102)
-    >>> pair.ids.tolist(), pair.sides.tolist()
-    ([[101, 7, 8, 102, 9, 102]], [[0, 1, 1, 0, 2, 0]])
-    """
+    """Arrange two papers as ``[CLS] first [SEP] second [SEP]``."""
     ids = [cls, *first, sep, *second, sep]
     sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
     return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))

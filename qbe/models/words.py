@@ -92,11 +92,7 @@ def _singular(word: str) -> str:
 
 
 def _written(word: str) -> str:
-    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``.
-
-    >>> _written("processe"), _written("bia"), _written("index"), _written("baye")
-    ('process', 'bias', 'index', 'bayes')
-    """
+    """Spell a word of `words_of` for people, where it lost more than a plural's ``s``."""
     return f"{word}s" if word in ("bia", "baye") else re.sub(r"(?<=ss|.x)e$", "", word)
 
 
@@ -352,8 +348,8 @@ class TechniqueWords:
     def query_text(self, paper: Paper, facet: Facet) -> str:
         """Write the BM25 query for a facet of a paper.
 
-        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads that
-        as its weight.
+        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads
+        that as its weight.
 
         >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
         >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)

@@ -95,7 +95,7 @@ class SearchService(Closing):
             searcher.close()
 
     def warm(self) -> None:
-        """Open what the first searches need, with one search; log what cannot be opened."""
+        """Open what the first searches need."""
         try:
             self.complete("", 1)  # reads titles
             if len(self.index):

@@ -1,8 +1,8 @@
 """Export to ONNX in fp32 and int8, checked against PyTorch: encoders, cross-encoders, joint grades, taggers.
 
-Every export writes the traced model in fp32, then an int8 model (dynamic, weights per channel) that stays near
-enough to the original on built-in texts: as it is, with smoothed activations, or with weights of 7 bits, as on
-processors without VNNI (`qbe.models.export.quantize.int8_models`).
+Every export writes the traced model in fp32, then an int8 model (dynamic, weights per channel) that stays
+near enough to the original on built-in texts: as it is, with smoothed activations, or with weights of 7 bits,
+as on processors without VNNI (`qbe.models.export.quantize.int8_models`).
 """
 
 from __future__ import annotations
@@ -109,19 +109,14 @@ def export_encoder(
     """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
     vocab.txt), with the adapter in the folder ``adapter``, to be used with ``encoder_format``.
 
-    With ``graph``, a file that `qbe.models.export.graph.store_graph` wrote of this model, no PyTorch is
-    needed, and int8 is compared with fp32 in place of PyTorch.
-
-    Writes fp32 and int8 models with the input ``input_ids`` (batch, tokens; int64; texts of a batch are
-    equally long) and outputs ``last_hidden_state``, ``hidden_state_0`` (the embeddings), ``hidden_state_1``
-    (after the first layer) and so on, each (batch, tokens, dimension; float32); the tokenizer; and the card,
-    to ``destination``, which appears whole or not at all. Where nothing but the scale is applied to its
-    logits, attention is one operator (`qbe.models.export.graph.fuse_attention`). Activations are smoothed, as
-    MPNet's are, by the ranges in the file RANGES beside ``graph``, else by those over the papers of the
-    sample. Where no int8 model reaches INT8_MIN_COSINE, there is none. Of pickled weights only tensors are
-    read, and no code of the model's is run. Raises ModelError when the model or adapter cannot be loaded or
-    fp32 fails the parity check, UsageError for more tokens than the model has positions,
-    MissingDependencyError without torch.
+    With ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is
+    compared with fp32. Writes models with the input ``input_ids`` (batch, tokens; int64; equally long) and
+    outputs ``last_hidden_state``, ``hidden_state_0`` (the embeddings), ``hidden_state_1`` and so on, each
+    (batch, tokens, dimension; float32), the tokenizer and the card to ``destination``, which appears whole or
+    not at all. Activations are smoothed by the ranges in the file RANGES beside ``graph``, else by those over
+    the sample's papers. Where no int8 model reaches INT8_MIN_COSINE, there is none. Raises ModelError when
+    the model or adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the
+    model has positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
@@ -232,7 +227,7 @@ def _trace_encoder(model: Any, path: Path) -> None:
 def _encoder_parity(
     model: Any, folder: Path, encoder_format: EncoderFormat
 ) -> Mapping[str, Mapping[str, float]]:
-    """Compare both ONNX models with the original: states of all layers, and [CLS] where that is the vector."""
+    """Compare both ONNX models with the original: states of all layers, and [CLS] if it is used."""
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     differences: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
@@ -424,10 +419,10 @@ def _batches(
 def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[str, float]:
     """Write JOINT_MODEL in int8 into ``folder``: an encoder, and a module that makes grades of its states.
 
-    The encoder is in the folder ``encoder`` (config.json, model.safetensors, tokenizer.json); ``module`` takes
-    its states (1, tokens, dimension) and the sides of tokens (1, tokens), and returns grades (1, 3). Returns
-    the largest and the root mean squared difference of a grade from PyTorch's, over built-in pairs of texts.
-    Raises ModelError where a check fails.
+    The encoder is in the folder ``encoder`` (config.json, model.safetensors, tokenizer.json); ``module``
+    takes its states (1, tokens, dimension) and the sides of tokens (1, tokens), and returns grades (1, 3).
+    Returns the largest and the root mean squared difference of a grade from PyTorch's, over built-in pairs of
+    texts. Raises ModelError where a check fails.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """ONNX graphs: attention as one operator, and traced models without their weights.
 
-A model that ships as a difference from a base (`qbe.models.large`) ships with a graph without weights, so that
-making it needs no PyTorch: the graph that PyTorch once traced is filled with them.
+A model that ships as a difference from a base (`qbe.models.large`) ships with a graph without weights, so
+that making it needs no PyTorch: the graph that PyTorch once traced is filled with them.
 """
 
 from __future__ import annotations

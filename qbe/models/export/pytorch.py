@@ -60,7 +60,7 @@ def load_model(
 
 
 def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
-    """Load the BERT-family model in ``folder``; raises ModelError, which names ``parameter``, if it cannot."""
+    """Load the BERT-family model in ``folder``; raises ModelError that names ``parameter``."""
     model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
     lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
     if lacking:  # transformers would go on with random numbers in their place
@@ -72,13 +72,7 @@ def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
 
 
 def positions(model: Any) -> int:
-    """Return the largest number of tokens in a pass; RoBERTa and MPNet count positions after that of padding.
-
-    >>> from types import SimpleNamespace
-    >>> config = SimpleNamespace(max_position_embeddings=514)
-    >>> positions(SimpleNamespace(config=config, embeddings=SimpleNamespace(padding_idx=1)))  # RoBERTa
-    512
-    """
+    """Return the most tokens of a pass; RoBERTa and MPNet count positions after that of padding."""
     padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
     return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
 

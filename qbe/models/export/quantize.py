@@ -25,7 +25,7 @@ _LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
 def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
-    """Write the model ``fp32`` in int8 to ``int8`` in one way after the other, until the caller stops iterating.
+    """Write the model ``fp32`` in int8 to ``int8`` in one way after the other, while the caller iterates.
 
     First as it is, then smoothed by ``ranges`` (see `channel_ranges`); then both with weights of 7 bits, for
     processors whose sums of two products of bytes overflow (AVX2 without VNNI).
@@ -42,7 +42,7 @@ def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArra
 
 
 def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
-    """Quantize weights per channel, in 7 bits if ``reduced``; activations get a scale at each call (dynamic)."""
+    """Quantize weights per channel, in 7 bits if ``reduced``; activations at each call (dynamic)."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(fp32, int8, per_channel=True, reduce_range=reduced, weight_type=QuantType.QInt8)
@@ -76,9 +76,9 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     """Write an equal model whose activations have channels of similar size, so that int8's one scale for all
     of them loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
 
-    Channel j of the activations X of a product with weights W is divided by max|X_j| ** a / max|W_j| ** (1 - a),
-    with a = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j of W
-    is multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
+    Channel j of the activations X of a product with weights W is divided by max|X_j| ** a / max|W_j| ** (1 -
+    a), with a = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j
+    of W is multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
     factors; max|W_j| is then that of all of them. ``Gemm`` stays as it is.
 
     Raises ModelError for ranges that are not those of this model's tensors.

@@ -1,0 +1,193 @@
+"""Several indexes on a Ray cluster, each held by processes of its own, searched as `qbe.index.several` does."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from qbe.cluster.ray_runtime import ClusterError, connected, raised_in_task
+from qbe.errors import UsageError, check_positive
+from qbe.index.index import IndexReader
+from qbe.index.several import Ask, SeveralIndexes, Shard
+from qbe.index.store import current, read_manifest
+from qbe.util.parallel import Workers
+
+DEADLINE = 60.0
+"""Seconds that answers are waited for."""
+RETRY_SECONDS = 0.25
+"""Between two requests to an index all of whose replicas have failed, and may be restarting."""
+ACTOR_BYTES = 2**20
+"""Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
+that asks for a share of a processor would keep tasks that want a whole one from its node.
+"""
+CONCURRENCY = 16
+"""Requests that a replica works on at a time."""
+KEPT_GENERATIONS = 2
+
+
+class MovedOnError(UsageError):
+    """An index was updated while it was searched."""
+
+
+class Holder:
+    """The actor that holds an index; it opens the newest generation when it is first asked for it."""
+
+    def __init__(self, folder: str, threads: int) -> None:
+        self._folder, self._threads = Path(folder), threads
+        self._open: OrderedDict[int, tuple[IndexReader, Shard]] = OrderedDict()
+        self._workers = Workers(threads)
+
+    def ask(self, generation: int, method: str, arguments: Sequence[Any]) -> Any:
+        """Call a method of `Shard` on a generation."""
+        if generation not in self._open:
+            reader = IndexReader(self._folder, self._threads)
+            if reader.generation != generation:
+                reader.release()
+                raise MovedOnError(
+                    f"expected generation {generation} of {self._folder}, found {reader.generation}; search again"
+                )
+            self._open[generation] = reader, Shard(reader)
+            while len(self._open) > KEPT_GENERATIONS:
+                self._open.popitem(last=False)[1][0].release()
+        return getattr(self._open[generation][1], method)(*arguments)
+
+    def process(self) -> int:
+        """Return the process's id."""
+        import os
+
+        return os.getpid()
+
+
+class ClusterIndex(SeveralIndexes):
+    """Indexes held by the processes of a cluster; papers and labels are read here, from the shared folders."""
+
+    def __init__(
+        self, folders: Sequence[Path], replicas: Sequence[Sequence[Any]], deadline: float, **options: Any
+    ) -> None:
+        """``replicas`` are the actors of each index; options are those of `qbe.index.index.Index`."""
+        self.replicas, self._deadline, self._turn = replicas, deadline, itertools.count()
+        self._resources = ExitStack()
+        super().__init__(folders, **options)
+
+    def close(self) -> None:
+        super().close()
+        self._resources.close()
+
+    def _asking(self, readers: Sequence[IndexReader]) -> Ask:
+        generations = [reader.generation for reader in readers]
+
+        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+            return self._answers(
+                {shard: (generations[shard], method, arguments) for shard, arguments in asked.items()}
+            )
+
+        return ask
+
+    def _answers(self, requests: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """Ask a replica of each index, and the next one where it died: Ray starts it again.
+
+        Raises ClusterError for those that do not answer in time; what one raises itself is raised here.
+        """
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        turn, deadline = next(self._turn), time.monotonic() + self._deadline
+        answers: dict[int, Any] = {}
+        failures = Counter[int]()
+
+        def send(shard: int) -> Any:
+            replicas = self.replicas[shard]
+            return replicas[(turn + failures[shard]) % len(replicas)].ask.remote(*requests[shard])
+
+        pending = {send(shard): shard for shard in requests}
+        while pending:
+            # A request that fails early must be noticed while others are still waited for.
+            ready, _ = ray.wait(list(pending), num_returns=len(pending), timeout=RETRY_SECONDS)
+            failed = []
+            for reference in ready:
+                shard = pending.pop(reference)
+                try:
+                    answers[shard] = ray.get(reference)
+                except RayTaskError as error:
+                    raise raised_in_task(error) from None
+                except RayError:
+                    failures[shard] += 1
+                    failed.append(shard)
+            if any(failures[shard] % len(self.replicas[shard]) == 0 for shard in failed):
+                time.sleep(RETRY_SECONDS)
+            pending.update({send(shard): shard for shard in failed})
+            if pending and time.monotonic() >= deadline:
+                names = ", ".join(str(self.folders[shard]) for shard in sorted(pending.values()))
+                raise ClusterError(
+                    f"no answer from {names} within {self._deadline:g} s; wait until its node is back, or raise "
+                    "`deadline`"
+                )
+        return answers
+
+
+def indexes_in(folder: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the folders of indexes: those given, or those inside a folder that ``qbe cluster index`` wrote."""
+    if not isinstance(folder, str | Path):
+        return [Path(each) for each in folder]
+    folder = Path(folder)
+    if folder.is_dir() and not (current(folder) / "manifest.json").exists():
+        inside = [path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal()]
+        if inside:
+            return sorted(inside, key=lambda path: int(path.name))
+    read_manifest(folder)
+    return [folder]
+
+
+def open_index(
+    folder: str | Path | Sequence[str | Path],
+    cluster: str,
+    *,
+    replicas: int = 1,
+    deadline: float = DEADLINE,
+    threads: int | None = None,
+    **options: Any,
+) -> ClusterIndex:
+    """Open indexes on a cluster, each held by ``replicas`` processes that end when it is closed.
+
+    ``folder`` is what `qbe.cluster.build.build_on_cluster` wrote, or a list of indexes; the nodes of the
+    ``cluster`` (``local``, ``auto``, or an address) must see it under the same path. Options are those of
+    `qbe.index.index.Index`. Raises what that does, MissingDependencyError without Ray, and ClusterError where
+    the cluster cannot be reached or does not answer within ``deadline`` seconds.
+    """
+    check_positive("replicas", replicas)
+    check_positive("deadline", deadline)
+    folders = [each.resolve() for each in indexes_in(folder)]
+    with ExitStack() as stack:
+        ray = stack.enter_context(connected(cluster, threads))
+        actors = _start(ray, folders, replicas, threads or 1)
+        stack.callback(lambda: [ray.kill(actor, no_restart=True) for each in actors for actor in each])
+        index = ClusterIndex(folders, actors, deadline, threads=threads, **options)
+        index._resources = stack.pop_all()
+        return index
+
+
+def _start(ray: Any, folders: Sequence[Path], replicas: int, threads: int) -> list[list[Any]]:
+    """Start the replicas of all indexes, those of one on different nodes where there are enough."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+    actor = ray.remote(
+        num_cpus=0,
+        memory=ACTOR_BYTES,
+        max_restarts=-1,
+        max_task_retries=0,
+        max_concurrency=CONCURRENCY,
+        runtime_env={"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}},
+    )(Holder)
+
+    def start(shard: int, replica: int) -> Any:
+        node = nodes[(shard + replica) % len(nodes)]  # or any other one where it is gone
+        place = NodeAffinitySchedulingStrategy(node, soft=True)
+        return actor.options(scheduling_strategy=place).remote(str(folders[shard]), threads)
+
+    return [[start(shard, replica) for replica in range(replicas)] for shard in range(len(folders))]

@@ -1,0 +1,457 @@
+"""Several ordinary indexes searched side by side as one: each is asked, and answers are merged by score.
+
+Dense scores are exact, so they are those of one index of all papers. BM25 uses the statistics of each index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
+from qbe.index.index import Index, IndexReader
+from qbe.index.papers import Metadata, PaperLayout, Papers
+from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
+from qbe.types import FacetProbabilities, Paper
+from qbe.util.parallel import Workers
+
+if TYPE_CHECKING:
+    from qbe.index.candidates import CandidateSource
+    from qbe.index.lucene import Ranked, TextSearch
+    from qbe.index.scoring import Compared, SentenceBlock, VectorStore
+    from qbe.index.store import Manifest
+    from qbe.index.vectors import Floats, Vectors
+    from qbe.models.pooling import PaperVectors
+
+T = TypeVar("T")
+
+Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
+"""Calls a method of `Shard` on some indexes, by number, each with its own arguments."""
+KEPT_SELECTIONS = 32
+"""Selections of papers that a shard keeps in the form that Lucene and FAISS take."""
+
+
+def _starts_of(counts: Sequence[int]) -> Rows:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+
+
+class Shard:
+    """What one of several indexes is asked; arguments and answers can be sent to another process."""
+
+    def __init__(self, reader: IndexReader) -> None:
+        self._reader = reader
+        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    def nearest(
+        self,
+        queries: list[Floats],
+        k: int,
+        selected: tuple[str, Any] | None,
+        by_mean: bool,
+        nprobe: int | None,
+    ) -> list[Rows]:
+        """Return the candidates of each query."""
+        allowed = None if selected is None else self._once("dense", selected, Selection)
+        return list(self._reader.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
+
+    def gather(self, rows: Rows) -> Vectors:
+        """Return the sentence vectors of papers."""
+        return self._reader.vector_store.gather(rows).vectors
+
+    def whole(self, rows: Rows) -> Vectors:
+        """Return the whole-paper vectors of papers."""
+        return self._reader.vector_store.whole(rows)
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None) -> tuple[Floats, Floats | None]:
+        """Return the similarities of sentences and of whole papers."""
+        compared = self._reader.vector_store.compare(sentences, rows, whole)
+        return compared.similarities, compared.whole
+
+    def search(self, text: str, k: int, pool: Rows | None, selected: tuple[str, Rows] | None) -> Ranked:
+        """Return the best papers by BM25, with the scores that Lucene gives."""
+        lucene: Any = self._reader.text_search()
+        allowed = None if selected is None else self._once("text", selected, lucene.filtering)
+        ranked: Ranked = lucene.unbroken(text, k, pool, allowed)
+        return ranked
+
+    def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
+        key, papers = selected
+        made: T
+        if (made := self._kept.get((kind, key))) is None:
+            made = self._kept[kind, key] = make(papers)
+            while len(self._kept) > KEPT_SELECTIONS:
+                self._kept.popitem(last=False)
+        return made
+
+
+class SeveralPapers(Papers):
+    """The papers of several indexes, one after the other."""
+
+    def __init__(self, parts: Sequence[Papers]) -> None:
+        self._parts = parts
+        self.starts = _starts_of([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Paper ids by row."""
+        return [paper_id for part in self._parts for paper_id in part.ids]
+
+    def __getitem__(self, row: int) -> Paper:
+        part = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self._parts[part][row - int(self.starts[part])]
+
+    def read_from(self, row: int) -> Iterator[Paper]:
+        for part, start in zip(self._parts, self.starts[:-1].tolist(), strict=True):
+            if row < start + len(part):
+                yield from part.read_from(max(row - start, 0))
+
+    def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
+        return chain.from_iterable(part.read_containing(parts) for part in self._parts)
+
+    def read_metadata(self) -> Iterator[Metadata]:
+        return chain.from_iterable(part.read_metadata() for part in self._parts)
+
+    def read_headings(self) -> Iterator[tuple[str, str, Metadata]]:
+        return chain.from_iterable(part.read_headings() for part in self._parts)
+
+    @cached_property
+    def layout(self) -> PaperLayout:
+        """The layouts one after the other; papers without predicted labels have probabilities of zero."""
+        layouts = [part.layout for part in self._parts]
+        firsts = _starts_of([len(each.facets) for each in layouts])
+        starts = [each.starts[1:] + first for each, first in zip(layouts, firsts[:-1], strict=True)]
+        probabilities = None
+        if any(each.probabilities is not None for each in layouts):
+            shape = len(FacetProbabilities._fields)
+            probabilities = np.concatenate(
+                [
+                    np.zeros((len(each.facets), shape), np.float16)
+                    if each.probabilities is None
+                    else each.probabilities
+                    for each in layouts
+                ]
+            )
+        facets = np.concatenate([each.facets for each in layouts])
+        return PaperLayout(np.concatenate([np.zeros(1, np.int64), *starts]), facets, probabilities)
+
+
+class SeveralVectors:
+    """A `qbe.index.scoring.VectorStore` and `qbe.index.candidates.CandidateSource` over several indexes."""
+
+    def __init__(self, ask: Ask, papers: SeveralPapers, similarity: str, nprobe: int | None = None) -> None:
+        self._ask, self._papers, self.similarity, self._nprobe = ask, papers, similarity, nprobe
+        self._selected = PerSelection(self._split)
+
+    def _split(self, selection: Selection) -> dict[int, tuple[str, Any]]:
+        key = uuid.uuid4().hex
+        masks = np.split(selection.mask, self._papers.starts[1:-1])
+        return {shard: (key, mask) for shard, mask in enumerate(masks) if mask.any()}
+
+    def nearest(
+        self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
+    ) -> Iterator[Rows]:
+        """Yield the candidates of each query: those of all indexes."""
+        starts = self._papers.starts
+        shards: Mapping[int, Any] = dict.fromkeys(range(len(starts) - 1))
+        if allowed is not None:
+            shards = self._selected(allowed)
+        asked = {shard: (list(queries), k, some, by_mean, self._nprobe) for shard, some in shards.items()}
+        answers = sorted(self._ask("nearest", asked).items())
+        none = np.zeros(0, np.int64)
+        for place in range(len(queries)):
+            yield np.concatenate([none, *(answer[place] + starts[shard] for shard, answer in answers)])
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        from qbe.index.scoring import SentenceBlock
+
+        owners, answers = self._owners("gather", rows)
+        starts = self._papers.layout.starts
+        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), answers)
+        return SentenceBlock(vectors, block_starts(starts, rows), sentence_rows(starts, rows))
+
+    def whole(self, rows: Rows) -> Vectors:
+        return _together(*self._owners("whole", rows))
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        from qbe.index.scoring import Compared
+
+        owners, answers = self._owners("compare", rows, sentences, whole)
+        starts = self._papers.layout.starts
+        of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
+        similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
+        of_papers = None if whole is None else np.empty(len(rows), np.float32)
+        for shard, (part, papers) in answers.items():
+            similarities[:, of_sentences == shard] = part
+            if of_papers is not None:
+                of_papers[owners == shard] = papers
+        return Compared(similarities, block_starts(starts, rows), sentence_rows(starts, rows), of_papers)
+
+    def _owners(self, method: str, rows: Rows, *compared: Any) -> tuple[Rows, dict[int, Any]]:
+        """Ask the indexes of papers (n,); return the number of each paper's index (n,), and the answers."""
+        starts = self._papers.starts
+        owners = np.searchsorted(starts, rows, side="right") - 1
+        local = {shard: rows[owners == shard] - starts[shard] for shard in np.unique(owners).tolist()}
+        arguments = {
+            shard: (compared[0], some, compared[1]) if compared else (some,) for shard, some in local.items()
+        }
+        return owners, self._ask(method, arguments)
+
+
+def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
+    """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
+    from qbe.index.vectors import Quantized
+
+    def merged(arrays: Mapping[int, Any]) -> Any:
+        first = next(iter(arrays.values()))
+        result = np.empty((len(owners), *first.shape[1:]), first.dtype)
+        for shard, array in arrays.items():
+            result[owners == shard] = array
+        return result
+
+    if not parts:
+        return np.zeros((0, 0), np.float16)
+    if all(isinstance(part, Quantized) for part in parts.values()):
+        codes = merged({shard: part.codes for shard, part in parts.items()})
+        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
+    if len({part.dtype for part in parts.values()}) > 1:
+        parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
+    vectors: Vectors = merged(parts)
+    return vectors
+
+
+class _Stacked:
+    """Vectors of several indexes, one after the other."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self.shape = (sum(map(len, parts)), *parts[0].shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def astype(self, dtype: Any) -> Any:
+        return np.concatenate([part[:].astype(dtype) for part in self._parts])
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.astype(np.float32)[rows]
+
+
+class SeveralTexts:
+    """A `qbe.index.lucene.TextSearch` over several indexes."""
+
+    def __init__(self, ask: Ask, papers: SeveralPapers) -> None:
+        self._ask, self._papers = ask, papers
+
+    def filtering(self, rows: Rows) -> dict[int, tuple[str, Rows]]:
+        key = uuid.uuid4().hex
+        return {shard: (key, some) for shard, some in self._local(rows).items()}
+
+    def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
+        from qbe.index.lucene import Ranked, break_ties
+
+        if pool is not None:
+            asked = {shard: (text, k, rows, None) for shard, rows in self._local(pool).items()}
+        elif allowed is not None:
+            asked = {shard: (text, k, None, some) for shard, some in allowed.items()}
+        else:
+            asked = dict.fromkeys(range(len(self._papers.starts) - 1), (text, k, None, None))
+        ids = self._papers.ids
+        best = sorted(
+            (-score, ids[row], row)
+            for shard, ranked in self._ask("search", asked).items()
+            for row, score in zip(
+                (ranked.rows + self._papers.starts[shard]).tolist(), ranked.scores.tolist(), strict=True
+            )
+        )[:k]
+        scores = break_ties(np.array([-score for score, _, _ in best], np.float64))
+        return Ranked(np.array([row for _, _, row in best], np.int64), scores)
+
+    def _local(self, rows: Rows) -> dict[int, Rows]:
+        starts = self._papers.starts
+        owners = np.searchsorted(starts, rows, side="right") - 1
+        return {shard: rows[owners == shard] - starts[shard] for shard in np.unique(owners).tolist()}
+
+
+class SeveralReader(IndexReader):
+    """One generation of each of several indexes."""
+
+    papers: SeveralPapers
+
+    def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
+        """Take over readers; raises EncoderMismatchError or IndexFormatError where they do not go together."""
+        self._share_state(readers[0])
+        self.readers, self._ask = readers, ask
+        self.papers = SeveralPapers([reader.papers for reader in readers])
+        self.generation = sum(reader.generation for reader in readers)
+        self.manifest = _manifest(readers)
+        if len(set(self.papers.ids)) < len(self.papers):
+            seen: dict[str, Path] = {}
+            for reader in readers:
+                for paper_id in reader.papers.ids:
+                    if paper_id in seen:
+                        raise IndexFormatError(
+                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from "
+                            "one of them"
+                        )
+                    seen[paper_id] = reader.folder
+
+    def _share_state(self, first: IndexReader) -> None:
+        self.folder, self._threads = first.folder, first._threads
+        self._lock, self._naming = threading.RLock(), threading.Lock()
+        self._holders, self._opened = 1, {}
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        for reader in self.readers:
+            reader.release()
+
+    def is_current(self) -> bool:
+        return all(reader.is_current() for reader in self.readers)
+
+    def _vectors(self) -> tuple[Any, Any]:
+        self.require_vectors()
+        pairs = [reader._vectors() for reader in self.readers]
+        return _Stacked([pair[0] for pair in pairs]), _Stacked([pair[1] for pair in pairs])
+
+    @property
+    def vector_store(self) -> VectorStore:
+        similarity = self.similarity
+        return self._open_once("vectors", lambda: SeveralVectors(self._ask, self.papers, similarity))
+
+    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+        similarity = self.similarity
+        return self._open_once(
+            ("candidates", nprobe), lambda: SeveralVectors(self._ask, self.papers, similarity, nprobe)
+        )
+
+    @property
+    def lucene(self) -> Any:
+        raise UsageError("several indexes have no postings in common; open one of them")
+
+    def text_search(self) -> TextSearch:
+        if self.manifest.lucene is None:
+            raise self._lacking("postings")
+        return self._open_once("text search", lambda: SeveralTexts(self._ask, self.papers))
+
+    def stored_vectors(self, paper: Paper) -> PaperVectors | None:
+        self.require_vectors()
+        for reader in self.readers:
+            if paper.paper_id in reader:
+                return reader.stored_vectors(paper)
+        return None
+
+
+def _manifest(readers: Sequence[IndexReader]) -> Manifest:
+    """Return the manifest of the first index with the counts of all; raises where they do not go together."""
+    first = readers[0].manifest
+    for reader in readers[1:]:
+        other = reader.manifest
+        pairs = ((first.dense, other.dense, "vectors"), (first.lucene, other.lucene, "postings"))
+        for one, another, part in pairs:
+            if (one is None) != (another is None):
+                raise IndexFormatError(
+                    f"expected {part} in both {readers[0].folder} and {reader.folder} or in none, found them in "
+                    "one; build them with the same settings"
+                )
+        keys = ("encoder", "similarity", "dimension")
+        if first.dense and other.dense and any(first.dense[key] != other.dense[key] for key in keys):
+            raise EncoderMismatchError(
+                f"{readers[0].folder} was built with the encoder {first.dense['encoder']['name']}, "
+                f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or settings of "
+                "it; build both with the same"
+            )
+    return combined_manifest([reader.manifest for reader in readers])
+
+
+def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
+    """Return the manifest of the first of several indexes, with the counts of all and a digest of theirs."""
+    first = manifests[0]
+    counts = ("papers", "labelled", "predicted", "sentences")
+    sums = {name: sum(each.corpus.get(name, 0) for each in manifests) for name in counts}
+    lucene = first.lucene and {
+        **first.lucene,
+        **{name: sum((each.lucene or {})[name] for each in manifests) for name in ("documents", "tokens")},
+    }
+    digest = hashlib.sha256("".join(each.digest for each in manifests).encode()).hexdigest()
+    files = {
+        f"{number}/{name}": entry
+        for number, each in enumerate(manifests, 1)
+        for name, entry in each.files.items()
+    }
+    corpus = {**first.corpus, **sums, "sha256": digest}
+    return dataclasses.replace(first, corpus=corpus, lucene=lucene, files=files, digest=digest)
+
+
+class SeveralIndexes(Index):
+    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it.
+
+    >>> from qbe.index.index import build_index
+    >>> papers = list(index)
+    >>> build_index("indexes/a", papers[:2]).close(), build_index("indexes/b", papers[2:4]).close()
+    (None, None)
+    >>> with SeveralIndexes(["indexes/a", "indexes/b"]) as several:
+    ...     [paper.paper_id for paper in several]
+    ['s001', 's002', 's003', 's004']
+    """
+
+    def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
+        """Open indexes; options are those of `qbe.index.index.Index`.
+
+        Raises what that does, EncoderMismatchError or IndexFormatError for indexes of other encoders or other
+        parts, and IndexFormatError for a paper that is in two.
+        """
+        from qbe.index.share import local_folder
+
+        if not folders:
+            raise UsageError("expected one index or several, found none")
+        self.folders = [local_folder(folder) for folder in folders]
+        super().__init__(self.folders[0], **options)
+
+    def _open_reader(self) -> IndexReader:
+        readers: list[IndexReader] = []
+        try:
+            readers.extend(IndexReader(folder, self.threads) for folder in self.folders)
+            return SeveralReader(readers, self._asking(readers))
+        except BaseException:
+            for reader in readers:
+                reader.release()
+            raise
+
+    def _asking(self, readers: Sequence[IndexReader]) -> Ask:
+        """Return what asks these readers, in a thread each."""
+        from qbe.index.jvm import leave_at_exit
+
+        shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
+        leave_at_exit(workers)
+
+        def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+            answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
+            return dict(zip(asked, answers, strict=True))
+
+        return ask
+
+    def _changed(self, *_: Any, **__: Any) -> Any:
+        raise UsageError("several indexes are opened for searching; open the one that is to be changed")
+
+
+def open_index(folder: str | Path | Sequence[str | Path], **options: Any) -> Index:
+    """Open an index, or several as one; options and errors are those of `Index` and `SeveralIndexes`."""
+    if isinstance(folder, str | Path):
+        return Index(folder, **options)
+    return Index(folder[0], **options) if len(folder) == 1 else SeveralIndexes(folder, **options)
