@@ -12,8 +12,8 @@ from qbe.cite import model as citation
 from qbe.errors import ModelError
 from qbe.models import grades as grade
 from qbe.models.heads import Storage
+from qbe.search import projections as projection
 from qbe.search.grading import FEATURES
-from qbe.search.rerank import projections as projection
 
 
 class Kind(NamedTuple):

@@ -228,7 +228,7 @@ def _models(index: Index, stages: Stages, *, predicted: bool) -> dict[str, Any]:
 
         models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
     if isinstance(reranker, Projections):
-        from qbe.search.rerank import projections
+        from qbe.search import projections
 
         assert dense is not None
         given = None if reranker.model is None else Path(reranker.model)

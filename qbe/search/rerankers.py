@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from qbe.models.language_model import Grader as LanguageModelGrader
     from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
 
-log = logging.getLogger("qbe.search.rerank")
+log = logging.getLogger("qbe.search")
 
 Scoring = Callable[[Aspect, Sequence[Paper]], Sequence[float]]
 """Scores papers, more is better, for an aspect of a query."""

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.first_stages import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.filters import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.explain import *  # noqa: F403

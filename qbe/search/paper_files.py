@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.queries import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.session import *  # noqa: F403

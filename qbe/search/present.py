@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.writers import *  # noqa: F403

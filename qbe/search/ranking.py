@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.rank import *  # noqa: F403

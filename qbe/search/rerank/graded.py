@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.grading import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.rerankers import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.matching import *  # noqa: F403

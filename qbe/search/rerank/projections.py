@@ -1,3 +1,0 @@
-"""Moved."""
-
-from qbe.search.projections import *  # noqa: F403
