@@ -41,8 +41,9 @@ HOURS: Mapping[str, float] = {
     "citation-large": 0.7,
 }
 """About how long each takes on two cores without AMX, its index included. Measured are the tagger and the
-small projections (10 minutes without their index); the others follow from the number of passes and the speed of one. The large encoder, with which its projections
-come, and joint grades were trained on a GPU (--device cuda in their commands), in three and fifteen minutes.
+small projections (10 minutes without their index); the others follow from the number of passes and the speed
+of one. The large encoder, with which its projections come, and joint grades were trained on a GPU (--device
+cuda in their commands), in three and fifteen minutes.
 """
 
 TAGGER = "facet-tagger"

@@ -1,6 +1,7 @@
 """The pair reranker for citations: candidates, batches, loss, what it writes, recommendations with it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import torch
 from support.citing import CITING, COUNT, cited_by, write_tiny_model
 from support.published import write_mpnet
 from support.rerankers import score
+from support.trainings import new_folders
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.index.index import Index
 from qbe.models.export.encoder import export_cross_encoder
 from qbe.models.tokenizer import PaperTokenizer
@@ -20,6 +22,7 @@ from qbe.search.rerankers import open_reranker
 from qbe.search.stages import CrossEncoder
 from qbe.train.cross_encoder import (
     Candidates,
+    CitationEvaluator,
     CrossEncoderRecipe,
     LengthBatches,
     Sides,
@@ -123,6 +126,35 @@ def test_what_is_learned_and_recorded(trained):
     assert (record["query_tokens"], record["candidate_tokens"], record["labels"]) == (24, 16, 2)
     assert made["pairs"] > made["cited"] > 0
     assert made["dev"]["BM25"]["recall"] == made["dev"]["reranked"]["recall"]
+
+
+def test_an_interrupted_training_goes_on_from_the_last_measurement(trained, tmp_path, monkeypatch):
+    """It is interrupted at the second of two, and ends in the same weights; a cut checkpoint is refused."""
+    folders, measured = new_folders(tmp_path), iter(range(9))
+    figures = CitationEvaluator.figures
+
+    def interrupted(self, model):
+        if next(measured) == 1:
+            raise KeyboardInterrupt
+        return figures(self, model)
+
+    monkeypatch.setattr(CitationEvaluator, "figures", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained.training.train(folders)
+    monkeypatch.undo()
+    (checkpoint,) = (folders.work / "seed-0").glob("checkpoint-*")
+    damaged = new_folders(tmp_path / "damaged")
+    shutil.copytree(folders.work, damaged.work)
+    part = damaged.work / "seed-0" / checkpoint.name / "trainer_state.json"
+    part.write_text("{")
+    with pytest.raises(
+        ModelError, match=r"seed-0/checkpoint-\d+: expected a checkpoint of this training, fo"
+    ):
+        trained.training.train(damaged)
+    trained.training.train(folders)
+    assert not (folders.work / "seed-0").exists()
+    expected = (trained.output / "model.safetensors").read_bytes()
+    assert (folders.output / "model.safetensors").read_bytes() == expected
 
 
 def test_the_export_reads_what_training_read(trained, index, tmp_path):

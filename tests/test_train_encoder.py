@@ -231,10 +231,6 @@ def test_negatives_are_of_other_sets():
 
 # Fitting.
 
-# Objective: epochs. Found: planted alignments are recovered from 0.54 to 0.79 with the bi-encoder (by chance
-# 0.5), from 0.49 to 0.82 with sentences (by chance 0.11).
-LEARNS = {"bi-encoder": 4, "ts+ot": 2}
-
 
 def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
     windows = [first_window(tokenizer, paper, 128, "title-sep-abstract") for paper in papers]
@@ -242,35 +238,27 @@ def table(tokenizer: PaperTokenizer, papers: list[Paper]) -> PaperTable:
 
 
 @torch.no_grad()
-def recovered(
-    network: CocitationEncoder, tokenizer: PaperTokenizer, pairs: list[Pair], objective: str
-) -> float:
-    """The share of pairs whose closest sentences are those that are planted to belong together.
-
-    Of a bi-encoder, which has no sentences, the share of other papers farther than that cited beside.
-    """
+def recovered(network: CocitationEncoder, tokenizer: PaperTokenizer, pairs: list[Pair]) -> float:
+    """The share of pairs whose closest sentences are those that are planted to belong together."""
     network.eval()
     papers = [each for pair in pairs for each in pair[1:3]]
     actual = network(table(tokenizer, papers))
-    if objective == "bi-encoder":
-        distances = torch.cdist(actual.whole[::2], actual.whole[1::2])
-        return float((distances > distances.diag()[:, None]).sum() / (len(pairs) * (len(pairs) - 1)))
     distances = torch.cdist(actual.sentences[::2], actual.sentences[1::2]).flatten(1)
     best = [divmod(int(row.argmin()), SENTENCES) for row in distances]
     return float(np.mean([place == pair.alignment for place, pair in zip(best, pairs, strict=True)]))
 
 
-@pytest.mark.parametrize("name", LEARNS)
-def test_each_objective_learns_which_sentences_belong_together(bert, tmp_path, name):
+def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
+    """Found: 0.82 of planted alignments are recovered, of 0.49 before (by chance 0.11)."""
     tokenizer = PaperTokenizer(bert / "tokenizer.json")
     train, dev = planted_pairs(320, 1), planted_pairs(80, 2)
     others = planted_pairs(200, 3)
-    recipe = CocitationRecipe(name, epochs=LEARNS[name], batch=32, accumulate=1, learning_rate=3e-2)
+    recipe = CocitationRecipe("ts+ot", epochs=2, batch=32, accumulate=1, learning_rate=3e-2)
     network = CocitationEncoder(bert)
     task = CocitationTask(network, tokenizer, recipe, train, dev)
-    before, untrained = task.dev_loss(), recovered(network, tokenizer, others, name)
+    before, untrained = task.dev_loss(), recovered(network, tokenizer, others)
     progress = fit(task, recipe.schedule(), 0, tmp_path / "checkpoint.pt")
-    after, trained = task.dev_loss(), recovered(network, tokenizer, others, name)
+    after, trained = task.dev_loss(), recovered(network, tokenizer, others)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + 0.15

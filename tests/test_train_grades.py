@@ -150,8 +150,6 @@ def test_pairs_are_measured_over_the_index(reader, source, pairs, tmp_path):
     assert found.grades[first : first + len(candidates)].tolist() == [
         list(pair.grades) for pair in candidates
     ]
-    again = load_or_measure(reader, source, {}, tmp_path / "kept.npz", Workers())
-    np.testing.assert_array_equal(again.features, found.features)
 
 
 def test_papers_that_the_index_lacks_are_left_out(reader, source, tmp_path):

@@ -14,7 +14,7 @@ from qbe.query import SHAPES
 from qbe.runs import GradedPair, read_graded_pairs
 from qbe.search.rerankers import JointGrader
 from qbe.train import joint
-from qbe.train.fit import fit
+from qbe.train.fit import Schedule, fit
 from qbe.train.joint import FitRecipe, JointNetwork, JointTask, Texts, graded, grades_of, scored
 from qbe.types import Facet
 
@@ -70,7 +70,7 @@ def test_steps_take_turns_and_the_pairs_are_learned(base, texts, tmp_path):
     task = JointTask(network, texts, recipe, sets)
     batches = task.batches(0)
     assert [list(next(batches)) for _ in range(4)] == [["s036"], ["s118"], ["s036"], ["s118"]]
-    fit(task, recipe.schedule(), 0, tmp_path / "fit.pt")
+    fit(task, Schedule(1, recipe.clip, warm_up=recipe.warm_up), 0, tmp_path / "fit.pt")
     for lists in sets:
         for query, pairs in lists.items():
             found = graded(network, texts, {query: [pair.paper_id for pair in pairs]})[query]

@@ -25,11 +25,11 @@ from qbe.models.export.encoder import HeadInputs, export_head
 from qbe.models.folders import resolve_tagger
 from qbe.models.tagger import Tagger
 from qbe.train.tagger import (
-    Data,
     Example,
     LabelledAbstract,
     Recipe,
     Schedule,
+    TaggerTraining,
     batches,
     fit,
     loss,
@@ -266,17 +266,11 @@ def test_the_metadata_state_how_it_came_about(trained):
     assert record["parity"]["int8_same_label"] >= 0.98
 
 
-@pytest.fixture(scope="module")
-def data(trained, tiny_encoder) -> Data:
-    papers = sample_papers(trained.sources.corpus, TitleIndex(["Paper 3"]), 20, 0)
-    recipe = Recipe(layers=(0, 2), unlabelled=20)
-    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(trained.sources.train[0]), papers)
-
-
-def test_unlabelled_papers_lose_their_title_in_part(data):
-    titled = sum(tokens.spans[0][0] > 1 for tokens in data.unlabelled)  # a title comes before the sentences
-    assert 0 < titled < len(data.unlabelled) == 20
-    assert all(tokens.spans[0][0] == 1 for split in data.papers.values() for tokens in split)
+def test_unlabelled_papers_lose_their_title_in_part(trained):
+    training = TaggerTraining(trained.training.recipe)
+    training.sources = trained.sources
+    papers = training._unlabelled()
+    assert 0 < sum(bool(paper.title) for paper in papers) < len(papers) == 20
 
 
 def test_soft_labels_of_other_papers(trained, tmp_path):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from qbe.cite.links import Evidence
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
-from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
+from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
 from qbe.errors import CorpusError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.index.rows import Selection
@@ -29,7 +29,7 @@ from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filters import FilterCache, PaperFilter
 from qbe.train.card import Card, reader_name
-from qbe.train.fit import Schedule, Weights, copied, fit, fit_seeds, shuffled, with_weights
+from qbe.train.fit import Schedule, Task, Weights, copied, fit, fit_seeds, shuffled, with_weights
 from qbe.train.losses import citation_loss
 from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
 from qbe.train.pairs import encoder_of
@@ -72,6 +72,11 @@ def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO
     year = evidence.years[row]
     encoded = EncodedAspect.of(Aspect(paper), vectors)
     return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
+
+
+def not_younger(filters: FilterCache, query: CiteQuery) -> Selection | None:
+    """The papers that are not younger than a query; None for all."""
+    return None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
 
 
 CUT = 20
@@ -190,11 +195,13 @@ class Step(NamedTuple):
     candidates: Ints
 
 
-class ProjectionTask:
+class ProjectionTask(Task[Step]):
     """A projection that learns to rank what is cited above what is not.
 
     Raises CorpusError where no query cites a paper.
     """
+
+    network: ProjectionNetwork
 
     def __init__(
         self,
@@ -212,12 +219,8 @@ class ProjectionTask:
         self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
         self._identity = torch.eye(network.matrices.shape[1])
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        groups = [
-            {"params": [self.network.matrices], "lr": self._schedule.learning_rate},
-            {"params": [self.network.weights], "lr": self._schedule.weight_rate},
-        ]
-        return torch.optim.AdamW(groups, weight_decay=0.0)
+    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
+        return self._schedule.weight_rate if name == "weights" else self._schedule.learning_rate, 0.0
 
     def batches(self, seed: int) -> Iterator[Step]:
         schedule, rng = self._schedule, np.random.default_rng(seed)
@@ -286,8 +289,10 @@ class _RankingHead(nn.Module):
         return Head(*standard, *map(as_array, (self.hidden, self.bias, self.direct, self.out)))
 
 
-class _RankingTask:
+class _RankingTask(Task[list[int]]):
     """The cross-entropy of the softmax of scores against equal shares for what is cited."""
+
+    network: _RankingHead
 
     def __init__(
         self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
@@ -300,9 +305,8 @@ class _RankingTask:
         self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
         self.steps_per_epoch = len(self._usable)
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        rate, decay = self._schedule.learning_rate, self._schedule.weight_decay
-        return torch.optim.AdamW(self.network.parameters(), rate, weight_decay=decay)
+    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
+        return self._schedule.learning_rate, self._schedule.weight_decay
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
@@ -369,15 +373,15 @@ class Recipe:
     shares: tuple[float, float] = (0.2, 0.7)
 
 
-class CitationTraining(Training[Recipe]):
+@dataclass
+class CitationTraining(Training):
     """The citation model: the mean of the seeds' projections, and of their heads.
 
     Sources are an index of the papers, and qrels of who cites whom, to train on and of dev. Figures on dev
     are by what is known beside texts.
     """
 
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        super().__init__(recipe or Recipe())
+    recipe: Recipe = field(default_factory=Recipe)
 
     def open(self) -> dict[str, Any]:
         index, self._reader = self.open_index()
@@ -520,52 +524,33 @@ class CitationTraining(Training[Recipe]):
         """
         scorer = CitationScorer(self._reader, self._workers, projection, self.recipe.depth)
         rng, lists = np.random.default_rng(SEEDS_SEED), defaultdict[str, list[FeatureList]](list)
-        queries = [query_at(self._reader, scorer.evidence, row) for row in sorted(cited)]
-        for query, candidates in self._candidates(scorer, queries):
-            assert query.row is not None
-            whole = cited[query.row]
-            parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
-            for _ in range(draws - 1):
-                count = round(len(whole) * rng.uniform(*self.recipe.shares))
-                parts.append(np.sort(rng.permutation(whole)[:count]))
-            for known in FEATURE_SETS:
-                if known.seeds:
-                    variants = [(known.key, query._replace(seeds=part), part) for part in parts]
-                else:
-                    half = query._replace(excluded=frozenset(parts[0].tolist()))
-                    variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
-                for name, variant, part in variants:
-                    if variant is query or 0 < len(part) < len(whole):
-                        wanted = np.setdiff1d(whole, part)
-                        lists[name].append(self._list(scorer, variant, candidates, wanted, known))
+        rows = sorted(cited)
+        for first in range(0, len(rows), BLOCK):
+            block = [query_at(self._reader, scorer.evidence, row) for row in rows[first : first + BLOCK]]
+            allowed = [not_younger(self._filters, query) for query in block]
+            for row, query, candidates, selection in zip(
+                rows[first:], block, scorer.first_stage(block, allowed), allowed, strict=False
+            ):
+                whole = cited[row]
+                parts = [np.sort(rng.permutation(whole)[: len(whole) // 2])]
+                for _ in range(draws - 1):
+                    count = round(len(whole) * rng.uniform(*self.recipe.shares))
+                    parts.append(np.sort(rng.permutation(whole)[:count]))
+                for known in FEATURE_SETS:
+                    if known.seeds:
+                        variants = [(known.key, query._replace(seeds=part), part) for part in parts]
+                    else:
+                        half = query._replace(excluded=frozenset(parts[0].tolist()))
+                        variants = [(known.key, query, NO_ROWS), (known.key + HALF, half, parts[0])]
+                    for name, variant, part in variants:
+                        if variant is query or 0 < len(part) < len(whole):
+                            wanted = np.setdiff1d(whole, part)
+                            scored = scorer.score(variant, candidates, selection, links=known.links)
+                            features = columns(scored.features, known.names)
+                            listed = FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
+                            lists[name].append(listed)
+            log.info("candidates of %d of %d queries", min(first + BLOCK, len(rows)), len(rows))
         return lists
-
-    def _list(
-        self,
-        scorer: CitationScorer,
-        query: CiteQuery,
-        candidates: CitationCandidates,
-        wanted: Ints,
-        known: FeatureSet,
-    ) -> FeatureList:
-        scored = scorer.score(query, candidates, self._allowed(query), links=known.links)
-        features = columns(scored.features, known.names)
-        return FeatureList(features, np.isin(scored.rows, wanted), len(wanted))
-
-    def _candidates(
-        self, scorer: CitationScorer, queries: Sequence[CiteQuery]
-    ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
-        """Each query with the candidates of the first stage, none of them younger than it."""
-        for first in range(0, len(queries), BLOCK):
-            block = queries[first : first + BLOCK]
-            yield from zip(block, scorer.first_stage(block, list(map(self._allowed, block))), strict=True)
-            log.info("candidates of %d of %d queries", min(first + BLOCK, len(queries)), len(queries))
-
-    def _allowed(self, query: CiteQuery) -> Selection | None:
-        """The papers that are not younger than a query."""
-        if query.year is None:
-            return None
-        return self._filters.of(PaperFilter(before=query.year)).selection
 
 
 def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:

@@ -74,11 +74,6 @@ def hold_out(pairs: Sequence[Pair]) -> Parts:
     """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else.
 
     It has a share HELD_OUT of the sets, at least 2 and at most MOST_HELD_OUT.
-
-    >>> paper = Paper("", "", ())
-    >>> parts = hold_out([Pair(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)])
-    >>> len(parts.train), len(parts.dev)
-    (57, 3)
     """
     sets = sorted({pair.cited for pair in pairs}, key=sorted)
     count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from logging import getLogger
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from sentence_transformers.cross_encoder import (
     CrossEncoderTrainingArguments,
     losses,
 )
-from transformers import EarlyStoppingCallback
+from transformers import EarlyStoppingCallback, PrinterCallback
 from transformers.utils import logging
 
 from qbe.cite.links import Evidence, Ints
@@ -35,18 +37,25 @@ from qbe.models.export.encoder import export_cross_encoder, positions
 from qbe.models.export.pytorch import load_model, write_tokenizer
 from qbe.models.folders import BASE_ENCODER, find_start, weights_file
 from qbe.models.tokenizer import PaperTokenizer, SpecialTokens
-from qbe.search.filters import FilterCache, PaperFilter
+from qbe.search.filters import FilterCache
 from qbe.search.first_stages import BM25Stage
 from qbe.search.rerankers import SIDE_TOKENS, Pair, candidate_side, pair, query_side
 from qbe.train.card import Card
-from qbe.train.citation import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.citation import (
+    CitationFigures,
+    RankedList,
+    citation_figures,
+    not_younger,
+    query_at,
+    read_split,
+)
 from qbe.train.fit import best_weights, copied, matmul_dtype, mean
 from qbe.train.network import WEIGHTS
 from qbe.train.work import Training, checked, save_state
 from qbe.util.files import sha256
 from qbe.util.parallel import Workers
 
-T = TypeVar("T")
+log = getLogger(__name__)
 CLASSES = ("natural", "balanced", "all-cited")
 """Which candidates are learned from: BM25's best as they are, as many that are not cited as are cited, or
 BM25's best and whatever else the query cites.
@@ -119,8 +128,7 @@ def bm25_candidates(
     found = []
     for row in sorted(cited):
         query = query_at(reader, evidence, row)
-        allowed = None if query.year is None else filters.of(PaperFilter(before=query.year)).selection
-        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], allowed)
+        (hits,) = stage.batch_search([query.encoded], depth + 1, [None], not_younger(filters, query))
         rows = [reader.papers.row(hit.paper_id) for hit in hits]
         best = [each for each in rows if each != row][:depth]
         found.append(Candidates(row, np.array(best, np.int64), cited[row]))
@@ -150,24 +158,20 @@ def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Ca
 
 
 class Sides:
-    """Token ids of papers as queries and as candidates, cut as search does, made when they are asked for."""
+    """Token ids of papers as queries and as candidates, cut as search does."""
 
     def __init__(self, reader: IndexReader, tokenizer: PaperTokenizer, recipe: CrossEncoderRecipe) -> None:
-        self._reader, self._tokenizer, self._recipe = reader, tokenizer, recipe
-        self._evidence = Evidence(reader)
-        self._known: dict[tuple[bool, int], list[int]] = {}
+        evidence = Evidence(reader)
 
-    def query(self, row: int) -> list[int]:
-        if (True, row) not in self._known:
-            encoded = query_at(self._reader, self._evidence, row).encoded
-            self._known[True, row] = query_side(self._tokenizer, encoded, self._recipe.query_tokens)
-        return self._known[True, row]
+        @cache
+        def query(row: int) -> list[int]:
+            return query_side(tokenizer, query_at(reader, evidence, row).encoded, recipe.query_tokens)
 
-    def candidate(self, row: int) -> list[int]:
-        if (False, row) not in self._known:
-            paper = self._reader.papers[row]
-            self._known[False, row] = candidate_side(self._tokenizer, paper, self._recipe.candidate_tokens)
-        return self._known[False, row]
+        @cache
+        def candidate(row: int) -> list[int]:
+            return candidate_side(tokenizer, reader.papers[row], recipe.candidate_tokens)
+
+        self.query, self.candidate = query, candidate
 
 
 class PairReader(CrossEncoder):
@@ -239,7 +243,7 @@ class LengthBatches(DefaultBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         dataset, size = cast(Dataset, self.sampler), self.batch_size
         rng = np.random.default_rng([self.seed, self.epoch])
-        lengths = [len(row["query"]) + len(row["candidate"]) for row in dataset]
+        lengths = [len(a) + len(b) for a, b in zip(dataset["query"], dataset["candidate"], strict=True)]
         order = rng.permutation(len(lengths)).tolist()
         for first in range(0, len(order), size * self.BUCKET):
             bucket = sorted(order[first : first + size * self.BUCKET], key=lengths.__getitem__)
@@ -257,7 +261,9 @@ class CitationEvaluator(BaseEvaluator):
         self._sides, self._dev = sides, dev
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-        return {"f1": self.figures(model).f1}
+        figures = self.figures(model)
+        log.info("F1@20 on dev %.4f", figures.f1)
+        return {"f1": figures.f1}
 
     def figures(self, model: PairReader | None) -> CitationFigures:
         """The figures of what a model reranks, or (None) of BM25's order."""
@@ -280,19 +286,19 @@ class CitationEvaluator(BaseEvaluator):
         return scores
 
 
-class CrossEncoderTraining(Training[CrossEncoderRecipe]):
+@dataclass
+class CrossEncoderTraining(Training):
     """A cross-encoder for citations, published in the format of Hugging Face, and as ONNX models.
 
     Sources are an index with postings, and qrels of who cites whom, to train on and of dev. ``encoder`` is
     the name or folder of the BERT-family model to start from. Of several seeds the mean is published.
     """
 
-    def __init__(self, recipe: CrossEncoderRecipe | None = None, encoder: str = BASE_ENCODER) -> None:
-        super().__init__(recipe or CrossEncoderRecipe())
-        self._encoder = encoder
+    recipe: CrossEncoderRecipe = field(default_factory=CrossEncoderRecipe)
+    encoder: str = BASE_ENCODER
 
     def open(self) -> dict[str, Any]:
-        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self._encoder)
+        self._dtype, (self._base, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
         _, self._reader = self.open_index()
         weights = sha256(weights_file(ENCODER, self._folder))
@@ -310,7 +316,8 @@ class CrossEncoderTraining(Training[CrossEncoderRecipe]):
             )
         train, dev = (read_split(reader, files[0]) for files in (self.sources.train, self.sources.dev))
         best = bm25_candidates(reader, self._workers, train, recipe.candidates)
-        queries = {row: dev[row] for row in spread(sorted(dev), recipe.dev_queries)}
+        rows, count = sorted(dev), min(recipe.dev_queries, len(dev))
+        queries = {row: dev[row] for row in (rows[place * len(rows) // count] for place in range(count))}
         measured = bm25_candidates(reader, self._workers, queries, recipe.dev_depth)
         sides = Sides(reader, PaperTokenizer(self.work / "base" / TOKENIZER), recipe)
         pairs = pairs_of(chosen_candidates(best, recipe.classes), sides)
@@ -373,6 +380,7 @@ class CrossEncoderTraining(Training[CrossEncoderRecipe]):
             evaluator=evaluator,
             callbacks=[EarlyStoppingCallback(recipe.patience)],
         )
+        trainer.remove_callback(PrinterCallback)
         # The state is written last: a checkpoint without it is one of a killed call.
         whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
         last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
@@ -444,14 +452,3 @@ def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
             "label": [int(is_cited) for *_, is_cited in rows],
         }
     )
-
-
-def spread(items: Sequence[T], count: int) -> list[T]:
-    """So many items at equal distances; all where there are fewer.
-
-    >>> spread("abcdefghij", 3)
-    ['a', 'd', 'g']
-    """
-    if count >= len(items):
-        return list(items)
-    return [items[place * len(items) // count] for place in range(count)]

@@ -33,16 +33,7 @@ from qbe.runs import GradedLists
 from qbe.search.projections import ProjectionModel, write_model
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
 from qbe.train.cocitations import Pair, read_parts
-from qbe.train.fit import (
-    Schedule,
-    Weights,
-    adamw,
-    adamw_by_name,
-    copied,
-    fit_seeds,
-    matmul_dtype,
-    with_weights,
-)
+from qbe.train.fit import Schedule, Task, Weights, copied, fit_seeds, matmul_dtype, with_weights
 from qbe.train.losses import OBJECTIVES, Settings, Triplets, list_loss, triplet_losses
 from qbe.train.network import WEIGHTS, CocitationEncoder, GradedEncoder, PaperTable, table_of
 from qbe.train.pairs import (
@@ -106,10 +97,11 @@ class GradedStep(NamedTuple):
     grades: Tensor
 
 
-class GradedTask:
-    """A network that is fitted to graded lists, whose papers have ``rows`` of the table; all steps are one
-    epoch, and the weights of the last one are kept.
-    """
+class GradedTask(Task[GradedStep]):
+    """A network that is fitted to graded lists, whose papers have ``rows`` of the table; one epoch."""
+
+    network: GradedEncoder
+    betas = (0.9, 0.98)
 
     def __init__(
         self,
@@ -119,19 +111,15 @@ class GradedTask:
         lists: GradedLists,
         recipe: GradedRecipe,
     ) -> None:
-        self.network: GradedEncoder = network
+        self.network = network
         self._table, self._rows, self._lists, self._recipe = table, rows, lists, recipe
         self.steps_per_epoch = recipe.steps
 
-    def optimizer(self) -> torch.optim.Optimizer:
+    def rate(self, name: str, part: Tensor) -> tuple[float, float]:
         recipe = self._recipe
         heads = {"weights": recipe.weight_rate, "projections": recipe.head_rate}
-
-        def settings(name: str, part: Tensor) -> tuple[float, float]:
-            decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
-            return heads.get(name, recipe.learning_rate), decay
-
-        return adamw_by_name(self.network, settings)
+        decay = recipe.weight_decay if name not in heads and part.dim() > 1 else 0.0
+        return heads.get(name, recipe.learning_rate), decay
 
     def batches(self, seed: int) -> Iterator[GradedStep]:
         """Steps without end; raises CorpusError where there are fewer lists than a step has."""
@@ -163,9 +151,6 @@ class GradedTask:
         scores = self.network.scores(vectors.rows(places[:count]), vectors.rows(places[count:]))
         yield list_loss(scores, step.owners, step.grades, self._recipe.crossed)
 
-    def score(self) -> None:
-        return None
-
     @torch.no_grad()
     def correlations(self, dev: GradedLists) -> tuple[list[float], list[float]]:
         """Spearman's correlations by facet: by mean-max of the vectors as they are, and of the scores."""
@@ -181,7 +166,8 @@ class GradedTask:
         return facet_correlations(plain), facet_correlations(projected)
 
 
-class GradedTraining(Training[GradedRecipe]):
+@dataclass
+class GradedTraining(Training):
     """An encoder of the kind BERT or MPNet with all layers trained on graded lists, and projections with it.
 
     Sources are files of graded pairs, the corpus of their papers, and papers to leave out; queries of dev are
@@ -190,13 +176,14 @@ class GradedTraining(Training[GradedRecipe]):
     which is downloaded, the difference from it.
     """
 
-    def __init__(self, recipe: GradedRecipe | None = None, encoder: str = MPNET.name) -> None:
-        super().__init__(recipe or GradedRecipe())
-        self._encoder, self._large = encoder, encoder == MPNET.name
+    recipe: GradedRecipe = field(default_factory=GradedRecipe)
+    encoder: str = MPNET.name
 
     def open(self) -> dict[str, Any]:
-        self._dtype = matmul_dtype(self.run.device)
-        self._base = model_folder(MPNET) if self._large else find_start(self._encoder)[1]
+        self._large, self._dtype = self.encoder == MPNET.name, matmul_dtype(self.run.device)
+        self._start, self._base = (
+            (MPNET.name, model_folder(MPNET)) if self._large else find_start(self.encoder)
+        )
         self._readers, self._digest = facet_readers(self.run.threads), sha256(self._base / WEIGHTS)
         encoder, tagger = self._readers
         return {"base": self._digest, "encoder": encoder.files.identity, "tagger": tagger.identity}
@@ -214,13 +201,13 @@ class GradedTraining(Training[GradedRecipe]):
         self._task = GradedTask(network, table.to(self.run.device), rows, self._lists, recipe)
         untrained, schedule = copied(network), Schedule(1, recipe.clip, warm_up=recipe.warm_up)
         trained = fit_seeds(self._task, schedule, self.run.seeds, self.work, SAVE_EVERY)
-        self._weights: dict[str, Weights] = {self._encoder: untrained, **trained}
+        self._weights: dict[str, Weights] = {self._start: untrained, **trained}
 
     def publish(self, folder: Path) -> Card:
-        compared, network, recipe = self._weights, self._task.network, self.recipe
+        compared, network, recipe, large = self._weights, self._task.network, self.recipe, self._large
         published = list(compared)[-1]
         name, source = (
-            (LARGE_ENCODER, MPNET.source) if self._large else (self.name, f"{self._encoder}, trained by qbe")
+            (LARGE_ENCODER, MPNET.source) if large else (self.name, f"{self._start}, trained by qbe")
         )
         weights = {part: values.cpu() for part, values in compared[published].items()}
         heads = {part: weights[part] for part in ("weights", "projections")}
@@ -228,12 +215,15 @@ class GradedTraining(Training[GradedRecipe]):
             whole, exported = Path(temporary, "whole"), Path(temporary, "exported")
             self._write_whole(weights, whole, folder)
             metadata = export_encoder(whole, name, source, exported)
-            if self._large:
+            if large:
                 fp32 = exported / model_file("fp32")
                 store_graph(fp32, whole / WEIGHTS, folder / GRAPH)
-                write_ranges(
-                    fp32, self._papers.values(), self._tokenizer, metadata.max_tokens, folder / RANGES
-                )
+                some = itertools.islice(self._papers.values(), RANGED)
+                windows = (self._tokenizer.first_window(paper, metadata.max_tokens) for paper in some)
+                ranges = channel_ranges(fp32, ({"input_ids": np.array([each.ids])} for each in windows))
+                largest = np.finfo(np.float16).max
+                halved = {each: np.minimum(of, largest).astype(np.float16) for each, of in ranges.items()}
+                write_weights(folder / RANGES, halved)
                 shipped = copied(GradedEncoder(whole, self._dtype)) | heads
                 compared = {**compared, f"{published}, rank {recipe.rank}": shipped}
                 del compared[published]
@@ -274,17 +264,17 @@ class GradedTraining(Training[GradedRecipe]):
         return Card(
             name=name,
             purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} "
-            f"layers): {self._encoder} with all layers trained on {len(self._lists):,} graded lists "
+            f"layers): {self._start} with all layers trained on {len(self._lists):,} graded lists "
             f"({training['pairs']:,} pairs), {recipe.steps} steps of {recipe.queries} lists a seed."
             + difference
-            * self._large,
+            * large,
             input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
             caption=f"{FIGURES} By mean-max of sentences.",
             columns=("pairs", "weights", *BY_FACET),
             figures=by_file(by_vectors),
-            command="large-encoder",
+            command="large-encoder" + f" --encoder {self._start}" * (not large),
             limits=GRADES_LIMITS,
-            licence=f"{APACHE}; derived from {MPNET.source if self._large else self._encoder} (same licence)",
+            licence=f"{APACHE}; derived from {MPNET.source if large else self._start} (same licence)",
         )
 
     def _write_whole(self, weights: Weights, whole: Path, folder: Path) -> None:
@@ -306,16 +296,6 @@ class GradedTraining(Training[GradedRecipe]):
         make_weights(self._base, folder / DIFFERENCE, whole)
 
 
-def write_ranges(
-    fp32: Path, papers: Iterable[Paper], tokenizer: PaperTokenizer, max_tokens: int, path: Path
-) -> None:
-    """Write the ranges of activations over the first RANGED papers, ``max_tokens`` of each, float16."""
-    windows = (tokenizer.first_window(paper, max_tokens) for paper in itertools.islice(papers, RANGED))
-    ranges = channel_ranges(fp32, ({"input_ids": np.array([window.ids])} for window in windows))
-    largest = np.finfo(np.float16).max
-    write_weights(path, {name: np.minimum(each, largest).astype(np.float16) for name, each in ranges.items()})
-
-
 # On co-citations.
 
 
@@ -326,11 +306,7 @@ class CocitationRecipe:
     Distances are those of vectors as they are (``similarity`` "l2"), or scaled to unit length ("cosine").
     AdamW at ``learning_rate`` (None: the objective's). A step sees ``accumulate`` batches of ``batch`` pairs;
     negatives are drawn within a batch. ``weight_decay`` is not applied to biases and normalizations.
-    ``patience`` epochs without a lower loss on dev end the training. Raises UsageError for numbers out of
-    range.
-
-    >>> CocitationRecipe("ot").format.layout, CocitationRecipe("ot").rate
-    ('title-sep-abstract', 3e-05)
+    Raises UsageError for numbers out of range.
     """
 
     objective: str = "ot"
@@ -369,11 +345,6 @@ def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int,
 
     A pair that shares papers with all others is left out. (The code of Mysore et al., 2022, takes a random
     permutation of the positives, which may assign a paper to its own query.)
-
-    >>> paper = Paper("", "", ())
-    >>> pairs = [Pair(frozenset(ids), paper, paper) for ids in ("ab", "ac", "cd")]
-    >>> draw_negatives(pairs, random.Random(0))  # the second pair shares a paper with both others
-    [(0, 2), (2, 0)]
     """
     drawn = []
     for number, pair in enumerate(pairs):
@@ -390,11 +361,10 @@ class CocitationStep(NamedTuple):
     rng: random.Random
 
 
-class CocitationTask:
-    """An encoder that learns from pairs; its scores are losses on dev, negated.
+class CocitationTask(Task[CocitationStep]):
+    """An encoder that learns from pairs; its scores are losses on dev, negated."""
 
-    The order of the pairs, their negatives and dropout follow from the seed and the number of the step.
-    """
+    network: CocitationEncoder
 
     def __init__(
         self,
@@ -409,8 +379,8 @@ class CocitationTask:
         self._pairs_per_step = min(recipe.batch * recipe.accumulate, len(pairs))
         self.steps_per_epoch = len(pairs) // self._pairs_per_step
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        return adamw(self.network, self._recipe.rate, self._recipe.weight_decay)
+    def rate(self, _: str, part: Tensor) -> tuple[float, float]:
+        return self._recipe.rate, self._recipe.weight_decay if part.dim() > 1 else 0.0
 
     def batches(self, seed: int) -> Iterator[CocitationStep]:
         count, size = len(self._pairs), self._pairs_per_step
@@ -470,7 +440,8 @@ def first_window(tokenizer: PaperTokenizer, paper: Paper, max_tokens: int, layou
     return next(passes(tokenizer.ids(paper.title), sentences, tokenizer.special, max_tokens, layout))
 
 
-class CocitationTraining(Training[CocitationRecipe]):
+@dataclass
+class CocitationTraining(Training):
     """An encoder of the BERT family that learns from co-citations.
 
     Sources are files of co-citations to train on and of dev (none: a share of the former), and papers to
@@ -479,13 +450,12 @@ class CocitationTraining(Training[CocitationRecipe]):
     one with the lowest loss on dev is published: weights in the format of Hugging Face, and ONNX models.
     """
 
-    def __init__(self, recipe: CocitationRecipe | None = None, encoder: str = BASE_ENCODER) -> None:
-        super().__init__(recipe or CocitationRecipe())
-        self._encoder = encoder
-        self._objective = OBJECTIVES[self.recipe.objective]
+    recipe: CocitationRecipe = field(default_factory=CocitationRecipe)
+    encoder: str = BASE_ENCODER
 
     def open(self) -> dict[str, Any]:
-        self._dtype, (self._name, self._folder) = matmul_dtype(self.run.device), find_start(self._encoder)
+        self._dtype, (self._name, self._folder) = matmul_dtype(self.run.device), find_start(self.encoder)
+        self._objective = OBJECTIVES[self.recipe.objective]
         self._parts = read_parts(self.sources, aligned=self._objective.aligned)
         self._base = sha256(weights_file(ENCODER, self._folder))
         return {"base": {"name": self._name, "weights_sha256": self._base}}

@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -27,33 +28,40 @@ T = TypeVar("T")
 Weights = Mapping[str, Tensor]
 
 
-class Task(Protocol[B]):
+class Task(ABC, Generic[B]):
     """A network to train, and what it is trained on; its parameters that have gradients are trained."""
 
-    @property
-    def network(self) -> nn.Module: ...
+    network: nn.Module
+    steps_per_epoch: int
+    betas = (0.9, 0.999)
 
-    @property
-    def steps_per_epoch(self) -> int: ...
+    def rate(self, name: str, part: nn.Parameter) -> tuple[float, float]:
+        """The full learning rate of a parameter, and its weight decay, for AdamW."""
+        raise NotImplementedError
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """A new optimizer, each group of parameters with its full learning rate."""
-        ...
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for name, part in trainable(self.network).items():
+            groups.setdefault(self.rate(name, part), []).append(part)
+        return torch.optim.AdamW(
+            [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
+            betas=self.betas,
+        )
 
+    @abstractmethod
     def batches(self, seed: int) -> Iterator[B]:
         """The batch of each step, for at least as many epochs as are trained; all randomness is the seed's.
 
         A resumed training draws finished batches again: they hold ids or places, nothing that takes time.
         """
-        ...
 
+    @abstractmethod
     def losses(self, batch: B) -> Iterable[Tensor]:
         """The parts of a step's loss, which is their sum; gradients of each are computed before the next."""
-        ...
 
     def score(self) -> float | None:
         """The network's score on dev, higher is better; None keeps the last epoch."""
-        ...
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,16 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     batches = itertools.islice(task.batches(seed), begin, None)
     while state.step < total and not state.should_stop():
         network.train()
-        losses.append(_backward(task.losses(next(batches)), path.stem, state.step))
+        loss = 0.0
+        for part in task.losses(next(batches)):
+            part.backward()  # type: ignore[no-untyped-call]
+            loss += part.item()
+        if not math.isfinite(loss):
+            raise ModelError(
+                f"{path.stem}, step {state.step + 1}: expected a loss that is a number, found {loss}; lower "
+                "the learning rate"
+            )
+        losses.append(loss)
         state.update(total)
         epoch_ends = state.step % per_epoch == 0
         if epoch_ends:
@@ -129,19 +146,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     network.load_state_dict(state.best, strict=False)
     network.eval()
     return Progress(state.step, tuple(state.dev))
-
-
-def _backward(parts: Iterable[Tensor], name: str, step: int) -> float:
-    loss = 0.0
-    for part in parts:
-        part.backward()  # type: ignore[no-untyped-call]
-        loss += part.item()
-    if not math.isfinite(loss):
-        raise ModelError(
-            f"{name}, step {step + 1}: expected a loss that is a number, found {loss}; lower the learning "
-            "rate"
-        )
-    return loss
 
 
 class _State:
@@ -225,9 +229,6 @@ def matmul_dtype(device: str) -> torch.dtype:
     """The type of numbers for matrix products: bfloat16 where the processor multiplies it, else float32.
 
     Raises UsageError for a GPU where torch sees none.
-
-    >>> matmul_dtype("cpu") in (torch.bfloat16, torch.float32)
-    True
     """
     if device != "cpu" and not torch.cuda.is_available():
         raise UsageError(
@@ -259,40 +260,12 @@ def copied(network: nn.Module) -> dict[str, Tensor]:
     return {name: part.detach().clone() for name, part in trainable(network).items()}
 
 
-def adamw(network: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW over the trainable parameters, of which biases and normalizations do not decay."""
-    parts = trainable(network).values()
-    groups = [
-        {"params": [part for part in parts if (part.dim() > 1) is matrices], "weight_decay": decay}
-        for matrices, decay in ((True, weight_decay), (False, 0.0))
-    ]
-    return torch.optim.AdamW(groups, lr=rate)
-
-
-def adamw_by_name(
-    network: nn.Module, settings: Callable[[str, nn.Parameter], tuple[float, float]]
-) -> torch.optim.Optimizer:
-    """AdamW over the trainable parameters; ``settings`` gives each its learning rate and its decay."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, part in trainable(network).items():
-        groups.setdefault(settings(name, part), []).append(part)
-    return torch.optim.AdamW(
-        [{"params": parts, "lr": rate, "weight_decay": decay} for (rate, decay), parts in groups.items()],
-        betas=(0.9, 0.98),
-    )
-
-
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
 
 
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
-    """Call a function while the network has other weights.
-
-    >>> layer = nn.Linear(1, 1, bias=False)
-    >>> with_weights(layer, {"weight": torch.tensor([[2.0]])}, lambda: layer(torch.tensor([3.0])).item())
-    6.0
-    """
+    """Call a function while the network has other weights."""
     before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
     network.load_state_dict(dict(weights), strict=False)
     try:
@@ -309,5 +282,4 @@ def best_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
-    """Convert checkpoint-loading errors to ModelError."""
     return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

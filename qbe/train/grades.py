@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from qbe.runs import GradedLists, GradedPair, read_graded_pairs
 from qbe.search.grading import FEATURES, Features, GradedQuery, stored_vectors
 from qbe.search.projections import WEIGHTS, find_model, read_model
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
-from qbe.train.fit import Schedule, fit, shuffled
+from qbe.train.fit import Schedule, Task, fit, shuffled
 from qbe.train.losses import FACETS, as_asked, grade_loss
 from qbe.train.network import Standardization, as_array
 from qbe.train.pairs import encoder_of, file_label, within, without_evaluated
@@ -70,7 +70,9 @@ class _GradeHead(nn.Module):
         )
 
 
-class _GradeTask:
+class _GradeTask(Task[list[int]]):
+    network: _GradeHead
+
     def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
         self.standard, self._recipe = Standardization.of(features), recipe
         self.network = _GradeHead(features.shape[1], recipe.hidden)
@@ -78,11 +80,8 @@ class _GradeTask:
         self._grades = torch.tensor(grades, dtype=torch.float32)
         self.steps_per_epoch = -(-len(grades) // recipe.batch)
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        recipe = self._recipe
-        return torch.optim.AdamW(
-            self.network.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay
-        )
+    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
+        return self._recipe.learning_rate, self._recipe.weight_decay
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         places, recipe = range(len(self._inputs)), self._recipe
@@ -97,9 +96,6 @@ class _GradeTask:
             chances=recipe.chances,
             crossed=recipe.crossed,
         )
-
-    def score(self) -> None:
-        return None
 
 
 def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path) -> Head:
@@ -168,6 +164,14 @@ class GradedFeatures(NamedTuple):
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
+    """A paper of an index as a query of the grade model."""
+    paper = reader.paper(paper_id)
+    vectors = reader.stored_vectors(paper)
+    assert vectors is not None
+    return GradedQuery(paper, vectors)
+
+
 def load_or_measure(
     reader: IndexReader, source: Features, lists: GradedLists, file: Path, workers: Workers
 ) -> GradedFeatures:
@@ -178,12 +182,9 @@ def load_or_measure(
 
     def measure(item: tuple[str, Sequence[GradedPair]]) -> GradedFeatures:
         query, pairs = item
-        paper = reader.paper(query)
-        vectors = reader.stored_vectors(paper)
-        assert vectors is not None
         others = [pair for pair in pairs if pair.paper_id != query]
         candidates = [reader.paper(pair.paper_id) for pair in others]
-        features = source.compare(GradedQuery(paper, vectors), candidates).values
+        features = source.compare(query_of(reader, query), candidates).values
         return GradedFeatures(features, np.array([pair.grades for pair in others], np.float64).reshape(-1, 3))
 
     if not file.exists():
@@ -193,15 +194,15 @@ def load_or_measure(
     return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
 
 
-class GradeTraining(Training[GradeRecipe]):
+@dataclass
+class GradeTraining(Training):
     """The grade model, whose chances are calibrated on the last file of dev.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out. What was measured of
     pairs is kept in the work folder. The mean of the seeds is published.
     """
 
-    def __init__(self, recipe: GradeRecipe | None = None) -> None:
-        super().__init__(recipe or GradeRecipe())
+    recipe: GradeRecipe = field(default_factory=GradeRecipe)
 
     def open(self) -> dict[str, Any]:
         self._workers = self.opened.enter_context(Workers(self.run.threads))

@@ -29,13 +29,13 @@ from qbe.models.large import LARGE, weights_folder
 from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
 from qbe.runs import GradedLists, GradedPair, read_graded_pairs
-from qbe.search.grading import GradedQuery, Grader, open_grader
+from qbe.search.grading import Grader, open_grader
 from qbe.search.rerankers import JointGrader, paper_ids
 from qbe.search.session import Pipeline
 from qbe.search.stages import Fused
 from qbe.train.card import APACHE, BY_FACET, GRADES_LIMITS, Card
-from qbe.train.fit import Schedule, adamw_by_name, copied, fit_seeds, matmul_dtype
-from qbe.train.grades import platt, rms_errors
+from qbe.train.fit import Schedule, Task, copied, fit_seeds, matmul_dtype
+from qbe.train.grades import platt, query_of, rms_errors
 from qbe.train.losses import FACETS, order_weights, ranknet
 from qbe.train.network import WEIGHTS, TrainedEncoder
 from qbe.train.pairs import (
@@ -75,9 +75,6 @@ class PairBatch(NamedTuple):
     sides: Tensor
     lengths: Tensor
 
-    def to(self, device: torch.device | str) -> PairBatch:
-        return PairBatch(*(part.to(device, non_blocking=True) for part in self))
-
 
 class Texts:
     """Papers as token ids, by place, and pairs of them as batches."""
@@ -107,11 +104,7 @@ class Texts:
 
 
 def chunks(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding.
-
-    >>> chunks([3, 9, 4, 10], 20)
-    [[0, 2], [1, 3]]
-    """
+    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding."""
     parts: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         if parts and lengths[place] * (len(parts[-1]) + 1) <= tokens:
@@ -182,9 +175,6 @@ class FitRecipe:
     clip: float = 1.0
     crossed: float = 3.0
 
-    def schedule(self) -> Schedule:
-        return Schedule(1, self.clip, warm_up=self.warm_up)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRecipe:
@@ -213,25 +203,24 @@ TOKENS = 24576
 """Of a chunk of pairs, padding included."""
 
 
-class JointTask:
+class JointTask(Task[dict[str, list[GradedPair]]]):
     """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept."""
+
+    network: JointNetwork
+    betas = (0.9, 0.98)
 
     def __init__(
         self, network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
     ) -> None:
-        self.network: JointNetwork = network
+        self.network = network
         self._texts, self._recipe, self._sets = texts, recipe, sets
         self._queries = [queries_of(lists, recipe.queries) for lists in sets]
         self.steps_per_epoch = recipe.steps
 
-    def optimizer(self) -> torch.optim.Optimizer:
+    def rate(self, name: str, part: Tensor) -> tuple[float, float]:
         recipe = self._recipe
-
-        def settings(name: str, part: nn.Parameter) -> tuple[float, float]:
-            rate = recipe.head_rate if name in HEAD else recipe.learning_rate
-            return rate, recipe.weight_decay if part.dim() > 1 else 0.0
-
-        return adamw_by_name(self.network, settings)
+        rate = recipe.head_rate if name in HEAD else recipe.learning_rate
+        return rate, recipe.weight_decay if part.dim() > 1 else 0.0
 
     def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
         """Lists without end, pairs by query; their order and unrelated candidates follow from the seed."""
@@ -264,15 +253,15 @@ class JointTask:
         ranked = ranknet(scores, order_weights(grades, self._recipe.crossed) * same)
         yield F.mse_loss(grades_of(scores), grades) + ranked
 
-    def score(self) -> None:
-        return None
-
 
 def scored(network: JointNetwork, texts: Texts, pairs: Sequence[tuple[str, str]]) -> Tensor:
     """Scores (pairs, facets) float32, in the order of the pairs."""
     device = network.out_weight.device
     parts = chunks([texts.length(*pair) for pair in pairs], TOKENS)
-    scores = [network(texts.batch([pairs[place] for place in part]).to(device)) for part in parts]
+    scores = [
+        network(PairBatch(*(each.to(device) for each in texts.batch([pairs[i] for i in part]))))
+        for part in parts
+    ]
     places = torch.tensor([place for part in parts for place in part], device=device)
     return torch.cat(scores).float()[torch.argsort(places)]
 
@@ -287,7 +276,8 @@ def graded(network: JointNetwork, texts: Texts, lists: Mapping[str, Sequence[str
     return found
 
 
-class JointTraining(Training[JointRecipe]):
+@dataclass
+class JointTraining(Training):
     """Joint grades, made by a student of graded pairs and of pairs that a teacher graded.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out; queries of dev are
@@ -296,13 +286,12 @@ class JointTraining(Training[JointRecipe]):
     is published.
     """
 
-    def __init__(self, recipe: JointRecipe | None = None, bases: tuple[Path, Path] | None = None) -> None:
-        super().__init__(recipe or JointRecipe())
-        self._bases = bases
+    recipe: JointRecipe = field(default_factory=JointRecipe)
+    bases: tuple[Path, Path] | None = None
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
-        self._teacher, self._student = self._bases or (
+        self._teacher, self._student = self.bases or (
             weights_folder(LARGE),
             packaged_weights(ENCODERS[BASE_ENCODER]),
         )
@@ -319,11 +308,7 @@ class JointTraining(Training[JointRecipe]):
         lists = within(without(joined_lists(self.sources.train), evaluated), reader)
         lists = without_evaluated(lists, reader, self.sources.leave_out)
         drawn = self._drawn({*lists, *evaluated})
-        read = {
-            *papers_of(lists, *self._dev.values()),
-            *drawn,
-            *itertools.chain.from_iterable(drawn.values()),
-        }
+        read = papers_of(lists, *self._dev.values()).union(drawn, *drawn.values())
         papers = {name: reader.paper(name) for name in sorted(read)}
         kept = self.work / "teacher-grades.npz"
         if not kept.exists():
@@ -345,11 +330,13 @@ class JointTraining(Training[JointRecipe]):
     ) -> tuple[JointNetwork, Texts]:
         network = JointNetwork(base, self._dtype).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
-        schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
-        *_, weights = fit_seeds(
-            JointTask(network, texts, recipe, sets), schedule, self.run.seeds, work
-        ).values()
-        network.load_state_dict(weights, strict=False)
+        task, schedule = (
+            JointTask(network, texts, recipe, sets),
+            Schedule(1, recipe.clip, warm_up=recipe.warm_up),
+        )
+        network.load_state_dict(
+            list(fit_seeds(task, schedule, self.run.seeds, work).values())[-1], strict=False
+        )
         return network, texts
 
     def _drawn(self, known: set[str]) -> dict[str, list[str]]:
@@ -357,37 +344,28 @@ class JointTraining(Training[JointRecipe]):
         kept, reader, recipe = self.work / "drawn.json", self._reader, self.recipe
         if not kept.exists():
             rng, lists = random.Random(0), dict[str, list[str]]()
+            grader, facets = open_grader(self._index, reader), tuple(Facet)
             names = [name for name in reader.papers.ids if name not in known]
-            grader = open_grader(self._index, reader)
+            names = rng.sample(names, min(recipe.found + recipe.graded, len(names)))
             with Pipeline(self._index, Fused()) as pipeline:
-                for place, name in enumerate(
-                    rng.sample(names, min(recipe.found + recipe.graded, len(names)))
-                ):
-                    rankings, picks = (
-                        _rankings(pipeline, reader.paper(name), recipe.depth),
-                        recipe.found_picks,
-                    )
+                for place, name in enumerate(names):
+                    paper, picks = reader.paper(name), recipe.found_picks
+                    asked = [Query(paper, facet) for facet in facets if paper.facet_positions(facet)[0]]
+                    hits = [pipeline.search(query, recipe.depth) for query in asked]
+                    rankings = [[hit.paper_id for hit in each] for each in hits]
                     if place >= recipe.found:
-                        rankings, picks = (
-                            _graded_rankings(reader, grader, name, rankings),
-                            recipe.graded_picks,
-                        )
+                        picks = recipe.graded_picks
+                        rankings = _graded_rankings(reader, grader, name, rankings)
                     found = dict[str, None]()
                     for ranking in rankings:
-                        begin = 0
-                        for end, count in picks:
+                        for begin, (end, count) in zip((0, *(end for end, _ in picks)), picks, strict=False):
                             among = [each for each in ranking[begin:end] if each not in known]
                             found |= dict.fromkeys(rng.sample(among, min(count, len(among))))
-                            begin = end
                     lists[name] = list(found)
-            as_pairs = {
-                name: [GradedPair(each, (0.0, 0.0, 0.0)) for each in found] for name, found in lists.items()
-            }
-            clean = without_evaluated(as_pairs, reader, self.sources.leave_out)
-            lists = {
-                name: [pair.paper_id for pair in pairs] for name, pairs in clean.items() if len(pairs) > 1
-            }
-            write_text(kept, json.dumps(lists))
+            zeros = {name: [GradedPair(each, (0, 0, 0)) for each in found] for name, found in lists.items()}
+            clean = without_evaluated(zeros, reader, self.sources.leave_out)
+            drawn = {name: [pair.paper_id for pair in pairs] for name, pairs in clean.items()}
+            write_text(kept, json.dumps({name: each for name, each in drawn.items() if len(each) > 1}))
         with checked(kept, "the drawn pairs of this training"):
             read: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
         return read
@@ -465,12 +443,6 @@ class JointTraining(Training[JointRecipe]):
             return export_joint(whole, Head(), folder)
 
 
-def _rankings(pipeline: Pipeline, paper: Paper, depth: int) -> list[list[str]]:
-    """Papers by each facet that the paper has sentences of, as the first stage ranks them."""
-    facets = [facet for facet in Facet if paper.facet_positions(facet)[0]]
-    return [[hit.paper_id for hit in pipeline.search(Query(paper, facet), depth)] for facet in facets]
-
-
 def _graded_rankings(
     reader: IndexReader, grader: Grader, name: str, rankings: Sequence[Sequence[str]]
 ) -> list[list[str]]:
@@ -478,10 +450,7 @@ def _graded_rankings(
     names = [each for each in dict.fromkeys(itertools.chain.from_iterable(rankings)) if each != name]
     if not names:
         return []
-    paper = reader.paper(name)
-    vectors = reader.stored_vectors(paper)
-    assert vectors is not None
-    graded = grader.grade(GradedQuery(paper, vectors), [reader.paper(each) for each in names])[0]
+    graded = grader.grade(query_of(reader, name), [reader.paper(each) for each in names])[0]
     chances = [
         np.prod(
             [
@@ -497,26 +466,22 @@ def _graded_rankings(
 
 
 class _Compared(NamedTuple):
-    """Pairs graded by people or a language model (pairs, 3), by stored vectors, and jointly."""
+    """Pairs graded (pairs, 3) by people or a language model, by stored vectors, jointly, and by the mean of
+    the last two, as a search ranks.
+    """
 
     grades: Doubles
     stored: Doubles
     joint: Doubles
-
-    @property
-    def mean(self) -> Doubles:
-        mean: Doubles = (self.stored + self.joint) / 2
-        return mean
+    mean: Doubles
 
 
 def _compared(reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists) -> _Compared:
     rows = []
     for query, pairs in lists.items():
-        paper = reader.paper(query)
-        vectors = reader.stored_vectors(paper)
-        assert vectors is not None
         candidates: list[Paper] = [reader.paper(pair.paper_id) for pair in pairs]
-        stored = grader.grade(GradedQuery(paper, vectors), candidates)[0].grades
+        stored = grader.grade(query_of(reader, query), candidates)[0].grades
         truth = np.array([pair.grades for pair in pairs], np.float64)
-        rows.append(_Compared(truth, stored, joint.grade(paper, candidates)))
+        jointly = joint.grade(reader.paper(query), candidates)
+        rows.append(_Compared(truth, stored, jointly, (stored + jointly) / 2))
     return _Compared(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))

@@ -467,9 +467,7 @@ def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tenso
 
 
 def best_within(cosines: Tensor, places: Tensor, papers: int) -> Tensor:
-    """The best cosine of each row (m, sentences) within each paper, (m, papers).
-
-    ``places`` (sentences,) int64 is the paper of each sentence.
+    """The best cosine of each row (m, sentences) within each paper, (m, papers), by the sentences' papers.
 
     >>> best_within(torch.tensor([[0.2, 0.9, 0.4]]), torch.tensor([0, 0, 1]), 2)
     tensor([[0.9000, 0.4000]])

@@ -79,12 +79,7 @@ def joined_lists(files: Iterable[Path]) -> Lists:
 
 
 def without(lists: GradedLists, excluded: Container[str]) -> Lists:
-    """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped.
-
-    >>> a, b = GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))
-    >>> without({"q": [a, b], "r": [a]}, frozenset({"a"}))
-    {'q': [GradedPair(paper_id='b', grades=(0, 0, 0))]}
-    """
+    """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped."""
     kept = {
         query: [pair for pair in pairs if pair.paper_id not in excluded]
         for query, pairs in lists.items()
@@ -114,11 +109,7 @@ def within(lists: GradedLists, reader: IndexReader) -> Lists:
 
 
 def papers_of(*sets: GradedLists) -> set[str]:
-    """The ids of all queries and candidates.
-
-    >>> sorted(papers_of({"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))]}))
-    ['a', 'b', 'q']
-    """
+    """The ids of all queries and candidates."""
     return {
         paper_id
         for lists in sets
@@ -150,7 +141,7 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
 
 
 def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
-    """The encoder and the tagger by which the facets of papers are predicted: the base encoder's."""
+    """The encoder and the tagger that predict the facets of papers: the base encoder's."""
     return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
 
 
@@ -208,11 +199,7 @@ def queries_of(lists: GradedLists, count: int) -> list[str]:
 
 
 def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]]:
-    """The queries in the order of a seed, ``size`` a step; the rest is left out.
-
-    >>> [len(step) for step in in_steps("abcde", 2, "0")]
-    [2, 2]
-    """
+    """The queries in the order of a seed, ``size`` a step; the rest is left out."""
     order = random.Random(seed).sample(queries, len(queries))
     for first in range(0, len(order) - size + 1, size):
         yield order[first : first + size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from qbe.index.views import rows_of
 from qbe.runs import GradedLists, read_graded_pairs
 from qbe.search.projections import TERMS, FacetProjection, ProjectionModel, write_model
 from qbe.train.card import BY_FACET, GRADES_LIMITS, Card, reader_name
-from qbe.train.fit import Schedule, Weights, fit_seeds, shuffled, with_weights
+from qbe.train.fit import Schedule, Task, Weights, fit_seeds, shuffled, with_weights
 from qbe.train.losses import logistic
 from qbe.train.network import START_WEIGHT, ProjectedPapers, StoredVectors, vector_terms
 from qbe.train.pairs import (
@@ -141,20 +141,18 @@ class Recipe:
         return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay, ema_ramp=False)
 
 
-class ProjectionTask:
+class ProjectionTask(Task[list[GradedList]]):
     """Projections that are fitted to the first set of lists, and measured on the second."""
 
+    network: ProjectionNetwork
+
     def __init__(self, lists: StoredLists, recipe: Recipe) -> None:
-        self.network: ProjectionNetwork = ProjectionNetwork(lists, recipe.start_weight)
+        self.network = ProjectionNetwork(lists, recipe.start_weight)
         self._train, self._dev, self._recipe = *lists.sets[:2], recipe
         self.steps_per_epoch = -(-len(self._train) // recipe.queries)
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        groups = [
-            {"params": [self.network.matrices], "lr": self._recipe.learning_rate},
-            {"params": [self.network.weights], "lr": self._recipe.weight_rate},
-        ]
-        return torch.optim.AdamW(groups, weight_decay=0.0)
+    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
+        return self._recipe.weight_rate if name == "weights" else self._recipe.learning_rate, 0.0
 
     def batches(self, seed: int) -> Iterator[list[GradedList]]:
         recipe = self._recipe
@@ -177,15 +175,15 @@ FIGURES = "Spearman's correlation with the grades, mean over queries. The mean o
 """What the cards say of them."""
 
 
-class ProjectionTraining(Training[Recipe]):
+@dataclass
+class ProjectionTraining(Training):
     """Facet projections, fitted to graded pairs over the vectors of an index.
 
     Sources are files of graded pairs, an index of their papers, and papers to leave out; queries of dev are
     not trained on, and its first file chooses the epochs. The mean of the seeds is published.
     """
 
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        super().__init__(recipe or Recipe())
+    recipe: Recipe = field(default_factory=Recipe)
 
     def open(self) -> dict[str, Any]:
         _, self._reader = self.open_index()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from qbe.models.pooling import Floats
 from qbe.models.tagger import Tagger, TaggingEncoder, span_mask
 from qbe.train import fit as trainer
 from qbe.train.card import APACHE, Card
-from qbe.train.tagger_network import LABEL_COUNT, Head, Teacher, Tokens
+from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, Teacher, Tokens
 from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
@@ -55,6 +54,10 @@ class LabelledAbstract(NamedTuple):
     sentences: tuple[str, ...]
     labels: tuple[int, ...]
     confidences: tuple[float, ...]
+
+    def paper(self) -> Paper:
+        """The abstract without a title."""
+        return Paper("", "", tuple(map(Sentence, self.sentences)))
 
 
 def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
@@ -203,17 +206,20 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
     return -((marginals * targets).sum(-1) * weights).sum() / weights.sum()
 
 
-class TaggerTask:
+class TaggerTask(trainer.Task[list[Example]]):
     """A head or a teacher that learns from examples in bfloat16; its last epoch is kept."""
+
+    network: Head | Teacher
 
     def __init__(self, network: Head | Teacher, examples: Sequence[Example], schedule: Schedule) -> None:
         self.network = network
         self._examples, self._schedule = examples, schedule
         self.steps_per_epoch = -(-len(examples) // schedule.papers)
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        groups = self.network.parameter_groups(self._schedule.learning_rate)
-        return torch.optim.AdamW(groups, weight_decay=self._schedule.weight_decay)
+    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
+        pretrained = name.startswith("trunk.")
+        rate = self._schedule.learning_rate * (ENCODER_RATE if pretrained else 1)
+        return rate, self._schedule.weight_decay
 
     def batches(self, seed: int) -> Iterator[list[Example]]:
         rng = random.Random(seed)
@@ -227,9 +233,6 @@ class TaggerTask:
         with torch.autocast("cpu", torch.bfloat16):
             scores = self.network(*papers)
         yield loss(self.network, scores.float(), papers.present, batch)
-
-    def score(self) -> None:
-        return None
 
 
 def fit(
@@ -308,9 +311,9 @@ MAX_LOSS = 0.5
 
 def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstract]) -> Scores:
     tagging = TaggingEncoder(encoder, tagger, "predicted")
-    papers = (Paper("measured", "", tuple(map(Sentence, abstract.sentences))) for abstract in abstracts)
     rows: Iterable[Sequence[Any]] = (
-        [sentence.probabilities for sentence in paper.sentences] for paper, _ in tagging.encode(papers)
+        [sentence.probabilities for sentence in paper.sentences]
+        for paper, _ in tagging.encode(map(LabelledAbstract.paper, abstracts))
     )
     return score(abstracts, [np.array(row, np.float32) for row in rows])
 
@@ -327,7 +330,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
     metadata, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
     identity = {"name": encoder.files.metadata.name, "weights_sha256": encoder.files.metadata.weights_sha256}
     others = [other for other in metadata.also_reads if other["name"] != identity["name"]]
-    wider = dataclasses.replace(metadata, also_reads=[*others, identity])
+    wider = replace(metadata, also_reads=[*others, identity])
     original = Encoder.open(metadata.trunk["name"], threads=threads)
     tagger = Tagger(TaggerFiles(folder, wider))
     if encoder.dimension != original.dimension or not tagger.supports(encoder):
@@ -343,7 +346,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
             f"expected a loss of at most {MAX_LOSS} points of micro-F1 on dev, found {lost:.2f} on {name}; "
             "train a tagger for it with: qbe train tagger"
         )
-    write_card(folder, dataclasses.replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
+    write_card(folder, replace(metadata, also_reads=[*others, {**identity, "measured": scores}]))
     return scores
 
 
@@ -373,42 +376,8 @@ class Recipe:
     sample_seed: int = 0
 
 
-class Data:
-    """Labelled and unlabelled papers as tokens and hidden states of the encoder."""
-
-    def __init__(
-        self,
-        encoder: Encoder,
-        recipe: Recipe,
-        labelled: Mapping[str, Sequence[LabelledAbstract]],
-        unlabelled: Sequence[Paper],
-    ) -> None:
-        self.encoder, self.labelled = encoder, labelled
-        self.papers: dict[str, list[Tokens]] = {}
-        for split, abstracts in labelled.items():
-            papers = (Paper(split, "", tuple(map(Sentence, abstract.sentences))) for abstract in abstracts)
-            self.papers[split] = record_states(encoder, recipe.layers, papers)
-        rng = random.Random(recipe.sample_seed)
-        titled = (
-            Paper(paper.paper_id, "", paper.sentences) if rng.random() < recipe.untitled else paper
-            for paper in unlabelled
-        )
-        self.unlabelled = record_states(encoder, recipe.layers, titled)
-        log.info(
-            "read %d labelled and %d unlabelled papers", sum(map(len, labelled.values())), len(unlabelled)
-        )
-
-    def examples(self, split: str) -> list[Example]:
-        return [
-            Example(paper, one_hot(abstract.labels), np.array(abstract.confidences, np.float32))
-            for paper, abstract in zip(self.papers[split], self.labelled[split], strict=True)
-        ]
-
-    def scores(self, split: str, model: Head) -> Scores:
-        return score(self.labelled[split], list(predict(model, self.papers[split])))
-
-
-class TaggerTraining(Training[Recipe]):
+@dataclass
+class TaggerTraining(Training):
     """The facet tagger; of the students, one a seed, the best on dev is published.
 
     Sources are the folder of CSAbstruct's splits, a corpus of unlabelled papers, and papers to leave out.
@@ -416,37 +385,46 @@ class TaggerTraining(Training[Recipe]):
     its PyTorch weights, which teachers start from (None: the base encoder's). Training runs on the CPU.
     """
 
-    def __init__(
-        self, recipe: Recipe | None = None, encoder: str = BASE_ENCODER, weights: Path | None = None
-    ) -> None:
-        super().__init__(recipe or Recipe())
-        self._encoder, self._weights = encoder, weights
+    recipe: Recipe = field(default_factory=Recipe)
+    encoder: str = BASE_ENCODER
+    weights: Path | None = None
 
     def open(self) -> dict[str, Any]:
-        return {"encoder": self._encoder}
+        return {"encoder": self.encoder}
 
     def fit(self) -> None:
-        recipe, sources = self.recipe, self.sources
-        labelled = read_csabstruct(sources.train[0])
-        evaluated = TitleIndex.of_corpus(sources.leave_out)
-        papers = sample_papers(sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
-        encoder = Encoder.open(self._encoder, threads=self.run.threads)
-        self._data = Data(encoder, recipe, labelled, papers)
-        gold = self._data.examples("train")
-        soft = self._soft_examples(gold)
+        recipe = self.recipe
+        self._trunk = Encoder.open(self.encoder, threads=self.run.threads)
+        self._labelled, unlabelled = read_csabstruct(self.sources.train[0]), self._unlabelled()
+        self._papers = {
+            split: record_states(self._trunk, recipe.layers, map(LabelledAbstract.paper, abstracts))
+            for split, abstracts in self._labelled.items()
+        }
+        gold = [
+            Example(paper, one_hot(abstract.labels), np.array(abstract.confidences, np.float32))
+            for paper, abstract in zip(self._papers["train"], self._labelled["train"], strict=True)
+        ]
+        soft = self._soft_examples(record_states(self._trunk, recipe.layers, unlabelled), gold)
         self._students = {}
         for seed in self.run.seeds:
             torch.manual_seed(seed)
-            student = self._students[seed] = Head(len(recipe.layers) * encoder.dimension)
+            student = self._students[seed] = Head(len(recipe.layers) * self._trunk.dimension)
             fit(student, [*soft, *gold], recipe.soft, seed, self.work / f"student-{seed}-soft.pt")
             fit(student, gold, recipe.gold, seed, self.work / f"student-{seed}.pt")
 
-    def _soft_examples(self, gold: Sequence[Example]) -> list[Example]:
-        """The unlabelled papers with the mean of what the teachers predict."""
-        papers, recipe = self._data.unlabelled, self.recipe
+    def _unlabelled(self) -> list[Paper]:
+        """The papers that teachers label, of which a share has lost its title."""
+        recipe, evaluated = self.recipe, TitleIndex.of_corpus(self.sources.leave_out)
+        papers = sample_papers(self.sources.corpus, evaluated, recipe.unlabelled, recipe.sample_seed)
+        rng = random.Random(recipe.sample_seed)
+        return [replace(each, title="") if rng.random() < recipe.untitled else each for each in papers]
+
+    def _soft_examples(self, papers: Sequence[Tokens], gold: Sequence[Example]) -> list[Example]:
+        """The papers with the mean of what the teachers predict."""
+        recipe = self.recipe
         kept = self.work / f"soft-{recipe.unlabelled}.npz"
         if not kept.exists():
-            weights = self._weights or packaged_weights(ENCODERS[BASE_ENCODER])
+            weights = self.weights or packaged_weights(ENCODERS[BASE_ENCODER])
             streams = []
             for number in range(recipe.teachers):
                 seed = 1000 + number  # other seeds than the students'
@@ -469,9 +447,12 @@ class TaggerTraining(Training[Recipe]):
         ]
 
     def publish(self, folder: Path) -> Card:
-        data, recipe = self._data, self.recipe
+        recipe, trunk = self.recipe, self._trunk.files.metadata
         seeds = {
-            seed: {split: data.scores(split, head) for split in ("dev", "test")}
+            seed: {
+                split: score(self._labelled[split], list(predict(head, self._papers[split])))
+                for split in ("dev", "test")
+            }
             for seed, head in self._students.items()
         }
         best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
@@ -479,10 +460,10 @@ class TaggerTraining(Training[Recipe]):
             HeadInputs(
                 np.ascontiguousarray(paper.states.swapaxes(0, 1)), span_mask(paper.spans, len(paper.ids))
             )
-            for paper in data.papers["dev"][:PARITY_PAPERS]
+            for paper in self._papers["dev"][:PARITY_PAPERS]
         ]
         parity = export_head(self._students[best], inputs, folder / HEAD)
-        chain, trunk = self._students[best].chain, data.encoder.files.metadata
+        chain = self._students[best].chain
         spread = {
             figure: statistics.pstdev(getattr(splits["test"], figure) for splits in seeds.values())
             for figure in ("micro_f1", "folded")
@@ -509,7 +490,7 @@ class TaggerTraining(Training[Recipe]):
             files={HEAD: sha256(folder / HEAD)},
             training=training,
         )
-        test = measure(data.encoder, Tagger(TaggerFiles(folder, metadata)), data.labelled["test"])
+        test = measure(self._trunk, Tagger(TaggerFiles(folder, metadata)), self._labelled["test"])
         training["test"] = test.figures
         write_card(folder, metadata)
         return Card(

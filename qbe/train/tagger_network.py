@@ -25,9 +25,6 @@ class Tokens(NamedTuple):
     ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
     that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
     layers, 1) float16 are the encoder's hidden states, in one byte per number.
-
-    >>> Tokens(np.int32([101]), (), np.int8([[[127, -64]]]), np.float16([[[0.5]]])).states.tolist()
-    [[[63.5, -32.0]]]
     """
 
     ids: NDArray[np.int32]
@@ -110,11 +107,6 @@ class Head(nn.Module):
     transformer layers contextualize them, at little cost since sentences are few. On top is a conditional
     random field over the labels (the architecture of Cohan et al., 2019, with pooled tokens instead of
     separator tokens, and the label chain of Jin and Szolovits, 2018).
-
-    >>> head = Head(inputs=4, width=8, pools=1, sentence_width=32, depth=1)
-    >>> spans = torch.tensor([[[True, True, False], [False, False, True]]])
-    >>> head(torch.zeros(1, 3, 4), spans, torch.tensor([[True, True]])).shape
-    torch.Size([1, 2, 5])
     """
 
     def __init__(
@@ -143,10 +135,6 @@ class Head(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(sentence_width, LABEL_COUNT)
         self.chain = Chain()
-
-    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, in groups with their learning rates."""
-        return [{"params": list(self.parameters()), "lr": learning_rate}]
 
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> Batch:
@@ -235,14 +223,6 @@ class Teacher(nn.Module):
     @property
     def chain(self) -> Chain:
         return self.head.chain
-
-    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, in groups with their learning rates."""
-        encoder = [parameter for parameter in self.trunk.parameters() if parameter.requires_grad]
-        return [
-            {"params": encoder, "lr": learning_rate * ENCODER_RATE},
-            *self.head.parameter_groups(learning_rate),
-        ]
 
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> TokenBatch:

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,11 @@ class Counts:
         yield from frequent[: recipe.terms]
 
 
-class WordsTraining(Training[WordsRecipe]):
+@dataclass
+class WordsTraining(Training):
     """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
-    def __init__(self, recipe: WordsRecipe | None = None) -> None:
-        super().__init__(recipe or WordsRecipe())
+    recipe: WordsRecipe = field(default_factory=WordsRecipe)
 
     def open(self) -> dict[str, Any]:
         return {}

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.cards import check_model_folder, staged_folder
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from qbe.index.reader import IndexReader
     from qbe.train.card import Card
 
-R = TypeVar("R")
 _NONE = Path()
 _NOTE = "made-from.json"
 
@@ -92,12 +91,13 @@ class Sources:
         return digests
 
 
-class Training(ABC, Generic[R]):
-    """One kind of model and its recipe, a dataclass of all that is chosen.
+class Training(ABC):
+    """One kind of model, a dataclass of its ``recipe`` (a dataclass of all that is chosen) and options.
 
     `run_training` sets the attributes and calls the methods in this order.
     """
 
+    recipe: Any
     sources: Sources
     run: RunOptions
     work: Path
@@ -107,9 +107,6 @@ class Training(ABC, Generic[R]):
     """What `open` opens closes with it."""
     made_from: Mapping[str, Any]
     """The recipe, the identities of models and index, and the digests of the data."""
-
-    def __init__(self, recipe: R) -> None:
-        self.recipe = recipe
 
     def open_index(self) -> tuple[Index, IndexReader]:
         """Open the index of the sources, until the training ends."""
@@ -132,7 +129,7 @@ class Training(ABC, Generic[R]):
 
 
 def run_training(
-    training: Training[Any], sources: Sources, folders: Folders, run: RunOptions
+    training: Training, sources: Sources, folders: Folders, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
     """Train a model, or continue its training, and publish it with its card, whose figures are returned.
 
@@ -175,12 +172,7 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
-    """Write arrays by name to an npz file in one step.
-
-    >>> save_arrays(Path("kept.npz"), {"weights": [0.5, 1.0]})
-    >>> load_arrays(Path("kept.npz"), "the weights", "weights")["weights"].tolist()
-    [0.5, 1.0]
-    """
+    """Write arrays by name to an npz file in one step."""
     import numpy as np
 
     with _replacing(path) as stream:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbe.corpus import write_jsonl
 from qbe.runs import GradedPair
 from qbe.train.work import Folders, RunOptions, Sources, run_training
-from qbe.types import Paper, Sentence
+from qbe.types import Paper
 
 RUN = RunOptions(seeds=(0, 1))
 
@@ -25,7 +24,7 @@ class Training:
     """A tiny training: its class, data, recipe and other options.
 
     ``other`` is what of the recipe can be changed, ``weights`` are the files that hold weights, ``parts``
-    files of the work folder whose damage is noticed. ``around`` is done around a training, so that it is tiny.
+    files of the work folder whose damage is noticed. ``around`` is done around a training: it stays tiny.
     """
 
     make: Callable[..., Any]
@@ -77,6 +76,11 @@ def write(path: Path, *records: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+def left_out(folder: Path, title: str = "Of no paper") -> Path:
+    """A paper that models are evaluated on."""
+    return write(folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]})
 
 
 # The facet tagger.
@@ -138,11 +142,10 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     for split, count in (("train", 60), ("dev", 25), ("test", 20)):
         abstracts = (labelled_abstract(chance) for _ in range(count))
         write(folder / "csabstruct" / f"{split}.jsonl", *abstracts)
-    evaluated = {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]}
     sources = Sources(
         train=(folder / "csabstruct",),
         corpus=unlabelled_papers(folder),
-        leave_out=write(folder / "evaluated.jsonl", evaluated),
+        leave_out=left_out(folder, "Paper 3"),
     )
     recipe = Recipe(
         layers=(0, 2),
@@ -241,11 +244,11 @@ def grades(request: pytest.FixtureRequest) -> Training:
     rows = [f"{query} {row}" for query, of_query in GRADED.items() for row in of_query]
     for name, chosen in (("train.tsv", rows), ("dev.tsv", rows[:3])):
         (folder / name).write_text("".join("\t".join(row.split()) + "\n" for row in (header, *chosen)))
-    evaluated = {"paper_id": "e", "title": "Beside the sample", "abstract": ["No paper of it."]}
-    left_out = write(folder / "evaluated.jsonl", evaluated)
-    index = request.getfixturevalue("graded_index")
     sources = Sources(
-        index=index, train=(folder / "train.tsv",), dev=(folder / "dev.tsv",), leave_out=left_out
+        index=request.getfixturevalue("graded_index"),
+        train=(folder / "train.tsv",),
+        dev=(folder / "dev.tsv",),
+        leave_out=left_out(folder),
     )
     recipe = GradeRecipe(epochs=3, batch=4, hidden=2)
 
@@ -272,10 +275,10 @@ def encoder(request: pytest.FixtureRequest) -> Training:
         for number, line in enumerate(lines[:4]):
             line[("query", "pos_context")[number % 2]]["TITLE"] = "What is evaluated on"
         write(folder / f"{name}.jsonl", *lines)
-    with (folder / "evaluated.jsonl").open("wb") as stream:
-        write_jsonl([Paper("1", "What IS evaluated on?", (Sentence("x"),))], stream)
     sources = Sources(
-        train=(folder / "train.jsonl",), dev=(folder / "dev.jsonl",), leave_out=folder / "evaluated.jsonl"
+        train=(folder / "train.jsonl",),
+        dev=(folder / "dev.jsonl",),
+        leave_out=left_out(folder, "What IS evaluated on?"),
     )
     recipe = CocitationRecipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
 
@@ -317,13 +320,11 @@ def graded_sources(request: pytest.FixtureRequest) -> Sources:
         stream.write(f"{queries[2]}\t{queries[4]}\t1\t2\t3\n")  # a query of dev
     candidate = lists[queries[0]][3].paper_id
     (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
-    with (folder / "evaluated.jsonl").open("wb") as stream:
-        write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
     return Sources(
         train=(paths["first"], paths["second"]),
         dev=(paths["dev"],),
         corpus=request.getfixturevalue("sample") / "corpus.jsonl",
-        leave_out=folder / "evaluated.jsonl",
+        leave_out=left_out(folder, evaluated.title.upper()),
     )
 
 
@@ -378,12 +379,11 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
         name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
         for name, chosen in parts.items()
     }
-    evaluated = {"paper_id": "e", "title": "Of no paper", "abstract": ["No paper of the sample."]}
     sources = Sources(
         index=request.getfixturevalue("graded_index"),
         train=(files["train"],),
         dev=(files["dev"],),
-        leave_out=write(folder / "evaluated.jsonl", evaluated),
+        leave_out=left_out(folder),
     )
     fit = FitRecipe(steps=2, learning_rate=1e-3, warm_up=0.5, queries=1)
     recipe = JointRecipe(
@@ -419,10 +419,7 @@ def projections(request: pytest.FixtureRequest) -> Training:
     train_file = write_lists(folder / "train.tsv", {query: lists[query] for query in ("s036", "s118")})
     dev = write_lists(folder / "dev.tsv", {"s060": lists["s060"]})
     (title,) = (paper.title for paper in papers if paper.paper_id == PROJECTED[0])
-    left_out = write(
-        folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]}
-    )
-    sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out)
+    sources = Sources(index=index, train=(train_file,), dev=(dev,), leave_out=left_out(folder, title))
 
     weights = ("facet-projections.npz", "facet-projections.json")
     return Training(ProjectionTraining, sources, Recipe(), {"queries": 3}, weights)
