@@ -16,7 +16,7 @@ from support.searching import first_stage, paper_of
 
 from qbe.cli.index import main
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.faiss import FAISS, FaissSegment, FaissSegments, check_factory, nearer, write_faiss
+from qbe.index.faiss import FAISS, FaissIndex, check_factory, nearer, write_faiss
 from qbe.index.index import Index
 from qbe.index.params import EXACT, FaissParams, resolve, resolve_or_exact
 from qbe.query import Query
@@ -46,7 +46,7 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, factory, similarity
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
     made = planned(factory, stored)
     write_faiss(tmp_path, stored, similarity, made)
-    neighbours = FaissSegments([FaissSegment(tmp_path, 1, made, made.nlist)])
+    neighbours = FaissIndex(tmp_path, 1, made, made.nlist)
     query_vectors = stored[:9].astype(np.float64)
     everything = stored.astype(np.float64)
     distances = ((query_vectors[:, None] - everything[None]) ** 2).sum(axis=2)
@@ -70,7 +70,7 @@ def test_the_same_bytes_with_other_threads(tmp_path, stored, factory):
         folder = tmp_path / str(threads)
         folder.mkdir()
         write_faiss(folder, stored, "cosine", made, threads)
-        opened = FaissSegments([FaissSegment(folder, threads, made)])
+        opened = FaissIndex(folder, threads, made)
         results.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
     (digests_of_one, nearest_of_one), (digests_of_two, nearest_of_two) = results
     assert digests_of_one == digests_of_two
@@ -131,17 +131,17 @@ def test_what_faiss_takes(factory):
 def test_another_index_than_the_manifest_states_is_told(tmp_path, stored):
     write_faiss(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
-        FaissSegment(tmp_path, 1, planned(ROUNDED, stored))
+        FaissIndex(tmp_path, 1, planned(ROUNDED, stored))
     faiss.write_index(faiss.index_factory(16, "IDMap,Flat"), str(tmp_path / FAISS))
     with pytest.raises(IndexFormatError, match="expected a FAISS index SQfp16, found IndexIDMap; the index"):
-        FaissSegment(tmp_path, 1)
+        FaissIndex(tmp_path, 1)
     with pytest.raises(UsageError, match=r"`nprobe` goes with an index of lists, found SQfp16; drop it"):
-        FaissSegment(tmp_path, 1, FaissParams(), 4)
+        FaissIndex(tmp_path, 1, FaissParams(), 4)
 
 
 def test_positions_that_cannot_be_are_told(tmp_path, stored):
     write_faiss(tmp_path, stored, "cosine")
-    segment = FaissSegment(tmp_path, 1)
+    segment = FaissIndex(tmp_path, 1)
     segment.sentences -= 100
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
         segment.search(stored[-2:].astype(np.float32), 5)

@@ -21,7 +21,7 @@ from qbe.errors import UsageError
 from qbe.index import candidates as faiss_candidates
 from qbe.index.build import build
 from qbe.index.candidates import FaissCandidates
-from qbe.index.faiss import FaissSegment, FaissSegments, write_faiss
+from qbe.index.faiss import FaissIndex, write_faiss
 from qbe.index.index import Index
 from qbe.index.papers import Papers, read_metadata
 from qbe.index.params import resolve
@@ -484,12 +484,12 @@ def starts(plain) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Writes the vectors of a segment; gives what opens it with other parameters."""
+    """Write vectors; return a function that opens their index with other parameters."""
 
     def write(vectors, factory: str):
         made, folder = resolve(factory, *vectors.shape), tmp_path_factory.mktemp("faiss")
         write_faiss(folder, vectors, "cosine", made)
-        return lambda alive=None, **options: FaissSegment(folder, 1, replace(made, **options), None, alive)
+        return lambda **options: FaissIndex(folder, 1, replace(made, **options))
 
     return write
 
@@ -500,30 +500,26 @@ def kind(request, apart, written):
     return request.param, written(apart, request.param)
 
 
-@pytest.mark.parametrize("dead", [False, True])
 @pytest.mark.slow
-def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, kind, dead):
+def test_every_kind_brings_enough_papers_that_pass(apart, starts, monkeypatch, kind):
     """Few sentences are looked up, in one list: then more, until there are enough papers. With all lists read
     and all sentences looked up, all that pass are found; the nearest in any case.
     """
     monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
     (factory, opened), random = kind, np.random.default_rng(2)
-    alive = random.random(len(starts) - 1) < (0.8 if dead else 1.1)
-    sentences_alive = np.repeat(alive, np.diff(starts)) if dead else None
     narrow, all_lists = ({"nprobe": 1}, {"nprobe": 64}) if "IVF" in factory else ({}, {})
-    segments = FaissSegments([opened(sentences_alive, min_candidates=1, **narrow)])
-    source = FaissCandidates(segments, starts)
+    source = FaissCandidates(opened(min_candidates=1, **narrow), starts)
     for share in (0.05, 0.2, 0.5, 0.9, 0.99, 1.0):
-        selection = Selection(alive & (random.random(len(alive)) < share))
+        selection = Selection(random.random(len(starts) - 1) < share)
         queries = [apart[random.choice(len(apart), 3)].astype(np.float32) for _ in range(4)]
         for k in (1, 5, 25, 60, 200):
             for rows in source.nearest(queries, k, selection):
                 assert len(rows) >= min(k, len(selection))
                 assert (np.diff(rows) > 0).all()
                 assert selection.mask[rows].all()
-    source = FaissCandidates(FaissSegments([opened(sentences_alive, **all_lists)]), starts)
+    source = FaissCandidates(opened(**all_lists), starts)
     for _ in range(5):
-        selection = Selection(alive & (random.random(len(alive)) < 0.5))
+        selection = Selection(random.random(len(starts) - 1) < 0.5)
         row = int(random.choice(selection.rows))
         query = apart[starts[row] : starts[row + 1]].astype(np.float32)
         (rows,) = source.nearest([query], 5, selection)
@@ -556,7 +552,7 @@ def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkey
 
 def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, written, monkeypatch):
     segment = written(apart, EXACT)(min_candidates=1)
-    source, selection = FaissCandidates(FaissSegments([segment]), starts), Selection(np.arange(128) % 3 == 0)
+    source, selection = FaissCandidates(segment, starts), Selection(np.arange(128) % 3 == 0)
     monkeypatch.setattr(segment, "search", None)
     first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)
     assert first.tolist() == second.tolist() == list(range(0, 128, 3))
