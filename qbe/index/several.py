@@ -86,11 +86,11 @@ class Shard:
 
     def _once(self, kind: str, selected: tuple[str, Any], make: Callable[[Any], T]) -> T:
         key, papers = selected
-        made: T
-        if (made := self._kept.get((kind, key))) is None:
-            made = self._kept[kind, key] = make(papers)
+        if (kind, key) not in self._kept:
+            self._kept[kind, key] = make(papers)
             while len(self._kept) > KEPT_SELECTIONS:
                 self._kept.popitem(last=False)
+        made: T = self._kept[kind, key]
         return made
 
 
@@ -262,6 +262,7 @@ class SeveralTexts:
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         from qbe.index.lucene import Ranked, break_ties
 
+        asked: dict[int, tuple[Any, ...]]
         if pool is not None:
             asked = {shard: (text, k, rows, None) for shard, rows in self._local(pool).items()}
         elif allowed is not None:
