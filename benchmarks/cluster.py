@@ -1,7 +1,7 @@
 """How the hits of several indexes differ from those of one over the same papers.
 
-``python -m benchmarks.cluster CORPUS WORK`` builds BM25 indexes of all papers and of every n-th, and prints the
-share of the first 20 and 100 hits that both have. ``--dense ONE SEVERAL...`` compares the scores of built
+``python -m benchmarks.cluster CORPUS WORK`` builds BM25 indexes of all papers and of every n-th, and prints
+the share of the first 20 and 100 hits that both have. ``--dense ONE SEVERAL...`` compares the scores of built
 indexes with vectors instead, and fused hits.
 """
 

@@ -65,7 +65,8 @@ def main(argv: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder), options.encoder)
         print(
-            "| what | times | old | new | told | the same | wrong | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|"
+            "| what | times | old | new | told | the same | wrong | seconds |\n"
+            "|---|--:|--:|--:|--:|--:|--:|--:|"
         )
         for what, count, attempt in (
             ("killed before a step of an update", options.kills, trial.kills),

@@ -44,7 +44,8 @@ def command_parser(name: str) -> Parser:
     if name == "index":
         parser.options(
             {
-                "--shards N": "ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one (default: one "
+                "--shards N": "ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one "
+                "(default: one "
                 "for each processor of the cluster)",
             },
             group,

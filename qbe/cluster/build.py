@@ -27,7 +27,7 @@ ALWAYS = -1
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Builds the index of every n-th paper of a corpus, in whatever process; a former attempt is continued."""
+    """Build the index of every n-th paper of a corpus; continue a former attempt."""
 
     folder: Path
     corpus: Sequence[str]

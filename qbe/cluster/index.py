@@ -1,4 +1,4 @@
-"""Several indexes on a Ray cluster, each held by processes of its own, searched as `qbe.index.several` does."""
+"""Search several indexes on a Ray cluster, each held by processes of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Holder:
             if reader.generation != generation:
                 reader.release()
                 raise MovedOnError(
-                    f"expected generation {generation} of {self._folder}, found {reader.generation}; search again"
+                    f"expected generation {generation} of {self._folder}, found {reader.generation}; "
+                    f"search again"
                 )
             self._open[generation] = reader, Shard(reader)
             while len(self._open) > KEPT_GENERATIONS:
@@ -64,7 +65,7 @@ class Holder:
 
 
 class ClusterIndex(SeveralIndexes):
-    """Indexes held by the processes of a cluster; papers and labels are read here, from the shared folders."""
+    """Indexes held by the processes of a cluster; papers and labels are read from the shared folders."""
 
     def __init__(
         self, folders: Sequence[Path], replicas: Sequence[Sequence[Any]], deadline: float, **options: Any
@@ -131,7 +132,7 @@ class ClusterIndex(SeveralIndexes):
 
 
 def indexes_in(folder: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the folders of indexes: those given, or those inside a folder that ``qbe cluster index`` wrote."""
+    """Return the folders of indexes: as given, or inside a folder that ``qbe cluster index`` wrote."""
     if not isinstance(folder, str | Path):
         return [Path(each) for each in folder]
     folder = Path(folder)

@@ -224,7 +224,7 @@ def _unfinished(staging: Path) -> Unfinished:
 
 
 def save_state(staging: Path, state: State) -> None:
-    """Flush the files of a finished stage to the disk, then write the state. Raises OSError or OutputError."""
+    """Flush the files of a finished stage to the disk, then write the state."""
     sync_tree(staging)
     write_text(staging / STATE, json.dumps(state, indent=1))
 

@@ -191,7 +191,7 @@ class Papers:
                 yield None if lacks else self._paper(row, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
-        """The metadata of the records of some lines, of which only the object under ``metadata`` is parsed."""
+        """Parse only the object under ``metadata`` of each line."""
         with self._files.stream(RECORDS) as stream:
             try:
                 yield from read_metadata(stream)
@@ -255,7 +255,7 @@ _NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
-    """The metadata of the records of some lines, of which only the object under ``metadata`` is parsed."""
+    """Parse only the object under ``metadata`` of each line."""
     for line in lines:
         begin = line.find(_METADATA_KEY)
         try:

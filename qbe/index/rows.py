@@ -20,7 +20,7 @@ def run_starts(ordered: NDArray[Any]) -> Rows:
 
 
 def distinct(values: NDArray[Any]) -> Rows:
-    """The values of an array (n,), ascending, each once, without loading masked arrays as ``np.unique`` does."""
+    """Return the sorted unique values of an array (n,); ``np.unique`` would load masked arrays."""
     ordered: Rows = np.sort(values)
     return ordered[run_starts(ordered)]
 
@@ -39,7 +39,7 @@ def sentence_rows(starts: Rows, papers: Rows) -> Rows:
 
 
 def block_starts(starts: Rows, papers: Rows) -> Rows:
-    """Where the sentences of each of some papers (n,) begin once they are concatenated in that order, (n,)."""
+    """Return the offset of each paper's first sentence (n,) in the gathered block."""
     counts = starts[papers + 1] - starts[papers]
     begins: Rows = np.cumsum(counts) - counts
     return begins
@@ -77,7 +77,7 @@ class Selection:
 
 
 class PerSelection(Generic[T]):
-    """What is made of a selection, made once and kept as long as the selection lives; threads may share it."""
+    """Cache a result by selection for as long as the selection lives; threads may share it."""
 
     def __init__(self, make: Callable[[Selection], T]) -> None:
         self._make = make

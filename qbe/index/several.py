@@ -292,7 +292,7 @@ class SeveralReader(IndexReader):
     papers: SeveralPapers
 
     def __init__(self, readers: Sequence[IndexReader], ask: Ask) -> None:
-        """Take over readers; raises EncoderMismatchError or IndexFormatError where they do not go together."""
+        """Take over readers; raise EncoderMismatchError or IndexFormatError unless they go together."""
         self._share_state(readers[0])
         self.readers, self._ask = readers, ask
         self.papers = SeveralPapers([reader.papers for reader in readers])
@@ -304,7 +304,8 @@ class SeveralReader(IndexReader):
                 for paper_id in reader.papers.ids:
                     if paper_id in seen:
                         raise IndexFormatError(
-                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; delete it from "
+                            f"paper {paper_id!r} is in {seen[paper_id]} and in {reader.folder}; "
+                            f"delete it from "
                             "one of them"
                         )
                     seen[paper_id] = reader.folder
@@ -374,6 +375,7 @@ def _manifest(readers: Sequence[IndexReader]) -> Manifest:
         if first.dense and other.dense and any(first.dense[key] != other.dense[key] for key in keys):
             raise EncoderMismatchError(
                 f"{readers[0].folder} was built with the encoder {first.dense['encoder']['name']}, "
+                f""
                 f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or settings of "
                 "it; build both with the same"
             )

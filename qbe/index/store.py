@@ -174,7 +174,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def seal(record: Mapping[str, Any]) -> str:
-    """The JSON text of a description with its checksum: the SHA-256 of its values, however they are laid out."""
+    """Return the JSON text of a description with a checksum of its values, however they are laid out."""
     return json.dumps({"checksum": _checksum(record), **record}, indent=1) + "\n"
 
 
@@ -252,7 +252,7 @@ class Files:
         )
 
     def verify(self, names: Sequence[str] | None = None) -> None:
-        """Compare sizes and digests of files (None: all); raises IndexFormatError for the first damaged one."""
+        """Verify sizes and digests of files (None: all); raise IndexFormatError for the first damaged one."""
         for name in self._expected or () if names is None else names:
             entry = (self._expected or {})[name]
             with self._open(name, f"{entry['bytes']} bytes") as stream:
@@ -397,7 +397,8 @@ def current(index: Path) -> Path:
         text = getattr(error, "strerror", None) or "other bytes"
     if _GENERATION.fullmatch(text) is None:
         raise IndexFormatError(
-            f"{index / CURRENT}: expected the name of a generation, such as 000001, found {text!r:.60}; put back "
+            f"{index / CURRENT}: expected the name of a generation, such as 000001, found "
+            f"{text!r:.60}; put back "
             "a whole copy of the index, or build it again"
         )
     return index / text
@@ -494,7 +495,7 @@ def clean(index: Path) -> None:
 
 
 def _remove_former(index: Path) -> None:
-    """Remove the files of qbe 0.9 or before that lie beside generations, and no others, unless they are read."""
+    """Remove the files of an index of qbe 0.8 beside generations unless they are read."""
     folders = [index, *(index / _SEGMENTS).glob("*")]
     with contextlib.ExitStack() as stack:
         if not all(stack.enter_context(_unread(folder)) for folder in folders):

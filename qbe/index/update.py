@@ -270,7 +270,7 @@ def delete_papers(
 
 
 class _Part(NamedTuple):
-    """What a generation takes of a folder: the papers of some ``rows``, and the rows of their ``sentences``."""
+    """Rows of papers and of their sentences that the next generation copies from a folder."""
 
     files: Files
     papers: Papers

@@ -257,7 +257,7 @@ class SearchSession(Closing):
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
-        """How many pairs the reranker will score at most for a query of these aspects out of so many papers."""
+        """Return the most pairs that the reranker will score for a query of these aspects."""
         if self._second is None:
             return 0
         facets = [aspect.facet for aspect in aspects]
