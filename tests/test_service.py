@@ -231,7 +231,7 @@ def test_bad_requests_are_told_in_one_line(told):
     for values in WRONG:
         with pytest.raises((ValidationError, UsageError)) as caught:
             SearchBody(**values).form()
-        error = caught.value
+        error: Any = caught.value
         messages.append(str(error) if isinstance(error, UsageError) else problem_in_words(error.errors()))
     told("requests", messages)
 
