@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from qbe.errors import (
     FileFormatError,
+    InputError,
     ModelError,
     OutputError,
     QbeError,
@@ -348,6 +349,8 @@ class Answer(NamedTuple):
 
 
 _APPLICATION_ID = 0x716265  # "qbe"
+_COLUMNS = ("digest", "query_id", "paper_id", "model", "guideline", "grades", "rationales", "problem")
+_COLUMNS += ("prompt_tokens", "completion_tokens")
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
@@ -355,6 +358,34 @@ CREATE TABLE IF NOT EXISTS answers (
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
+
+
+def _insert(columns: Collection[str]) -> str:
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO answers ({', '.join(columns)}) VALUES ({places})"  # noqa: S608
+
+
+def _old_rows(path: Path) -> list[list[Any]]:
+    """Read answers of version 0.8; a last line without an end is of a killed process, and no answer."""
+    rows: list[list[Any]] = []
+    try:
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            record = json.loads(line)
+            for name in ("grades", "rationales") if record.get("grades") is not None else ():
+                each = [record[name][facet.value] for facet in Facet]
+                record[name] = json.dumps(each, ensure_ascii=False)
+            if not all(isinstance(record[name], int) for name in _COLUMNS[-2:]):
+                raise TypeError
+            record["digest"] = str(record["digest"])
+            rows.append([record.get(name) for name in _COLUMNS])
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise FileFormatError(
+            f"{path}, line {len(rows) + 1}: expected an answer that qbe label 0.8 kept, to be taken "
+            "over; correct the line, or move the file away to pay for its answers again"
+        ) from None
+    return rows
 
 
 class Answers(Closing):
@@ -370,17 +401,26 @@ class Answers(Closing):
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Raises FileFormatError for another file, OutputError where it cannot be opened."""
+        """Raises FileFormatError for another file, OutputError where it cannot be opened.
+
+        A new file takes over the answers of version 0.8, JSON Lines in a ``.jsonl`` file beside it.
+        """
         self.path = path
+        self._old = None if path is None or path.suffix == ".jsonl" else path.with_suffix(".jsonl")
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        if path is None or path.exists():
+        if path is None or path.exists() or (self._old is not None and self._old.exists()):
             self._database = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        hint = "another file"
+        if self.path is not None and self.path.suffix == ".jsonl":
+            hint = f"{self.path.with_suffix('.sqlite')}, which takes over answers of version 0.8,"
         wrong = FileFormatError(
-            f"{self.path}: expected answers that qbe label kept; give another file as `answers`"
+            f"{self.path}: expected answers that qbe label kept; give {hint} as `answers`"
         )
+        is_new = self.path is None or not self.path.exists() or not self.path.stat().st_size
+        rows = _old_rows(self._old) if is_new and self._old is not None and self._old.exists() else []
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -390,13 +430,17 @@ class Answers(Closing):
             if tables and application != _APPLICATION_ID:
                 database.close()
                 raise wrong
-            if not tables:
-                database.executescript(f"PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
-            return database
+            if not tables:  # in one transaction, so that no file is left with a part of the old answers
+                with database:
+                    database.executescript(f"BEGIN;PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
+                    database.executemany(_insert(_COLUMNS), rows)
         except (OSError, sqlite3.OperationalError) as error:
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
             raise wrong from None
+        if rows:
+            log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", self._old)
+        return database
 
     def _select(self, columns: str, where: str = "", *values: object) -> Any:
         with self._lock:
@@ -444,13 +488,12 @@ class Answers(Closing):
             row["problem"] = problem
         else:
             row |= {name: json.dumps(each, ensure_ascii=False) for name, each in answer._asdict().items()}
-        insert = f"INSERT INTO answers ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
         with self._lock:
             if self._database is None:
                 self._database = self._open()
             try:
                 with self._database:
-                    self._database.execute(insert, list(row.values()))
+                    self._database.execute(_insert(row), list(row.values()))
                     if self.path is None:
                         oldest = "(SELECT max(rowid) FROM answers) - ?"
                         self._database.execute(
