@@ -175,18 +175,11 @@ class Endpoint:
 
 
 class Budget:
-    """How many requests may be sent, and how many tokens they and their answers may have (None: any number).
+    """A limit of requests, and of tokens of them and their answers (None: none), that threads may share.
 
     The cost of a request is reserved before it is sent, and corrected when it is answered. Attempts of one
-    request count as one. Threads may share it.
-
-    >>> budget = Budget(requests=2, tokens=1000)
-    >>> budget.reserve(400), budget.add(0, 350 - 400), budget.tokens_spent
-    (None, None, 350)
-    >>> budget.reserve(700)
-    Traceback (most recent call last):
-    ...
-    qbe.models.language_model.BudgetSpentError: 350 of 1,000 tokens are spent
+    request
+    count as one.
     """
 
     def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
@@ -234,8 +227,8 @@ class Client:
     def ask(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
         """Answer a prompt with a text, which the endpoint is asked to give as JSON of a schema.
 
-        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where no other
-        will be answered either.
+        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where all would
+        be.
         """
         estimate, spent = estimated_tokens(prompt) + ANSWER_TOKENS, 0
         self.budget.reserve(estimate)
@@ -261,7 +254,6 @@ class Client:
             self.budget.add(0, spent - estimate)
 
     def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
-        """Return the body of a response; optional parameters that are refused are left out from then on."""
         import openai
 
         url = self.endpoint.url
@@ -334,7 +326,6 @@ class Client:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of an English text, at four characters a token."""
     return -(-len(text) // 4)
 
 
@@ -389,21 +380,14 @@ def _old_rows(path: Path) -> list[list[Any]]:
 
 
 class Answers(Closing):
-    """Answers by the digest of the question (`digest_of`), in an SQLite file or in memory.
-
-    Each is flushed to the disk before the next request of its thread. Nothing is written before the first.
-
-    >>> with Answers(Path("a.sqlite")) as answers:
-    ...     answers.add("d1", {"paper_id": "p"}, Answer((3, 1, 0), ("same task", "", "")), tokens=(400, 30))
-    >>> with Answers(Path("a.sqlite")) as answers:
-    ...     answers.get("d1").grades, answers.get("d2"), answers.requests, answers.tokens
-    ((3, 1, 0), None, 1, 430)
-    """
+    """Answers by the digest of the question in an SQLite file, each flushed to the disk, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Raises FileFormatError for another file, OutputError where it cannot be opened.
+        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it.
 
-        A new file takes over the answers of version 0.8, JSON Lines in a ``.jsonl`` file beside it.
+        Raises FileFormatError for another file, OutputError where it cannot be opened; nothing is written
+        before the
+        first answer.
         """
         self.path = path
         self._old = None if path is None or path.suffix == ".jsonl" else path.with_suffix(".jsonl")
@@ -451,22 +435,18 @@ class Answers(Closing):
 
     @property
     def requests(self) -> int:
-        """How many requests were answered, in a valid form or not."""
         return int((self._select("count(*)") or (0,))[0])
 
     @property
     def tokens(self) -> int:
-        """The tokens of all requests and answers."""
         return int((self._select("total(prompt_tokens + completion_tokens)") or (0,))[0])
 
     def close(self) -> None:
-        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
     def get(self, digest: str) -> Answer | None:
-        """Return the answer to a question, or None."""
         row = self._select("grades, rationales", "WHERE digest = ? AND grades IS NOT NULL", digest)
         return None if row is None else Answer(*(tuple(json.loads(each)) for each in row))
 
@@ -479,10 +459,7 @@ class Answers(Closing):
         tokens: tuple[int, int],
         problem: str = "",
     ) -> None:
-        """Keep an answer, or the ``problem`` of an invalid one (None), and what it is ``about``.
-
-        Raises OutputError where it cannot be written.
-        """
+        """Keep an answer, or (None) the ``problem`` of an invalid one; raises OutputError where it cannot."""
         row = {"digest": digest, **about, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
         if answer is None:
             row["problem"] = problem
@@ -515,8 +492,8 @@ class PaperPair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that
-    were asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
+    """Answers of pairs in order, the problems of pairs by place, and (``stopped``) why not all were asked
+    for.
     """
 
     answers: Sequence[Answer | None]
@@ -533,7 +510,6 @@ class Estimate(NamedTuple):
 
 
 def default_guideline() -> str:
-    """Return the guideline that comes with qbe."""
     return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
 
 
@@ -552,12 +528,9 @@ def digest_of(model: str, prompt: str) -> str:
 
 
 def parse_answer(text: str) -> Answer:
-    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped, and so are line ends in
-    its strings. Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
+    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped.
 
-    >>> both = '"method": {"rationale": "same", "grade": 3}, "result": {"rationale": "none", "grade": 0}'
-    >>> parse_answer('<think>Hm {1}</think> {"background": {"grade": "2"}, %s}' % both)
-    Answer(grades=(2, 3, 0), rationales=('', 'same', 'none'))
+    Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
     """
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
@@ -589,7 +562,6 @@ class Grader:
         *,
         parallel: int = 4,
     ) -> None:
-        """``parallel`` is the number of requests under way at a time."""
         self.client, self.answers = client, Answers() if answers is None else answers
         self._guideline = default_guideline() if guideline is None else guideline
         self._version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
@@ -604,9 +576,9 @@ class Grader:
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
         """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
 
-        A pair without valid grades, or whose request is given up, has none. Grading ends where the budget is
-        spent. Raises EndpointError where no request is answered any more, OutputError where an answer cannot
-        be kept; earlier answers are kept. An interrupt waits for requests under way.
+        Grading ends where the budget is spent. Raises EndpointError where no request is answered any more,
+        OutputError
+        where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests under way.
         """
         answers: list[Answer | None] = [None] * len(pairs)
         problems: dict[int, str] = {}
