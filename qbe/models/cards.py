@@ -95,8 +95,7 @@ class TaggerMetadata:
 
     ``trunk`` identifies the encoder whose token states it was trained on (``name``, ``weights_sha256``),
     ``also_reads`` others that serve as well; ``layers`` are those it takes (0: the embeddings). ``begin``,
-    ``end``
-    (labels) and ``transitions`` (labels, labels; row to column) score label sequences.
+    ``end`` (labels) and ``transitions`` (labels, labels; row to column) score label sequences.
     """
 
     name: str
@@ -120,8 +119,8 @@ class JointCard:
     """Joint grades.
 
     ``chances`` has by facet the intercept and slope of the log odds of a grade of 1.5 or more as a function
-    of the
-    mean of both grades; ``parity`` the largest and root mean squared difference of a grade from PyTorch's.
+    of the mean of both grades; ``parity`` the largest and root mean squared difference of a grade from
+    PyTorch's.
     """
 
     format: int = 1
@@ -139,8 +138,7 @@ class ModelKind(Generic[Card]):
     """A kind of model, its card, and its export.
 
     ``marks`` are fields that a card must have; ``command`` is the subcommand of ``qbe export`` that makes it
-    from
-    the ``required`` files (each by its possible names), ``cache`` the subfolder of the results.
+    from the ``required`` files (each by its possible names), ``cache`` the subfolder of the results.
     """
 
     noun: str

@@ -33,8 +33,7 @@ class TokenStateHook(Protocol):
     """Computes a few numbers for each sentence from the encoder's token states, in several threads.
 
     Where a hook has a ``head``, the path of a model for `qbe.models.gpu.add_tagger`, an encoder in batches
-    uses
-    that instead of `compute`.
+    uses that instead of `compute`.
     """
 
     @property
@@ -53,14 +52,11 @@ class Encoder:
     """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
 
     By default title and abstract pass through the model once; a sentence's vector is the mean of its tokens'
-    last
-    hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al., 2022,
-    section
-    3.1). In int8 and fp32 a paper is one call of a single-threaded session: dynamic quantization scales
-    activations
-    over a whole batch, so papers' vectors would depend on each other. In fp16 papers are encoded in batches
-    for a GPU
-    (`qbe.models.gpu`), which changes their rounding alone (cosine of 0.9999 or more).
+    last hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al.,
+    2022, section 3.1). In int8 and fp32 a paper is one call of a single-threaded session: dynamic
+    quantization scales activations over a whole batch, so papers' vectors would depend on each other. In fp16
+    papers are encoded in batches for a GPU (`qbe.models.gpu`), which changes their rounding alone (cosine of
+    0.9999 or more).
 
     >>> from qbe.corpus.sentences import paper_from_text
     >>> encoder = Encoder.open()
@@ -81,8 +77,7 @@ class Encoder:
         """Load the model and tokenizer; ``batch_tokens`` (with padding) and ``half`` products concern fp16.
 
         Raises ModelError when a file is damaged, MissingDependencyError for an unusable device and for fp16
-        without
-        onnx, UsageError for int8 on a GPU.
+        without onnx, UsageError for int8 on a GPU.
         """
         self.device = chosen_device(device)
         check_precision(files.precision, self.device)

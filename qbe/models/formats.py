@@ -23,14 +23,10 @@ class EncoderFormat:
     """The input of an encoder, and how vectors come out; the defaults are those of all-MiniLM-L6-v2.
 
     ``layout``: ``title-abstract`` is [CLS] title, all sentences [SEP]; ``title-sep-abstract`` has another
-    [SEP] after
-    the title; ``sentences`` passes each sentence alone, and both together for the whole paper. ``sentences``
-    and
-    ``whole`` pool the last states by ``mean`` or ``cls``; in context sentences have no [CLS], else both are
-    equal.
-    ``similarity`` is ``cosine``, or ``l2``, minus the Euclidean distance. ``max_tokens`` limits a pass; None:
-    the
-    model's positions. Raises UsageError for other values.
+    [SEP] after the title; ``sentences`` passes each sentence alone, and both together for the whole paper.
+    ``sentences`` and ``whole`` pool the last states by ``mean`` or ``cls``; in context sentences have no
+    [CLS], else both are equal. ``similarity`` is ``cosine``, or ``l2``, minus the Euclidean distance.
+    ``max_tokens`` limits a pass; None: the model's positions. Raises UsageError for other values.
 
     >>> EncoderFormat(whole="cls", similarity="l2").sentences
     'mean'

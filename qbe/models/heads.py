@@ -30,8 +30,8 @@ class Head(NamedTuple):
     """A network of one hidden layer (``tanh``), of F features and H hidden units; all float64.
 
     Features are standardized by ``mean`` and ``scale`` (F,); an unknown one (NaN) counts as the mean.
-    ``hidden`` (F,
-    H), ``bias`` (H,), ``direct`` (F,) or (F, K) and ``out`` (H,) or (H, K) are the weights of one score or K.
+    ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,) or (F, K) and ``out`` (H,) or (H, K) are the weights of
+    one score or K.
 
     >>> unit = np.ones(1)
     >>> head = Head(0 * unit, 2 * unit, np.ones((1, 1)), 0 * unit, 3 * unit, 0 * unit)

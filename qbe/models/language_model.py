@@ -178,8 +178,7 @@ class Budget:
     """A limit of requests, and of tokens of them and their answers (None: none), that threads may share.
 
     The cost of a request is reserved before it is sent, and corrected when it is answered. Attempts of one
-    request
-    count as one.
+    request count as one.
     """
 
     def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
@@ -386,8 +385,7 @@ class Answers(Closing):
         """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it.
 
         Raises FileFormatError for another file, OutputError where it cannot be opened; nothing is written
-        before the
-        first answer.
+        before the first answer.
         """
         self.path = path
         self._old = None if path is None or path.suffix == ".jsonl" else path.with_suffix(".jsonl")
@@ -577,8 +575,8 @@ class Grader:
         """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
 
         Grading ends where the budget is spent. Raises EndpointError where no request is answered any more,
-        OutputError
-        where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests under way.
+        OutputError where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests
+        under way.
         """
         answers: list[Answer | None] = [None] * len(pairs)
         problems: dict[int, str] = {}

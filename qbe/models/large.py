@@ -37,8 +37,7 @@ def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: in
     """Return the difference of changed weights from the base's: low-rank factors of matrices, vectors as is.
 
     The factors ``left`` (rank, rows) and ``right`` (rank, columns) are the best approximation of this rank
-    (Eckart
-    and Young, 1936), in int8 codes with a float32 scale a row; vectors are float32.
+    (Eckart and Young, 1936), in int8 codes with a float32 scale a row; vectors are float32.
     """
     parts: dict[str, NDArray[Any]] = {}
     for name, values in changed.items():

@@ -32,10 +32,8 @@ class EncodedAspect(NamedTuple):
     """An aspect of a query with its vectors, computed once and handed from stage to stage.
 
     ``positions`` are those of its sentences. ``sentences`` (positions, dimension) and ``whole`` (dimension,),
-    float32,
-    are None where no stage needs vectors; ``background`` (n, dimension), of a method or result aspect, are
-    those of
-    the paper's other background sentences, if any; ``vectors`` those of all sentences.
+    float32, are None where no stage needs vectors; ``background`` (n, dimension), of a method or result
+    aspect, are those of the paper's other background sentences, if any; ``vectors`` those of all sentences.
     """
 
     aspect: Aspect
@@ -104,8 +102,8 @@ def stored(vectors: Floats, similarity: str) -> Floats:
     """Round vectors (..., dimension) to half precision, for cosine at unit length, as float32.
 
     Vectors that are compared by distance are multiples of 2 ** -16 as well, so that double precision holds
-    sums of
-    their products exactly (up to a length of 724), in any order. Raises ModelError beyond half precision.
+    sums of their products exactly (up to a length of 724), in any order. Raises ModelError beyond half
+    precision.
 
     >>> stored(np.array([[3, 4]], np.float32), "cosine").tolist()
     [[0.60009765625, 0.7998046875]]

@@ -39,10 +39,8 @@ def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Double
     """Return the probability of each label of each sentence, (..., sentences, labels).
 
     In a linear-chain conditional random field (Lafferty et al., 2001) a label sequence's weight is the
-    exponential of
-    its ``scores`` (..., sentences, labels), ``transitions`` (row to column), ``begin`` and ``end``. Computed
-    by the scaled
-    forward-backward algorithm (Rabiner, 1989, section V.A).
+    exponential of its ``scores`` (..., sentences, labels), ``transitions`` (row to column), ``begin`` and
+    ``end``. Computed by the scaled forward-backward algorithm (Rabiner, 1989, section V.A).
 
     >>> scores = np.array([[2.0, 0.0], [0.0, 0.0]])  # two sentences, two labels
     >>> staying = np.array([[1.0, 0.0], [0.0, 1.0]])  # equal labels in a row score more
@@ -227,10 +225,9 @@ def tag_stream(
     """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
 
     Other fields, lists of sentences, and labelled records (unless all are predicted) stay; an abstract that
-    was one
-    string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a sentence
-    in the order
-    background, objective, method, result, other. Raises CorpusError for records that are no papers.
+    was one string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a
+    sentence in the order background, objective, method, result, other. Raises CorpusError for records that
+    are no papers.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:

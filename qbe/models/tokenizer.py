@@ -82,10 +82,9 @@ def windows(
     """Arrange a paper as ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
 
     Each window begins with the title, cut to a quarter; a sentence is cut to the rest, one without tokens
-    gets [UNK].
-    ``separated`` puts another [SEP] after the title, and fills a window with the beginning of the next
-    sentence, outside
-    spans: so the first window equals the input of a model that cuts a paper at its limit.
+    gets [UNK]. ``separated`` puts another [SEP] after the title, and fills a window with the beginning of the
+    next sentence, outside spans: so the first window equals the input of a model that cuts a paper at its
+    limit.
 
     >>> special = SpecialTokens(cls=101, sep=102, unk=100)
     >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))

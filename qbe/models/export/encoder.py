@@ -109,17 +109,13 @@ def export_encoder(
     """Export the encoder in ``folder``, with an ``adapter``, to ``destination``, and return its card.
 
     The folder holds config.json, model.safetensors or pytorch_model.bin, and tokenizer.json or vocab.txt.
-    With
-    ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is compared
-    with fp32.
-    The models take ``input_ids`` (batch, tokens; int64; equally long) and return ``last_hidden_state``,
-    ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension; float32). Activations are
-    smoothed
-    by the file RANGES beside ``graph``, else by ranges over the sample's papers. Where no int8 model reaches
-    INT8_MIN_COSINE, there is none. Raises ModelError when the model or adapter cannot be loaded or fp32 fails
-    the
-    parity check, UsageError for more tokens than the model has positions, MissingDependencyError without
-    torch.
+    With ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is
+    compared with fp32. The models take ``input_ids`` (batch, tokens; int64; equally long) and return
+    ``last_hidden_state``, ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension;
+    float32). Activations are smoothed by the file RANGES beside ``graph``, else by ranges over the sample's
+    papers. Where no int8 model reaches INT8_MIN_COSINE, there is none. Raises ModelError when the model or
+    adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has
+    positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
@@ -267,14 +263,10 @@ def export_cross_encoder(
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
-    (batch,
-    tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's less the
-    first's,
-    the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the card. Raises
-    ModelError
-    when the model cannot be loaded, has no trained classifier or another number of labels, or a parity check
-    fails;
-    MissingDependencyError without torch.
+    (batch, tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's
+    less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
+    card. Raises ModelError when the model cannot be loaded, has no trained classifier or another number of
+    labels, or a parity check fails; MissingDependencyError without torch.
     """
     check_required(CROSS_ENCODER, folder)
     with staged_folder(destination) as staged:
@@ -419,8 +411,7 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[s
     differences.
 
     ``module`` turns states (1, tokens, dimension) of the encoder in the folder ``encoder`` and sides of
-    tokens (1,
-    tokens) into grades (1, 3). Raises ModelError where a parity check fails.
+    tokens (1, tokens) into grades (1, 3). Raises ModelError where a parity check fails.
     """
     import torch
 
@@ -493,8 +484,8 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> dict[st
     """Write the head of a tagger as an int8 ONNX model, of `HeadInputs` to ``scores`` (1, sentences, labels).
 
     Returns, over the windows, ``fp32_max_abs_difference`` and ``int8_max_abs_difference`` of scores from the
-    original,
-    and ``int8_same_label``, the share of equal best labels. Raises ModelError where they are too large.
+    original, and ``int8_same_label``, the share of equal best labels. Raises ModelError where they are too
+    large.
     """
     import torch
 

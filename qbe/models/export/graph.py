@@ -42,8 +42,7 @@ def fuse_attention(path: Path, heads: int) -> int:
     """Replace each attention in an encoder's ONNX file by one operator; return how many were replaced.
 
     The operator computes by blocks that fit the cache (FlashAttention; Dao et al., 2022) and saves a fifth of
-    a
-    pass. Attention with a mask or a bias by position, such as MPNet's, stays as it is.
+    a pass. Attention with a mask or a bias by position, such as MPNet's, stays as it is.
     """
     import onnx
     from onnx import helper

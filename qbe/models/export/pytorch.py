@@ -31,10 +31,8 @@ def load_model(
     """Load the model in ``folder`` in single precision, for inference, and name the weights that are missing.
 
     ``architecture`` is an automatic class of transformers, ``settings`` change its configuration, the others
-    are
-    for messages. Only tensors are unpickled, and no code of the model's is run. Raises ModelError when it
-    cannot be
-    loaded, MissingDependencyError without transformers.
+    are for messages. Only tensors are unpickled, and no code of the model's is run. Raises ModelError when it
+    cannot be loaded, MissingDependencyError without transformers.
     """
     try:
         import transformers

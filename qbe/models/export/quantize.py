@@ -74,10 +74,8 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
     """Write an equal model whose activations have channels of similar size: SmoothQuant (Xiao et al., 2023).
 
     By section 4, eq. 3 and 4, channel j of activations X is divided by max|X_j| ** a / max|W_j| ** (1 - a), a
-    =
-    MIGRATION, and row j of the weights W multiplied by it. Products of one tensor with several matrices share
-    their
-    factors. Raises ModelError for ranges that are not those of this model's tensors.
+    = MIGRATION, and row j of the weights W multiplied by it. Products of one tensor with several matrices
+    share their factors. Raises ModelError for ranges that are not those of this model's tensors.
     """
     import onnx
     from onnx import helper, numpy_helper
