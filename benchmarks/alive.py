@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.repository import FAULTS, Record, paper, repository
 from qbe.cli import common as _cli
@@ -110,7 +111,7 @@ def main(arguments: list[str]) -> None:
             watches.note(opened)
             facets = (*(str(facet) for facet in Facet), None)
             for number, each in enumerate(queries):
-                asked = {"paper_ids": [each], "facet": facets[number % 4]}
+                asked: dict[str, Any] = {"paper_ids": [each], "facet": facets[number % 4]}
                 watches.add(watch_of(each, SearchForm(**asked)))
         print(f"update: {_update(folder, index, served, queries[0], options.threads)}", flush=True)
         print(f"watch: {_watch(index, watches, options.threads)}", flush=True)

@@ -39,10 +39,12 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     options = parser.parse_args()
     if options.dense:
-        stages, one, several = [Dense(), Fused()], options.corpus, options.work
+        stages: list[BM25 | Dense | Fused] = [Dense(), Fused()]
+        one, several = options.corpus, options.work
     else:
         work = options.work[0]
-        stages, one, several = [BM25()], work / "one", [work / str(n) for n in range(options.shards)]
+        stages = [BM25()]
+        one, several = work / "one", [work / str(n) for n in range(options.shards)]
         _build(options.corpus, one, several, options.papers)
     with open_index(one) as whole, open_index([str(each) for each in several]) as parts:
         ids = whole.papers.ids[:: max(1, len(whole) // options.queries)][: options.queries]

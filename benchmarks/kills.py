@@ -26,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +192,7 @@ class Trial:
             *((0, size) for size in sizes),
         ]:
             self.prepare()
-            yield (
-                forked(lambda number=number, kilobytes=kilobytes: attempt(number, kilobytes))
-                or "wrong: ended"
-            )
+            yield (forked(partial(attempt, number, kilobytes)) or "wrong: ended")
 
     def updates(self, count: int, clients: int, _: random.Random) -> Iterator[str]:
         """Append and delete over and over, while clients ask a server, and open the index: they get the old
@@ -370,7 +368,7 @@ def before_step(reached: Callable[[int], None], *, removals: bool = True) -> lis
         step("fsync")
         fsync(descriptor)
 
-    os.fsync = synced
+    os.fsync = synced  # type: ignore[assignment]
     return passed
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.boundaries import Marked, Splitter, checked, csabstruct, data_folder, score
 from benchmarks.common import interleaved, machine, positive, ratio, spread, table
-from qbe import text
 from qbe.cli import common as _cli
+from qbe.corpus import sentences
 
 OURS = "qbe"
 
@@ -128,7 +128,7 @@ PEERS: dict[str, Callable[[Path], Splitter]] = {
 
 def _size(name: str) -> str:
     if name == OURS:
-        files = list(Path(text.__file__).parent.glob("*.py"))
+        files = [Path(str(sentences.__file__))]
     else:
         files = [Path(str(file.locate())) for file in metadata.files(name.split()[0]) or ()]
     return f"{sum(file.stat().st_size for file in files if file.exists()) / 1e6:.2f}"

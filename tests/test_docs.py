@@ -190,7 +190,7 @@ def test_the_notebook_prints_what_it_shows(tmp_path, environment, monkeypatch):
 @cache
 def parsers() -> dict[str, object]:
     """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
-    by_name = {}
+    by_name: dict[str, object] = {}
     for name in COMMANDS:
         parser = command_parser(name)
         by_name[f"qbe {name}"] = parser

@@ -204,9 +204,9 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
     with pytest.raises(IndexFormatError):
         main(["--index", "index", "--json"])
     checks = json.loads(capsys.readouterr().out)["checks"]
-    states = {name.split("/")[-1]: (check["state"], check["found"]) for name, check in checks.items()}
-    assert states["papers.jsonl"] == ("damaged", "no file")
-    assert states["papers"] == ("damaged", "they are not known to be intact")
+    found = {name.split("/")[-1]: (check["state"], check["found"]) for name, check in checks.items()}
+    assert found["papers.jsonl"] == ("damaged", "no file")
+    assert found["papers"] == ("damaged", "they are not known to be intact")
     with pytest.raises(UsageError):
         main(["--save", "saved.jsonl"])
     with pytest.raises(IndexFormatError):

@@ -337,7 +337,7 @@ def test_a_file_that_names_no_paper_of_the_index(found, tmp_path, name, text, en
     ("name", "data", "error", "message"),
     [
         ("cited.txt", b"s004\n\xff\n", FileFormatError, "line 2: expected UTF-8 text, found byte 0xff"),
-        ("refs.bib", b"@misc{s004, title = {\xff}}", UsageError, "line 1: expected UTF-8"),
+        ("refs.bib", b"@misc{s004, title = {\xff}}", UsageError, "found none of its 1 entries"),
         ("cited.txt", None, CorpusError, "cited.txt"),
         ("refs.bib", None, CorpusError, "refs.bib"),
     ],

@@ -338,9 +338,9 @@ def test_the_table_explained_and_plain_marks_best_guesses():
 
 
 def test_options_that_do_not_go_together(search, tmp_path, told):
-    wrong = ("--facet method --explain", "--explain --format trec", "--facets predicted")
+    wrong = ("--facet method --explain", "--explain --format trec")
     absent = partial(search, tmp_path / "absent", "--paper", "s001")
-    told("facets of qbe search", refusals(absent, (*wrong, "--facets predicted --sentences 0")))
+    told("facets of qbe search", refusals(absent, wrong))
 
 
 def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):

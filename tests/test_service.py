@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -231,7 +232,7 @@ def test_bad_requests_are_told_in_one_line(told):
     for values in WRONG:
         with pytest.raises((ValidationError, UsageError)) as caught:
             SearchBody(**values).form()
-        error = caught.value
+        error: Any = caught.value
         messages.append(str(error) if isinstance(error, UsageError) else problem_in_words(error.errors()))
     told("requests", messages)
 

@@ -125,8 +125,8 @@ class ClusterIndex(SeveralIndexes):
             if pending and time.monotonic() >= deadline:
                 names = ", ".join(str(self.folders[shard]) for shard in sorted(pending.values()))
                 raise ClusterError(
-                    f"no answer from {names} within {self._deadline:g} s; wait until its node is back, or raise "
-                    "`deadline`"
+                    f"no answer from {names} within {self._deadline:g} s; wait until its node is back, "
+                    "or raise `deadline`"
                 )
         return answers
 

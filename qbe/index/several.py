@@ -368,16 +368,15 @@ def _manifest(readers: Sequence[IndexReader]) -> Manifest:
         for one, another, part in pairs:
             if (one is None) != (another is None):
                 raise IndexFormatError(
-                    f"expected {part} in both {readers[0].folder} and {reader.folder} or in none, found them in "
-                    "one; build them with the same settings"
+                    f"expected {part} in both {readers[0].folder} and {reader.folder} or in none, found "
+                    "them in one; build them with the same settings"
                 )
         keys = ("encoder", "similarity", "dimension")
         if first.dense and other.dense and any(first.dense[key] != other.dense[key] for key in keys):
             raise EncoderMismatchError(
                 f"{readers[0].folder} was built with the encoder {first.dense['encoder']['name']}, "
-                f""
-                f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or settings of "
-                "it; build both with the same"
+                f"{reader.folder} with {other.dense['encoder']['name']}, or with other weights or "
+                "settings of it; build both with the same"
             )
     return combined_manifest([reader.manifest for reader in readers])
 
