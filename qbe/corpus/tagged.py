@@ -67,7 +67,6 @@ class Tagged:
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-
         size, lines, places, first = 0, list[bytes](), [0, 0], -1
         for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
@@ -112,7 +111,6 @@ class Tagged:
             yield places[0], b"".join(lines)
 
     def _record(self, data: bytes, where: str) -> dict[str, Any]:
-
         values = self._values(decode_text(data, where))
 
         def all_of(name: str) -> list[str]:
@@ -148,7 +146,6 @@ class Tagged:
         )
 
     def _values(self, text: str) -> dict[str, list[str]]:
-
         pairs: list[tuple[str, list[str]]] = []
         match = self.line.match
         if text.lstrip("\ufeff \t\f\r\n")[:2].islower():
