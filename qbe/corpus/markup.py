@@ -157,9 +157,7 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return text without tags of HTML and JATS and without entities, in single spaces.
-
-    A ``<`` that begins no tag of these stays, as in formulas.
+    """Return text without tags of HTML and JATS and without entities, in single spaces; other ``<`` stay.
 
     >>> plain("<jats:p>Fish &amp;amp; <i>chips</i>, if a<b and b>c.</jats:p>")
     'Fish & chips, if a<b and b>c.'
@@ -282,7 +280,6 @@ class _Decoder:
         return escape[1].translate(_HIDE)
 
     def _group(self, group: re.Match[str]) -> str:
-        """Return the text of braces that hold no others, as the command before them has it."""
         name, written = group[1], group[group.lastindex or 0]
         content = self._decoded(written)
         if name is None:
@@ -309,7 +306,6 @@ class _Decoder:
         return _COMMAND.sub(self._command, text) if "\\" in text else text
 
     def _command(self, command: re.Match[str]) -> str:
-        """Return the text of a command that no braces follow."""
         sign, word, letter, name, space, other = command.groups()
         if letter:
             return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
