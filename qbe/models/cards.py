@@ -208,11 +208,14 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
-    (kind,) = (kind for kind in kinds if kind.card is type(card))
     fields = dataclasses.asdict(card)
     record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
-    (folder / kind.metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (folder / _kind(card).metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _kind(card: object) -> ModelKind[Any]:
+    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
+    return next(kind for kind in kinds if kind.card is type(card))
 
 
 def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
@@ -261,10 +264,8 @@ class ModelFolder(Generic[Card]):
 
     def verify(self) -> None:
         """Raise ModelError when a file is missing or has another digest than recorded."""
-        self._verify(ENCODER if isinstance(self.metadata, EncoderMetadata) else CROSS_ENCODER)
-
-    def _verify(self, kind: ModelKind[Any], *paths: Path) -> None:
-        for path in paths or (self.model, self.tokenizer):
+        kind = _kind(self.metadata)
+        for path in (self.folder / HEAD,) if kind is TAGGER else (self.model, self.tokenizer):
             verify_digest(path, self.metadata.files.get(path.name), _remedy(self.folder, kind))
 
 
@@ -309,9 +310,6 @@ class TaggerFiles(ModelFolder[TaggerMetadata]):
     @property
     def head(self) -> Path:
         return self.folder / HEAD
-
-    def verify(self) -> None:
-        self._verify(TAGGER, self.head)
 
 
 # Folders that are being made

@@ -341,14 +341,18 @@ def _variant(source: Weights) -> str:
     return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
+def _check_known(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+
+
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
     """Return the files of an encoder: a known name, an exported or Hugging Face folder, or a hub name.
 
     Raises UsageError for an unknown precision, ModelError where it cannot be found, read, verified or
     exported.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    _check_known(precision)
     folder = exported(ENCODER, find(ENCODER, name))
     metadata = read_card(folder, ENCODER)
     if precision != HALF and model_file(precision) not in metadata.files:
@@ -365,8 +369,7 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
 
     Raises as `resolve_encoder` does.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    _check_known(precision)
     if joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"

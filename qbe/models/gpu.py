@@ -1,9 +1,7 @@
 """Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
 
-An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and
-the states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out,
-token states are summed over spans, and products are in half precision. That takes the package onnx, not
-PyTorch.
+Weights are no longer quantized, attention leaves padding out, token states are summed over spans, and
+products are in half precision. That takes the package onnx, not PyTorch.
 """
 
 from __future__ import annotations
@@ -52,10 +50,6 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 # Running
 
 
-def usual_tokens(dimension: int) -> int:
-    return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
-
-
 class Passed(NamedTuple):
     """Sums (1 + sentences, dimension) of the last states, first the whole's; a hook's ``values``; float32."""
 
@@ -87,7 +81,7 @@ class BatchModel:
     ) -> None:
         """Open the model; raises as `encoder_batches` and `qbe.models.session.open_session` do."""
         self._files, self._device, self._half = files, device, half
-        self._tokens = tokens or usual_tokens(files.metadata.dimension)
+        self._tokens = tokens or (BATCH_TOKENS if files.metadata.dimension <= 384 else LARGE_BATCH_TOKENS)
         self._sessions: dict[Path | None, Any] = {}
         self._opening = threading.Lock()
         self._session(None)  # so that a model that cannot be used fails here
@@ -195,9 +189,9 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
 
     def make() -> None:
         log.info("making %s for batches, once, in %s ...", name, target)
-        graph = rewrite()
+        content = rewrite().serialized()
         with atomic_file(target) as stream:
-            stream.write(graph.serialized())
+            stream.write(content)
 
     make_once(
         target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
@@ -244,15 +238,11 @@ class Graph:
 
     def rename(self, prefix: str) -> None:
         """Put a prefix before all names; the empty name of an absent input stays empty."""
-
-        def renamed(name: str) -> str:
-            return name and prefix + name
-
         for node in self.nodes:
             node.name = prefix + node.name
-            node.input[:] = [renamed(name) for name in node.input]
-            node.output[:] = [renamed(name) for name in node.output]
-        self.values = {renamed(name): value for name, value in self.values.items()}
+            for names in (node.input, node.output):
+                names[:] = [name and prefix + name for name in names]
+        self.values = {name and prefix + name: value for name, value in self.values.items()}
 
     def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
         import onnx
@@ -484,6 +474,6 @@ def halve(graph: Graph) -> None:
 def to_single(graph: Graph, output: str) -> None:
     """Cast an output that `halve` left in half precision back to single."""
     for node in graph.nodes:
-        node.output[:] = [f"{name}/rounded" if name == output else name for name in node.output]
-        node.input[:] = [f"{name}/rounded" if name == output else name for name in node.input]
+        for names in (node.output, node.input):
+            names[:] = [f"{name}/rounded" if name == output else name for name in names]
     graph.nodes.append(_node("Cast", [f"{output}/rounded"], output, to=FLOAT))

@@ -47,7 +47,7 @@ MAX_ABSTRACT_CHARACTERS = 6000
 MAX_ATTEMPTS, MAX_FAILURES = 3, 3
 """Attempts to get valid grades of a pair, and failed pairs in a row after which grading ends."""
 MAX_IN_MEMORY = 10_000
-"""Answers, the newest, that are kept where there is no file, such as those of a reranker."""
+"""The most answers that are kept where there is no file."""
 
 _GRADES = ("0", "1", "2", "3")
 _LIMIT = "maxLength"  # without it small models may write on and on, but some endpoints refuse it
@@ -69,7 +69,6 @@ SCHEMA: dict[str, Any] = {
     "required": [facet.value for facet in Facet],
     "additionalProperties": False,
 }
-"""The JSON schema of an answer: the rationale of each facet before its grade."""
 _FORM = (
     'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
     '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
@@ -258,8 +257,8 @@ class Client:
         url = self.endpoint.url
         while True:
             known = {name for name in _OPTIONAL if name not in self._refused}
-            body = self._body(prompt, schema, known)
             try:
+                body = self._body(prompt, schema, known)
                 response = self._client.chat.completions.with_raw_response.create(**body)
                 self._was_answered = True
                 return bytes(response.content)
@@ -288,12 +287,10 @@ class Client:
         }
         body |= {"temperature": 0} if "temperature" in known else {}
         body |= {"max_tokens": MAX_ANSWER_TOKENS} if "max_tokens" in known else {}
-        given = schema
-        if _LIMIT not in known:
-            given = json.loads(
-                json.dumps(schema),
-                object_hook=lambda part: {name: value for name, value in part.items() if name != _LIMIT},
-            )
+        left_out = set() if _LIMIT in known else {_LIMIT}
+        given = json.loads(
+            json.dumps(schema), object_hook=lambda part: {k: v for k, v in part.items() if k not in left_out}
+        )
         if self.endpoint.response_format == "json_schema":
             json_schema = {"name": "grades", "strict": True, "schema": given}
             body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
@@ -302,7 +299,7 @@ class Client:
         return body
 
     def _status_error(self, error: Any) -> ModelError:
-        url, status = self.endpoint.url, error.status_code
+        url, status, hint = self.endpoint.url, error.status_code, ""
         reason = f"{status}: {self._plain(error.message)}"
         wait = error.response.headers.get("retry-after", "")
         if wait.isdigit() and int(wait) > 120:  # longer than the library waits
@@ -314,7 +311,6 @@ class Client:
                 f"{url} leads elsewhere ({status}), where no key is sent; give the address that answers as "
                 "`endpoint`"
             )
-        hint = ""
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
@@ -388,21 +384,23 @@ class Answers(Closing):
         before the first answer.
         """
         self.path = path
-        self._old = None if path is None or path.suffix == ".jsonl" else path.with_suffix(".jsonl")
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        if path is None or path.exists() or (self._old is not None and self._old.exists()):
+        if path is None or path.exists() or path.with_suffix(".jsonl").exists():
             self._database = self._open()
 
     def _open(self) -> sqlite3.Connection:
-        hint = "another file"
-        if self.path is not None and self.path.suffix == ".jsonl":
-            hint = f"{self.path.with_suffix('.sqlite')}, which takes over answers of version 0.8,"
+        hint, rows = "another file", list[list[Any]]()
+        if self.path is not None:
+            old = self.path.with_suffix(".jsonl")
+            if self.path == old:
+                hint = f"{self.path.with_suffix('.sqlite')}, which takes over answers of version 0.8,"
+            elif old.exists() and not (self.path.exists() and self.path.stat().st_size):
+                rows = _old_rows(old)
+                log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", old)
         wrong = FileFormatError(
             f"{self.path}: expected answers that qbe label kept; give {hint} as `answers`"
         )
-        is_new = self.path is None or not self.path.exists() or not self.path.stat().st_size
-        rows = _old_rows(self._old) if is_new and self._old is not None and self._old.exists() else []
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -420,8 +418,6 @@ class Answers(Closing):
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
             raise wrong from None
-        if rows:
-            log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", self._old)
         return database
 
     def _select(self, columns: str, where: str = "", *values: object) -> Any:

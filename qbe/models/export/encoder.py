@@ -62,18 +62,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FP32_MAX_DIFFERENCE = 1e-3
-"""Largest absolute difference of a state, score or grade that fp32 may show: rounding, no more."""
+"""Largest absolute difference of a state, score or grade in fp32."""
 INT8_MIN_COSINE = 0.97
-"""Smallest cosine between int8 and original vectors: mean-pooled ones of any layer, [CLS] of the last."""
+"""Smallest cosine between int8 and original vectors: of any layer's mean, and of [CLS]."""
 INT8_MAX_SHARE_OF_SPREAD = 1.0
-"""Largest difference of a cross-encoder's score in int8, in standard deviations of the original's over the
-built-in pairs. Scores have no scale of their own, and only their order counts. The largest of 72 differences
-is two to three times their root mean square: 1.0 keeps that near 0.4, and the correlation above 0.9.
+"""Largest difference of a cross-encoder's score in int8, in standard deviations over the built-in pairs:
+scores have no scale of their own, and this keeps the correlation above 0.9.
 """
 INT8_MAX_DIFFERENCE = 0.5
-"""Largest difference of a joint grade in int8 over the built-in pairs of texts, the step between two grades.
-These are of all subjects: over pairs of papers those that ship differ by .07 (root mean squared), and err as
-fp32 does (docs/lessons.md, "Facets that disagree").
+"""Largest difference of a joint grade in int8 over the built-in pairs of texts; over pairs of papers those
+that ship differ by .07 (root mean squared; docs/lessons.md, "Facets that disagree").
 """
 INT8_MAX_DISAGREEMENT = 0.02
 """Largest share of sentences whose best-scored label quantization of a tagger may change."""
@@ -339,13 +337,6 @@ def _scores(model: Any, inputs: Mapping[str, Any]) -> Any:
     return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
 
 
-def _original_scores(model: Any, batch: Mapping[str, Any]) -> Any:
-    import torch
-
-    with torch.inference_mode():
-        return _scores(model, {name: torch.from_numpy(array) for name, array in batch.items()}).numpy()
-
-
 def _trace_classifier(model: Any, names: Sequence[str], path: Path) -> None:
     import torch
 
@@ -370,6 +361,8 @@ def _trace_classifier(model: Any, names: Sequence[str], path: Path) -> None:
 
 
 def _classifier_parity(model: Any, folder: Path, inputs: Collection[str]) -> dict[str, dict[str, float]]:
+    import torch
+
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model.base_model))
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
@@ -377,7 +370,9 @@ def _classifier_parity(model: Any, folder: Path, inputs: Collection[str]) -> dic
     scores: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     pairs = list(itertools.product(_PAIR_TEXTS, _PAIR_TEXTS))
     for batch in _batches(tokenizer, inputs, pairs, sizes=(1, _PAIR_BATCH)):
-        expected.extend(_original_scores(model, batch).tolist())
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array) for name, array in batch.items()}
+            expected.extend(_scores(model, tensors).tolist())
         for precision, session in sessions.items():
             scores[precision].extend(session.run([SCORE], batch)[0].tolist())
     if np.ptp(expected) == 0:
