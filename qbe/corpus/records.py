@@ -88,10 +88,7 @@ class Reading:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, values in (
-            ("on_error", self.on_error, ON_ERROR),
-            ("dedupe", self.dedupe, DEDUPE),
-        ):
+        for name, value, values in (("on_error", self.on_error, ON_ERROR), ("dedupe", self.dedupe, DEDUPE)):
             if value is not None and value not in values:
                 raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
         if unknown := sorted(set(self.columns) - set(COLUMNS)):
