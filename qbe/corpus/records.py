@@ -1,9 +1,8 @@
 """Records of papers: what readers yield, how they are asked to read, and the `qbe.types.Paper` of a record.
 
-The fields of a record are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole
-number), ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
-``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where the
-abstract was split here). Other fields are ignored.
+The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id``, ``title``, ``abstract`` (a list
+of sentences, or one string), and optionally ``pred_labels`` (one ``<facet>_label`` a sentence), ``metadata``
+and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
 """
 
 from __future__ import annotations
