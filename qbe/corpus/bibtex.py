@@ -1,9 +1,7 @@
-"""BibTeX and BibLaTeX, as reference managers, databases and the ACL Anthology export them.
+"""BibTeX (Oren Patashnik, "BibTeXing") and BibLaTeX, with what people's files have besides.
 
-The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex. The
-syntax is read with what people's files have besides: entries without a key, fields that occur twice,
-comments, spaces in names of fields. What is wrong with an entry concerns this one alone, which ends where a
-line begins the next.
+That is entries without a key, fields that occur twice, comments, and spaces in names of fields. An error
+concerns its entry alone, which ends where a line begins the next.
 """
 
 from __future__ import annotations

@@ -41,11 +41,9 @@ class Fields:
         return next((text for path in paths for text in self.texts(path) if text.strip()), "")
 
     def texts(self, path: str) -> list[str]:
-        """Return the strings at a path."""
         return self._values(path, str, "string")
 
     def objects(self, path: str) -> list[Mapping[str, Any]]:
-        """Return the objects at a path."""
         return self._values(path, Mapping, "object")
 
     def object(self, path: str) -> Mapping[str, Any]:

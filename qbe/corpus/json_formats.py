@@ -360,7 +360,10 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     numbers = {
         key: str(values[name]) for name, key in _IDS.items() if isinstance(values.get(name), str | int)
     }
-    authors = (_s2_author(Fields(each, where)) for each in paper.objects("authors[]"))
+    authors = list[str]()
+    for each in (Fields(author, where) for author in paper.objects("authors[]")):
+        parts = each.text("first"), *each.texts("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
+        authors.append(plain(each.text("name") or " ".join(parts)))
     metadata = {
         "authors": list(filter(None, authors)),
         "year": year(names.get("year")),
@@ -375,11 +378,6 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
         abstract = abstract.replace(":::", " ")
     return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
-
-
-def _s2_author(author: Fields) -> str:
-    parts = author.text("first"), *author.texts("middle[]"), author.text("last"), author.text("suffix")
-    return plain(author.text("name") or " ".join(parts))
 
 
 # --- Crossref ---
@@ -418,10 +416,13 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         title = f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
     if not title:
         raise no_title(where)
-    authors = (Fields(each, where) for each in work.objects("author[]"))
+    authors = list[str]()
+    for each in (Fields(author, where) for author in work.objects("author[]")):
+        family, given, suffix = (plain(each.text(part)) for part in ("family", "given", "suffix"))
+        authors.append(person_name(family, given, suffix) or plain(each.text("name")))
     own_doi = work.text("DOI").strip().lower()
     metadata = {
-        "authors": [name for each in authors if (name := _crossref_author(each))],
+        "authors": list(filter(None, authors)),
         **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
         "venue": plain(work.text("container-title[]")),
         "categories": work.texts("subject[]"),
@@ -432,17 +433,8 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     # The abstract is in JATS: a colon after each heading, and each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
     text += "".join(other.partition("</mml:math>")[2] for other in others)
-    return record(own_doi, title, clean_abstract(_HEADING.sub(_with_colon, text)), metadata)
-
-
-def _with_colon(heading: re.Match[str]) -> str:
-    words = heading[1].strip(" \t\n\r.:")
-    return f" {words}: " if words else " "
-
-
-def _crossref_author(author: Fields) -> str:
-    parts = (plain(author.text(part)) for part in ("family", "given", "suffix"))
-    return person_name(*parts) or plain(author.text("name"))
+    text = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
+    return record(own_doi, title, clean_abstract(text), metadata)
 
 
 # --- CSL-JSON and Zotero ---

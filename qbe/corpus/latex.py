@@ -21,11 +21,7 @@ MOST_NAMED = 3  # unreadable files in a message
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
 _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
-_END_OF_UNSEEN = {
-    r"\begin{comment}": r"\\end\{comment\}",
-    r"\iffalse": r"\\fi\b",
-    r"\end{document}": r"\Z",
-}
+_END_OF_UNSEEN = {r"\begin{comment}": r"\\end\{comment\}", r"\iffalse": r"\\fi\b", r"\end{document}": r"\Z"}
 _INPUT = re.compile(r"\\(?:input|include|subfile)(?![A-Za-z])\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
 _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
 _OTHER_TITLE = re.compile(
@@ -143,7 +139,9 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
             fields.INTRODUCTION,
             [(match[1] or match[2]) for match in _INPUT.finditer(source)],
         )
-        paragraphs = (_plain(each, macros, []) for each in islice(_paragraphs(source), MOST_TRIED))
+        begins = _INTRODUCTION.finditer(source)
+        texts = (text for match in begins for text in re.split(r"\n\s*\n", match[1]))
+        paragraphs = (_plain(each, macros, []) for each in islice(texts, MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
     not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
     if not abstract:
@@ -169,11 +167,6 @@ def _abstracts(source: str) -> Iterator[str]:
     yield from (source[begin.end() : end.start()] for begin, end in ends)
     yield from (text for _, text in _arguments(source, _ABSTRACT_COMMAND))
     yield from (match[1] for match in _SECTION.finditer(source))
-
-
-def _paragraphs(source: str) -> Iterator[str]:
-    for match in _INTRODUCTION.finditer(source):
-        yield from re.split(r"\n\s*\n", match[1])
 
 
 def _enclosed(

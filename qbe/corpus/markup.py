@@ -86,6 +86,7 @@ _OTHERS = _words(
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
 _RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
+_PLAIN = re.compile(r"\\?[A-Za-z]+|[^\\^_]*")  # in \ensuremath: one symbol, or no mathematics
 _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
 # Control characters hide literals from the changes of the text around them.
 _HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
@@ -251,7 +252,10 @@ class _Decoder:
         for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
             text = text.replace(hidden, " ")
         if self._is_bibtex:
-            text = _ENSURED.sub(_ensured, text) if "\\ensuremath" in text else text
+            if "\\ensuremath" in text:
+                text = _ENSURED.sub(
+                    lambda math: f"{{{math[1]}}}" if _PLAIN.fullmatch(math[1]) else f"${math[1]}$", text
+                )
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
         if "$" in text:
             parts = _FORMULA.split(text)
@@ -330,10 +334,6 @@ class _Decoder:
         if is_quotation or not (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
             return (written[1:] if self._is_bibtex else written).translate(_HIDE)
         return composed + letters[1:]
-
-
-def _ensured(math: re.Match[str]) -> str:
-    return f"{{{math[1]}}}" if re.fullmatch(r"\\?[A-Za-z]+|[^\\^_]*", math[1]) else f"${math[1]}$"
 
 
 @lru_cache(maxsize=4096)

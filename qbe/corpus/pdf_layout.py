@@ -138,10 +138,12 @@ def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -
                 x0, x1 = row[0].x0, row[-1].x1
         if not row or _ends(row[0], begin):
             break
-        may_end = one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS
-        if may_end and _begins_paragraph(row[0], last, x0, leading):
-            break
-        if row[0].page == last.page and row[0].y > last.y and (not leading or len(rows) < 4):
+        first, is_same_page = row[0], row[0].page == last.page
+        if one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS:
+            is_lower = leading and is_same_page and first.y - last.y > 1.3 * leading
+            if is_lower or 0.7 * first.size < first.x0 - x0 < 4 * first.size:
+                break
+        if is_same_page and first.y > last.y and (not leading or len(rows) < 4):
             leading = max(leading, row[0].y - last.y) if leading else row[0].y - last.y
         used.update(row)
         rows += row
@@ -203,11 +205,6 @@ def _ends(line: Line, begin: Line) -> bool:
     return line is not begin and is_marked and _SECTION.fullmatch(line.text) is not None
 
 
-def _begins_paragraph(line: Line, last: Line, x0: float, leading: float) -> bool:
-    is_lower = leading and line.page == last.page and line.y - last.y > 1.3 * leading
-    return bool(is_lower) or 0.7 * line.size < line.x0 - x0 < 4 * line.size
-
-
 def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
     others = [line for line in lines if line is not intro]
     for begin in others:
@@ -215,7 +212,10 @@ def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
             (begin.page, begin.y) >= (intro.page, intro.y)
             or (begin.page == intro.page and begin.x0 > intro.x1)
         )
-        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin) or not _is_prose_line(begin):
+        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin):
+            continue
+        words = begin.text.split()
+        if len(words) <= 4 or sum(word[:1].islower() for word in words) <= 0.5 * len(words):
             continue
         if any(_is_left_of(line, begin) for line in others):
             continue
@@ -251,12 +251,6 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
         if first is None:
             return line
         line = first
-
-
-def _is_prose_line(line: Line) -> bool:
-    words = line.text.split()
-    lower = sum(word[:1].islower() for word in words)
-    return len(words) > 4 and lower > 0.5 * len(words)
 
 
 def _is_prose(rows: Sequence[Line]) -> bool:

@@ -1,8 +1,6 @@
-"""The lines of text on the pages of a PDF, with what tells titles, columns and headings apart: place, size,
-weight; and their text, with hyphenated words joined.
+"""The lines of text on the pages of a PDF with their place, size and weight.
 
-PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards, as reading
-does.
+PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards.
 """
 
 from __future__ import annotations

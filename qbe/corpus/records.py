@@ -1,9 +1,8 @@
 """Records of papers: what readers yield, how they are asked to read, and the `qbe.types.Paper` of a record.
 
-The fields of a record are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole
-number), ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
-``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where the
-abstract was split here). Other fields are ignored.
+The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id``, ``title``, ``abstract`` (a list
+of sentences, or one string), and optionally ``pred_labels`` (one ``<facet>_label`` a sentence), ``metadata``
+and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
 """
 
 from __future__ import annotations
@@ -88,10 +87,7 @@ class Reading:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, values in (
-            ("on_error", self.on_error, ON_ERROR),
-            ("dedupe", self.dedupe, DEDUPE),
-        ):
+        for name, value, values in (("on_error", self.on_error, ON_ERROR), ("dedupe", self.dedupe, DEDUPE)):
             if value is not None and value not in values:
                 raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
         if unknown := sorted(set(self.columns) - set(COLUMNS)):

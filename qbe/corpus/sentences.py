@@ -238,12 +238,10 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
     if _ENUMERATOR.match(token):
         before = window[: -len(token)].rstrip()
         return bool(before) and before[-1] not in ":;,"
-    return stop - start > _HEADING or not _is_heading(text[start:stop])
-
-
-def _is_heading(sentence: str) -> bool:
-    words = sentence.lower().replace("/", " ").replace("&", " ").split()
-    return bool(words) and all(word in HEADINGS or word == "and" for word in words)
+    if stop - start > _HEADING:
+        return True
+    words = text[start:stop].lower().replace("/", " ").replace("&", " ").split()
+    return not words or any(word not in HEADINGS and word != "and" for word in words)
 
 
 def _lacks_space(text: str, window: str, end: int) -> bool:

@@ -1,11 +1,7 @@
-"""Text formats of records whose lines begin with tags: RIS, and those of PubMed, Web of Science and EndNote.
+"""Text formats of records whose lines begin with tags: RIS, PubMed's, Web of Science's and EndNote's (refer).
 
-Research Information Systems' "RIS Format Specifications", NLM's "MEDLINE/PubMed Data Element Descriptions",
-Clarivate's "Web of Science Core Collection Field Tags" and the manual of refer(1) describe them.
-
-They are read as exports have them: white space and byte order marks may stand before a record, one without
-its last line ends where the next one begins, and one without its first line begins at its title, abstract
-or authors.
+White space and byte order marks may stand before a record; one without its last line ends where the next one
+begins, and one without its first line begins at its title, abstract or authors.
 """
 
 from __future__ import annotations

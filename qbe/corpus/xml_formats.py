@@ -1,11 +1,7 @@
-"""Papers in XML of many records: PubMed and the ACL Anthology, read one record at a time by libxml2 (lxml).
+"""Papers in XML of many records (PubMed's DTD, the ACL Anthology's schema.rnc), read one at a time by lxml.
 
-PubMed's schema is NLM's DTD (``pubmed_250101.dtd``), described in "MEDLINE PubMed XML Element Descriptions
-and their Attributes"; the Anthology's is ``data/xml/schema.rnc`` of the repository ``acl-org/acl-anthology``.
-
-Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is refused,
-because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD passes, and the DTD is
-not read; entities that it may define stay in the text as they are.
+A DOCTYPE that declares entities or elements is refused, because entities can make gigabytes of a small file;
+one that merely names a DTD passes, unread.
 """
 
 from __future__ import annotations
