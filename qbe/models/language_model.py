@@ -335,7 +335,16 @@ class Answer(NamedTuple):
 
 
 _APPLICATION_ID = 0x716265  # "qbe"
-_COLUMNS = ("digest", "query_id", "paper_id", "model", "guideline", "grades", "rationales", "problem")
+_COLUMNS: tuple[str, ...] = (
+    "digest",
+    "query_id",
+    "paper_id",
+    "model",
+    "guideline",
+    "grades",
+    "rationales",
+    "problem",
+)
 _COLUMNS += ("prompt_tokens", "completion_tokens")
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
