@@ -26,7 +26,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The sample, indexed as a user would."""
     from qbe.datasets.sample import copy_sample
-    from qbe.index.opening import build_index
+    from qbe.index.index import build_index
 
     folder = tmp_path_factory.mktemp("documented")
     copy_sample(folder / "sample")

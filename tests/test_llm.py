@@ -26,7 +26,10 @@ from qbe.models.language_model import (
     Grader,
     PaperPair,
     RequestError,
+    default_guideline,
+    digest_of,
     parse_answer,
+    prompt_of,
 )
 from qbe.types import Paper, Sentence
 
@@ -292,6 +295,36 @@ def test_what_is_kept_is_not_asked_for_again(tmp_path):
         with client(server.url) as asking, Answers(file) as answers:  # another guideline is another question
             Grader(asking, answers, "Grade.").grade(pairs(1))
         assert len(server.requests) == 6
+
+
+def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
+    old, file = tmp_path / "graded.answers.jsonl", tmp_path / "graded.answers.sqlite"
+    asked = pairs(2)
+    digests = [digest_of("tiny", prompt_of(default_guideline(), pair)) for pair in asked]
+    facets = ("background", "method", "result")
+    about = {"query_id": "id-0", "paper_id": "id-1", "model": "tiny", "guideline": "0" * 12}
+    tokens = {"prompt_tokens": 400, "completion_tokens": 30}
+    valid = {"grades": dict(zip(facets, (3, 1, 0), strict=True)), "rationales": dict.fromkeys(facets, "é")}
+    records = [{"digest": digests[0], **about, "problem": "found 'Hm.'", **tokens}]
+    records += [{"digest": digest, **about, **valid, **tokens} for digest in digests]
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+    old.write_text("".join(lines[:1]) + "[]\n" + lines[1])
+    with pytest.raises(FileFormatError, match=r"graded.answers.jsonl, line 2: expected an answer that qbe"):
+        Answers(file)
+    assert not file.exists()
+
+    before = "".join(lines) + lines[0][:20]  # the last line is of a process that was killed
+    old.write_text(before)
+    for _ in range(2):
+        with endpoint(in_turn(grades())) as server, client(server.url) as asking, Answers(file) as answers:
+            grader = Grader(asking, answers)
+            assert (answers.requests, answers.tokens, grader.estimate(asked).requests) == (3, 1290, 0)
+            assert grader.grade(asked).answers == [Answer((3, 1, 0), ("é",) * 3)] * 2
+        assert not server.requests
+    assert [row["problem"] for row in kept(file)] == ["found 'Hm.'", None, None]
+    assert old.read_text() == before
+    with pytest.raises(FileFormatError, match=r"give .*graded.answers.sqlite, which takes over"):
+        Answers(old)
 
 
 def test_another_file_is_no_file_of_answers(tmp_path):

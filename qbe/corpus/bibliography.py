@@ -100,11 +100,10 @@ _NEW_BEGIN = re.compile(r"[:.?!\u2013\u2014-]\s")
 
 
 class Reference(NamedTuple):
-    """What a bibliography says of a paper; texts are in one line, and '' where nothing is known.
+    """Hold what a bibliography says of a paper: texts in one line, '' for unknown values.
 
-    ``names`` are the authors' as `qbe.corpus.names.person_name` has them, and there are others where
-    ``has_others``; ``year`` has four digits, ``arxiv`` is an id without version and ``category`` its category
-    of arXiv, ``doi`` is in lower case and bare, ``key`` the library's own, if it does no harm in LaTeX.
+    ``names`` are in the form of `qbe.corpus.names.person_name`; ``year`` has four digits; ``arxiv`` has no
+    version; ``doi`` is bare and in lower case; ``key`` is the library's own where LaTeX can take it.
     """
 
     paper_id: str
@@ -128,11 +127,7 @@ class Reference(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """ARTICLE of a journal, IN_PROCEEDINGS, or OTHER where no venue is known, such as preprints.
-
-        The words of the venue tell, such as "Workshop"; a venue whose name tells nothing is a journal. An
-        acronym with a year, "ACL 2020", is a conference.
-        """
+        """Return ARTICLE, IN_PROCEEDINGS (by words such as "Workshop"), or OTHER without a venue."""
         if not self.venue:
             return OTHER
         if _JOURNAL.search(self.venue):
@@ -166,16 +161,8 @@ class Reference(NamedTuple):
 def reference_of(paper: Paper) -> Reference:
     """Return what a bibliography says of a paper, by its metadata (``docs/corpora.md`` has their names).
 
-    Metadata of other types than these are left out. The id of arXiv is that of ``ids``, or else one that the
-    DOI, the URL or the paper's own id is; "arXiv" and "CoRR" are no venues. A text that stands for the title
-    and the abstract is the title only.
-
-    >>> from qbe.types import Sentence
-    >>> metadata = {"authors": ["Ann Lee"], "year": 2019, "venue": "ACL 2019", "doi": "10.1145/7.9"}
-    >>> reference = reference_of(Paper("1905.01234", "On fish", (Sentence("Fish swim."),), metadata=metadata))
-    >>> reference.authors, reference.year, reference.kind, reference.links
-    (('Ann Lee',), '2019', 'inproceedings',
-    {'arxiv': 'https://arxiv.org/abs/1905.01234', 'doi': 'https://doi.org/10.1145/7.9'})
+    Metadata of other types are left out. The id of arXiv is that of ``ids``, else of the DOI, the URL or the
+    paper's own id; "arXiv" and "CoRR" are no venues.
     """
     metadata = paper.metadata
     ids = metadata.get("ids")
@@ -218,16 +205,10 @@ def _in_one_line(value: Any) -> str:
 
 
 def author_names(value: Any) -> list[str]:
-    """Return the authors of a paper's metadata as `qbe.corpus.names.person_name` has them.
+    """Return the authors of a paper's metadata in the form of `qbe.corpus.names.person_name`.
 
-    ``value`` is a list of strings, as the readers make it. In a corpus of JSON lines it may also be one
-    string of names, or a list of objects with ``name`` or with ``first``, ``middle`` (a list), ``last`` and
-    ``suffix``, as S2ORC has them. What databases write where no author is known is left out.
-
-    >>> author_names("Ann Lee, Jan van der Berg and Cy Doe"), author_names(["Lee, Ann", "Plato"])
-    (['Ann Lee', 'Jan van der Berg', 'Cy Doe'], ['Ann Lee', 'Plato'])
-    >>> author_names([{"first": "Ann", "middle": ["B."], "last": "Lee", "suffix": ""}, {"name": "Cy Doe"}])
-    ['Ann B. Lee', 'Cy Doe']
+    ``value`` is a list of strings, one string of names, or a list of objects with ``name`` or S2ORC's
+    ``first``, ``middle``, ``last`` and ``suffix``.
     """
     names: Iterable[str] = map(_name, value) if isinstance(value, list | tuple) else ()
     if isinstance(value, str):
@@ -313,23 +294,10 @@ def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
 
 
 def to_bibtex(reference: Reference, key: str) -> str:
-    r"""Return an entry, each field in one line.
+    """Return an entry with each field in one line.
 
-    Characters with a meaning in LaTeX are escaped; accents, formulas, LaTeX's dashes (``--``) and quotation
-    marks stay. DOI and URL are as they are, which biblatex expects, but for braces, backslashes and ``^^``.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> metadata = {"authors": ["Ann van Müller"], "year": 2019, "venue": "Fish & Chips", "doi": "10.1145/7"}
-    >>> paper = Paper("7", "Ten ways to use BERT", (Sentence("We save 50%."),), metadata=metadata)
-    >>> print(to_bibtex(reference_of(paper), "Mueller2019bert"))
-    @article{Mueller2019bert,
-      title = {Ten ways to use {BERT}},
-      author = {van Müller, Ann},
-      journal = {Fish \& Chips},
-      year = {2019},
-      doi = {10.1145/7},
-      abstract = {We save 50\%.},
-    }
+    Characters with a meaning in LaTeX are escaped; accents, formulas, dashes (``--``) and quotation marks
+    stay. Of DOI and URL only braces, backslashes and ``^^`` are escaped, as biblatex expects.
     """
     separator = "; " if any("," in tag for tag in reference.tags) else ", "
     values = {
@@ -355,7 +323,6 @@ def comment(text: str) -> str:
 
 
 def _bibtex_author(name: str) -> str:
-    """Return a name as BibTeX reads it back; in braces where its parts are not known."""
     parts = split_name(name)
     if parts is None:
         return f"{{{escaped(given_first(name))}}}"
@@ -368,22 +335,7 @@ def _verbatim(address: str) -> str:
 
 
 def to_ris(reference: Reference, key: str = "") -> str:
-    """Return a record of type JOUR, CONF, UNPB (preprints) or GEN; its ID is the ``key`` or the paper's id.
-
-    >>> from qbe.types import Paper, Sentence
-    >>> metadata = {"authors": ["Ann van Müller", "Plato"], "year": 2019, "venue": "Fish & Chips"}
-    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata))))
-    TY  - JOUR
-    DP  - qbe
-    ID  - 7
-    TI  - On fish
-    AU  - van Müller, Ann
-    AU  - Plato
-    PY  - 2019
-    JO  - Fish & Chips
-    AB  - Fish swim.
-    ER  -
-    """
+    """Return a record of type JOUR, CONF, UNPB (preprints) or GEN; its ID is the key or the paper's id."""
     authors = [
         ", ".join(filter(None, parts)) if (parts := split_name(name)) else given_first(name)
         for name in reference.names
@@ -407,18 +359,11 @@ def to_ris(reference: Reference, key: str = "") -> str:
 
 
 class Keys:
-    """Gives the entries of a file their keys, one after the other.
+    """Assign each entry of a file a key of its own.
 
-    A key is the library's own, else the first author's family name without particles, the year, and the
-    first word of the title that says something, in ASCII. It depends on the paper alone; of papers with the
-    same key in a file, the second gets an "a" at its end, the third a "b", of the library's own keys behind a
-    hyphen: "smith2020a" may be that of a later paper. Keys that differ by case only are the same, since they
-    are to BibTeX.
-
-    >>> paper = Paper("7", "On the Fish of Çeşme", (), metadata={"authors": ["Ann Müller"], "year": 2019})
-    >>> keys = Keys()
-    >>> [keys.add(reference_of(paper)) for _ in range(3)]
-    ['Muller2019fish', 'Muller2019fisha', 'Muller2019fishb']
+    A key is the library's own, else the first author's family name without particles, the year, and the first
+    significant word of the title, in ASCII. A repeated key, ignoring case as BibTeX does, gets "a", "b" and
+    so on, behind a hyphen where the key is the library's own.
     """
 
     def __init__(self) -> None:
@@ -468,11 +413,7 @@ def _in_letters(number: int) -> str:
 
 
 def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a text, each with whether it is a formula of LaTeX.
-
-    A formula stands between dollars, with no space within the first or before the last of them, and its
-    braces are balanced.
-    """
+    """Yield the parts of a text, each with True for a formula in dollars."""
     begin = 0
     for match in _FORMULA.finditer(text):
         if _is_safe(match[0]):
@@ -526,11 +467,7 @@ def to_latex_title(title: str) -> str:
 
 
 def _is_safe(formula: str) -> bool:
-    r"""Return True if a formula may stay in a file for BibTeX.
-
-    Nothing in it ends a line or a cell; its braces are balanced for BibTeX, which counts escaped ones, and
-    for readers that do not; it writes mathematics, and no command takes its last dollar (``$\hat$``).
-    """
+    """Return True if a formula may stay: balanced for BibTeX, which counts escaped braces, and for others."""
     names = _COMMAND.findall(formula)
     if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in names):
         return False

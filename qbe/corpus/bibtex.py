@@ -1,9 +1,7 @@
-"""BibTeX and BibLaTeX, as reference managers, databases and the ACL Anthology export them.
+"""BibTeX (Oren Patashnik, "BibTeXing") and BibLaTeX, with what people's files have besides.
 
-The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex. The
-syntax is read with what people's files have besides: entries without a key, fields that occur twice,
-comments, spaces in names of fields. What is wrong with an entry concerns this one alone, which ends where a
-line begins the next.
+That is entries without a key, fields that occur twice, comments, and spaces in names of fields. An error
+concerns its entry alone, which ends where a line begins the next.
 """
 
 from __future__ import annotations
@@ -100,10 +98,7 @@ _SHOWN = {1: "\\{", 2: "\\}", 3: '\\"'}  # control characters stand for signs th
 
 
 class BibtexEntry(NamedTuple):
-    """An entry: its type and the names of its fields in lower case, ``key`` '' where there is none.
-
-    Values are without braces, and have the texts of ``@string`` in place of their names.
-    """
+    """Hold an entry: type and names of fields in lower case, ``key`` '' without one, no braces."""
 
     kind: str
     key: str
@@ -154,7 +149,6 @@ def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> I
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
-    """Return the keys of the entries from which this one inherits."""
     if "crossref" not in entry.fields and "xdata" not in entry.fields:
         return []
     names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
@@ -164,11 +158,6 @@ def _parents(entry: BibtexEntry) -> list[str]:
 def _with_inherited(
     entry: BibtexEntry, parents: Mapping[str, BibtexEntry], seen: MutableSet[str]
 ) -> Mapping[str, str]:
-    """Return the fields of an entry with what it lacks and its parents have.
-
-    That is a date, and their titles as its venue; of ``@xdata`` everything. ``seen`` are parents already
-    used.
-    """
     fields = {name: value for name, value in entry.fields.items() if value}
     for key in _parents(entry):
         if key not in parents or key in seen or len(seen) == _MOST_ANCESTORS:
@@ -223,7 +212,6 @@ def _address(fields: Mapping[str, str], *names: str) -> str:
 
 
 def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
-    """Return the items of lists, separated by semicolons, else by commas; each once."""
     items: dict[str, None] = {}
     for name in names:
         if text := _text(fields, name):
@@ -233,7 +221,6 @@ def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 10)
 def _joined_date(whole: str, year: str, month: str, day: str) -> str:
-    """Return the date as YYYY-MM-DD, as much of it as is known; '' without a year."""
     dates = [found for text in (whole, year) if (found := date(text))]
     if not dates or not month or len(dates[0]) > len("YYYY"):
         return max(dates, key=len, default="")
@@ -243,7 +230,6 @@ def _joined_date(whole: str, year: str, month: str, day: str) -> str:
 
 
 def _arxiv(fields: Mapping[str, str], url: str) -> str:
-    """Return the number of a preprint of arXiv; '' where the entry names none."""
     is_arxiv = _address(fields, "archiveprefix", "eprinttype").lower() == "arxiv"
     if number := _ARXIV.search(_address(fields, *(("eprint",) if is_arxiv else ()), "arxivid")):
         return number[1]
@@ -254,7 +240,6 @@ def _arxiv(fields: Mapping[str, str], url: str) -> str:
 
 
 def _credits(text: str) -> dict[str, Any]:
-    """Return ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others"."""
     names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
     others = bool(names) and has_others(names[-1])
     if others:
@@ -267,10 +252,6 @@ def _credits(text: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1 << 14)
 def _people(name: str) -> tuple[str, ...]:
-    """Return the person or, as a whole in braces, the organization of that name.
-
-    Several where people are not separated by "and".
-    """
     name = _DBLP_NUMBER.sub("", name)
     parts = name.split(",")
     if _MARKED.search(name):
@@ -297,7 +278,6 @@ def _people(name: str) -> tuple[str, ...]:
 
 
 def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Split a text at separators that stand in no braces."""
     if "{" not in text:
         return separator.split(text)
     parts, begin, place, depth = list[str](), 0, 0, 0
@@ -311,10 +291,7 @@ def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
 
 
 def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
-    """Yield each entry of a file with its place, or what is wrong with it.
-
-    Of a field that occurs twice the first value counts that is not empty.
-    """
+    """Yield each entry of a file with its place, or its error."""
     strings: dict[str, str] = {}
     for number, data in _blocks(stream):
         where = f"{name}, line {number}"
@@ -360,7 +337,6 @@ def _line_ends(text: bytes) -> int:
 
 
 def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> list[Original]:
-    """Return the entries of a block, usually one; ``@string`` adds to the strings."""
     place, found = 0, list[Original]()
 
     def line(end: int) -> int:
@@ -392,8 +368,6 @@ def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str
 
 
 class _BrokenError(Exception):
-    """What an entry lacks, and where in the text."""
-
     def __init__(self, expected: str, found: str, place: int) -> None:
         super().__init__(expected)
         self.expected, self.found, self.place = expected, found, place
@@ -440,11 +414,7 @@ def _key(text: str, place: int, closer: str) -> tuple[str, int]:
 
 
 def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[str, int]:
-    """Return a value (parts in braces or quotation marks, numbers, names, joined by #) and the place after
-    it.
-
-    It is cut beyond what a paper may have: names of names of strings could make it long at will.
-    """
+    """Return a value and its end, cut at the longest allowed: strings of strings could grow at will."""
     value = ""
     while True:
         begin = place
@@ -462,7 +432,6 @@ def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[st
 
 
 def _closed(text: str, begin: int) -> int:
-    """Return the place after the brace or the quotation mark that closes the one there."""
     is_quoted = text[begin] == '"'
     depth = 0 if is_quoted else 1
     for sign in (_BRACE_OR_QUOTE if is_quoted else _BRACE).finditer(text, begin + 1):

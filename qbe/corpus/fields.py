@@ -28,14 +28,9 @@ _NAMED_MONTH = re.compile(
 
 
 class Fields:
-    """The fields of a JSON object by their paths, in which ``[]`` stands for the items of a list.
+    """Read the fields of a JSON object by their paths, in which ``[]`` stands for the items of a list.
 
-    Absent fields and null are left out. Methods raise RecordError, whose message begins with ``where``, for
-    values of other types than asked for.
-
-    >>> fields = Fields({"ids": {"doi": "10.1/2"}, "authors": [{"name": "A"}, None]}, "works.json, line 1")
-    >>> fields.text("title", "ids.doi"), fields.texts("authors[].name"), fields.objects("authors[]")
-    ('10.1/2', ['A'], [{'name': 'A'}])
+    Absent fields and null are left out. Methods raise RecordError for values of other types.
     """
 
     def __init__(self, record: Mapping[str, Any], where: str) -> None:
@@ -46,11 +41,9 @@ class Fields:
         return next((text for path in paths for text in self.texts(path) if text.strip()), "")
 
     def texts(self, path: str) -> list[str]:
-        """Return the strings at a path."""
         return self._values(path, str, "string")
 
     def objects(self, path: str) -> list[Mapping[str, Any]]:
-        """Return the objects at a path."""
         return self._values(path, Mapping, "object")
 
     def object(self, path: str) -> Mapping[str, Any]:
@@ -94,10 +87,7 @@ def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
 
 
 def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
-    """Return the error for a record without title; in a database that need not be a paper, so it is no fault.
-
-    ``names`` are its key and ids.
-    """
+    """Return the error for a record without title: no fault, a database has more than papers."""
     message = f"{where}: expected a title, found none; add it or remove the record"
     return RecordError(message, "no title", is_fault=is_fault, names=tuple(filter(None, names)))
 
@@ -156,11 +146,7 @@ def date(text: str) -> str:
 
 
 def date_of_parts(value: Any) -> str:
-    """Return a date of Crossref or CSL-JSON as `date` does.
-
-    It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list (pandoc's) of
-    objects with ``year``, ``month`` and ``day``, of which the first counts.
-    """
+    """Return a date of Crossref or CSL-JSON (object, text, or pandoc's list) as `date` does."""
     if isinstance(value, list):
         value = next(iter(value), None)
     if not isinstance(value, Mapping):

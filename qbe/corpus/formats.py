@@ -23,10 +23,7 @@ more can be read.
 
 
 class Format(NamedTuple):
-    """A format: its name for ``--format``, how it is recognized and read, and whose ids its papers have.
-
-    ``recognizes`` is asked in the order of FORMATS; for ``ids`` see `qbe.corpus.identity`.
-    """
+    """Describe a format: how it is recognized (in the order of FORMATS) and read, whose ids it has."""
 
     name: str
     recognizes: Callable[[Head], bool]
@@ -71,10 +68,7 @@ _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 
 
 def recognized(stream: io.BufferedReader, name: str) -> Format:
-    """Return the format of a source that is still at its beginning; JSON lines for any JSON of papers.
-
-    Raises RecordError where it is none of them.
-    """
+    """Return the format of a source at its beginning; raises RecordError where it is none of them."""
     head = head_of(stream, name)
     form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE) is not None

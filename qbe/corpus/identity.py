@@ -63,11 +63,7 @@ def made_id(paper: Paper) -> str:
 
 
 def content_digest(paper: Paper) -> str:
-    """Return the SHA-256 of normalized title, year and first author.
-
-    The abstract counts, too, where the title has fewer than FEWEST_WORDS words and year or author are
-    unknown.
-    """
+    """Return the SHA-256 of title, year and first author; of the abstract, too, where these tell little."""
     title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
     parts = [title, paper.year, author]
     if title.count(" ") + 1 < FEWEST_WORDS and not (title and paper.year and author):
@@ -76,10 +72,7 @@ def content_digest(paper: Paper) -> str:
 
 
 def second_id(paper: Paper, paper_id: str) -> str:
-    """Return the id of a paper whose id another paper has: with six digits of its content.
-
-    For an id made from the content, the digits are of what else tells the papers apart (`told_apart`).
-    """
+    """Return the id of a paper whose id another paper has: with six digits of its content."""
     return f"{paper_id}-{_further_digest(paper, paper_id)[:6]}"
 
 
@@ -146,13 +139,10 @@ def _first_name(authors: list[Any]) -> str:
 
 
 def told_apart(paper: Paper) -> Told:
-    """Return what may tell a paper from another one with its title, year and first author's family name.
+    """Return what may tell a paper from another with its title, year and first author's family name.
 
-    That is: first letters of this author's given names, signs as of "C++" in the title, and the DOI where the
-    title is short ("Editorial").
-
-    >>> told_apart(Paper("1", "C++ for fish", (), metadata={"authors": ["Ann B. Lee"], "doi": "10.1000/7"}))
-    ('ab', '++', '10.1000/7')
+    These are the first letters of the given names, signs as of "C++" in the title, and the DOI of short
+    titles.
     """
     authors = paper.metadata.get("authors")
     given = ""
@@ -201,11 +191,10 @@ class Ids:
         self._ends.append(len(self._titles))
 
     def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
-        """Return the id of a paper, and whether it is another one than those before it, by id and title.
+        """Return the id of a paper, and True if no paper before it has this id and title.
 
-        Where a paper of another title has its id, ``whose`` says what follows (CHOSEN, ASSIGNED or UNIQUE):
-        for CHOSEN the id gets six digits of the content as a suffix (`second_id`), and a made id is another
-        paper's, too, where these are told apart (`told_apart`). Raises RecordError for UNIQUE.
+        ``whose`` says what follows where a paper of another title has the id: CHOSEN ids get a suffix
+        (`second_id`), UNIQUE ones raise RecordError.
         """
         paper_id, title = paper.paper_id, normalized_title(paper.title)
         told = told_apart(paper) if whose == CHOSEN and paper_id.startswith(MADE) else None
@@ -231,7 +220,6 @@ class Ids:
         return self._numbers[paper_id]
 
     def _note(self, paper_id: str, title: str, told: Told | None) -> bool:
-        """Note the next paper; False where there is one of that id."""
         if paper_id in self._numbers:
             return False
         self._titles.append(hash(title))
@@ -277,8 +265,8 @@ class Seen:
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
     """Yield papers with what their duplicates add, in their order, through a temporary file.
 
-    Each comes with None, a duplicate with the number (from 1, among those with None) of the paper that it is.
-    Raises OutputError where the file cannot be written.
+    Papers come with None, duplicates with the number (from 1) of the paper that they repeat. Raises
+    OutputError where the file cannot be written.
     """
 
     def read(place: int) -> Paper:
@@ -329,11 +317,7 @@ def title_words(title: str) -> frozenset[str]:
 
 
 class TitleIndex:
-    """A set of titles that also finds near duplicates (Jaccard similarity of the words above MAX_JACCARD).
-
-    >>> TitleIndex(["A Model of the Heart."]).holds("THE HEART: a model of it")
-    True
-    """
+    """Find titles and near duplicates of them (Jaccard similarity of the words above MAX_JACCARD)."""
 
     def __init__(self, titles: Iterable[str]) -> None:
         self._titles = list({words for title in titles if (words := title_words(title))})

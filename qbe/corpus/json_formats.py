@@ -66,8 +66,7 @@ _OWN = frozenset((*FIELDS, *_OF_SENTENCES))
 def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield unchanged records with their places (``{file}, line {number}``); blank lines are skipped.
 
-    Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON object,
-    or longer than MAX_LINE_BYTES.
+    Raises CorpusError for an unreadable source, and for a line that is no JSON object in UTF-8 or too long.
     """
     with open_source(source) as stream:
         for where, found in _own_entries(stream, display_name(source)):
@@ -79,8 +78,8 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:
     """Yield the papers of a file (plain, .gz, .bz2, .xz, .zst, .zip) or of standard input (``-``).
 
-    ``split`` splits abstracts that are one string. Ids are not compared with each other: see
-    `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything invalid.
+    ``split`` splits abstracts that are one string. Raises CorpusError with the file and line for anything
+    invalid.
 
     >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish", "abstract": ["We count."]}')
     >>> [(paper.paper_id, paper.abstract) for paper in read_jsonl("papers.jsonl")]
@@ -91,13 +90,7 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
 
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
-    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number.
-
-    >>> paper = parse_paper({"paper_id": 7, "title": "On fish", "abstract": ["We count."]}, "a record")
-    >>> with Path("papers.jsonl").open("wb") as stream:
-    ...     write_jsonl([paper], stream)
-    1
-    """
+    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
     count = 0
     for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
         stream.write(dump_record(paper_to_record(paper)))
@@ -285,7 +278,6 @@ def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _inverted(work: Fields, where: str) -> str:
-    """Return the text of an index that maps each word to its positions."""
     words: list[tuple[int, str]] = []
     length = 0
     for word, positions in work.object("abstract_inverted_index").items():
@@ -305,7 +297,6 @@ def _inverted(work: Fields, where: str) -> str:
 
 
 def _last_part(value: Any) -> str:
-    """Return what stands after the last slash of a URL, or the digits of a number."""
     return str(value).rstrip("/").rpartition("/")[2] if isinstance(value, str | int) else ""
 
 
@@ -337,10 +328,7 @@ def is_s2(head: Head) -> bool:
 
 
 def read_s2(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the papers of a file of S2AG's data set ``papers``, of an answer of the API, or of S2ORC.
-
-    Raises CorpusError for S2AG's data set ``abstracts``, whose records have no titles.
-    """
+    """Yield the papers of S2AG's data set ``papers``, of an answer of the API, or of S2ORC."""
     head = head_of(stream, name)
     if head.has("corpusid", "abstract") and not head.has("title"):
         raise CorpusError(
@@ -372,7 +360,10 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     numbers = {
         key: str(values[name]) for name, key in _IDS.items() if isinstance(values.get(name), str | int)
     }
-    authors = (_s2_author(Fields(each, where)) for each in paper.objects("authors[]"))
+    authors = list[str]()
+    for each in (Fields(author, where) for author in paper.objects("authors[]")):
+        parts = each.text("first"), *each.texts("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
+        authors.append(plain(each.text("name") or " ".join(parts)))
     metadata = {
         "authors": list(filter(None, authors)),
         "year": year(names.get("year")),
@@ -387,12 +378,6 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
         abstract = abstract.replace(":::", " ")
     return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
-
-
-def _s2_author(author: Fields) -> str:
-    """Return the name of an author, or of S2ORC's its parts."""
-    parts = author.text("first"), *author.texts("middle[]"), author.text("last"), author.text("suffix")
-    return plain(author.text("name") or " ".join(parts))
 
 
 # --- Crossref ---
@@ -431,10 +416,13 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         title = f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
     if not title:
         raise no_title(where)
-    authors = (Fields(each, where) for each in work.objects("author[]"))
+    authors = list[str]()
+    for each in (Fields(author, where) for author in work.objects("author[]")):
+        family, given, suffix = (plain(each.text(part)) for part in ("family", "given", "suffix"))
+        authors.append(person_name(family, given, suffix) or plain(each.text("name")))
     own_doi = work.text("DOI").strip().lower()
     metadata = {
-        "authors": [name for each in authors if (name := _crossref_author(each))],
+        "authors": list(filter(None, authors)),
         **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
         "venue": plain(work.text("container-title[]")),
         "categories": work.texts("subject[]"),
@@ -445,17 +433,8 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     # The abstract is in JATS: a colon after each heading, and each formula once.
     text, *others = _TWICE.split(work.text("abstract"))
     text += "".join(other.partition("</mml:math>")[2] for other in others)
-    return record(own_doi, title, clean_abstract(_HEADING.sub(_with_colon, text)), metadata)
-
-
-def _with_colon(heading: re.Match[str]) -> str:
-    words = heading[1].strip(" \t\n\r.:")
-    return f" {words}: " if words else " "
-
-
-def _crossref_author(author: Fields) -> str:
-    parts = (plain(author.text(part)) for part in ("family", "given", "suffix"))
-    return person_name(*parts) or plain(author.text("name"))
+    text = _HEADING.sub(lambda it: f" {words}: " if (words := it[1].strip(" \t\n\r.:")) else " ", text)
+    return record(own_doi, title, clean_abstract(text), metadata)
 
 
 # --- CSL-JSON and Zotero ---
@@ -515,7 +494,6 @@ def _from_csl(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return an item of Zotero's as one of CSL; raises RecordError for notes and the like."""
     fields = Fields(item, where)
     if (kind := fields.text("itemType")) in ("attachment", "note", "annotation"):
         raise not_a_paper(where, f"an {kind}")
@@ -542,7 +520,6 @@ def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _csl_id(item: Mapping[str, Any], where: str) -> str | None:
-    """Return the id, of a URL its DOI or its last part; None where there is none."""
     value = item.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
         raise wrong_type(where, "id", "a string or a number", value)

@@ -69,21 +69,11 @@ def plain_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_objects(stream: io.BufferedReader, name: str, path: str | None = None) -> Iterator[Entry]:
-    r"""Yield the objects of the array at a path such as ``message.items``.
+    """Yield the objects of the array at a path such as ``message.items``.
 
-    Without a path they are those of an array, of lines, or one after another, as the text begins. Several
-    texts may follow each other, as pages of an answer do. A line or an item that is no object is an error in
-    its entry; null, which stands for what an answer has not, is none that ends a reading. Malformed JSON in
-    lines concerns its line alone; elsewhere nothing can be read after it, and CorpusError is raised.
-
-    >>> for data in b'{"id": 1}\n{"id": 2}', b'[{"id": 1}, {"id": 2}]', b'{\n"id": 1\n}\n{\n"id": 2\n}':
-    ...     [entry.record for entry in json_objects(io.BufferedReader(io.BytesIO(data)), "works.json")]
-    [{'id': 1}, {'id': 2}]
-    [{'id': 1}, {'id': 2}]
-    [{'id': 1}, {'id': 2}]
-    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}]}'))
-    >>> list(json_objects(stream, "works.json", "items"))
-    [Entry(where='works.json, item 1', record={'DOI': '10.1/2'})]
+    Without a path they are those of an array, of lines, or one after another, as the text begins. Null is
+    skipped; another line or item that is no object is an error in its entry. Malformed JSON concerns its line
+    alone; elsewhere it raises CorpusError.
     """
     text = head_of(stream, name).text
     if path is None and not text.startswith("["):
@@ -113,11 +103,7 @@ def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, En
 
 
 class _Bounded:
-    """The bytes of a stream, with an error for an item that is too long or nested too deeply for ijson.
-
-    It would hold all of a long item, and makes the path of each value, which takes quadratic time and memory.
-    Brackets in texts count for the depth, too, since nearly all are closed.
-    """
+    """Bound depth and length, for which ijson takes quadratic time and all memory."""
 
     def __init__(self, stream: io.BufferedReader, where: str) -> None:
         self._stream, self.where = stream, where

@@ -21,11 +21,7 @@ MOST_NAMED = 3  # unreadable files in a message
 
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*(?!\s*\n))?")
 _UNSEEN = re.compile(r"\\begin\{comment\}|\\iffalse\b|\\end\{document\}")
-_END_OF_UNSEEN = {
-    r"\begin{comment}": r"\\end\{comment\}",
-    r"\iffalse": r"\\fi\b",
-    r"\end{document}": r"\Z",
-}
+_END_OF_UNSEEN = {r"\begin{comment}": r"\\end\{comment\}", r"\iffalse": r"\\fi\b", r"\end{document}": r"\Z"}
 _INPUT = re.compile(r"\\(?:input|include|subfile)(?![A-Za-z])\s*(?:\{\s*([^{}]+?)\s*\}|([^\s{}\\]+))")
 _TITLE = re.compile(r"\\(?:[a-z]*title|Title)\*?\s*(?:\[[^\[\]]*\]\s*)?(?=\{)")
 _OTHER_TITLE = re.compile(
@@ -78,14 +74,9 @@ class Cited(NamedTuple):
 
 
 def source_of(text: str, folder: Path | None, lacking: list[str] | None = None) -> str:
-    r"""Return a source without comments, with the files that it inputs in their places.
+    """Return a source without comments, with the files in ``folder`` or below that it inputs in their places.
 
-    These must be in ``folder`` or below it; with None there are none. The command for a file that cannot be
-    read stays, and its name is added to ``lacking``.
-
-    >>> _ = Path("abstract.tex").write_text("Fish swim. % in lakes")
-    >>> source_of("\\title{On fish} % a draft\n\n\\input{abstract}", Path())
-    '\\title{On fish} \n\nFish swim. '
+    The command for a file that cannot be read stays, and its name is added to ``lacking``.
     """
     left = [MOST_FILES, MOST_CHARACTERS - len(text)]
     text = _included(text, folder, left, [] if lacking is None else lacking)
@@ -129,16 +120,10 @@ def _inside(folder: Path, name: str) -> Path | None:
 
 
 def paper_of(source: str, where: str) -> dict[str, Any]:
-    r"""Return the record of a paper from a source (`source_of`), without an id.
+    """Return the record of a paper from a source (`source_of`), without an id.
 
-    Macros become what they stand for, other commands their arguments; citations, footnotes and labels are
-    dropped, and formulas stay. Where there is no abstract, the first paragraph of the introduction stands
-    for it, and ``abstract_from`` says so; ``not_read`` names the files with parts of both that cannot be
-    read. Raises RecordError where there is neither.
-
-    >>> source = r"\newcommand{\us}{FishNet}\title{On \emph{fish}\thanks{us}}"
-    >>> paper_of(source + r"\begin{abstract}\us{} swims~\cite{a}.\end{abstract}", "a.tex")
-    {'paper_id': None, 'title': 'On fish', 'abstract': 'FishNet swims.', 'metadata': {}}
+    Without an abstract, the first paragraph of the introduction stands for it, and ``abstract_from`` says so;
+    ``not_read`` names files that cannot be read. Raises RecordError where there is neither.
     """
     macros = {match[1]: text.replace("\\xspace", "") for match, text in _arguments(source, _MACRO)}
     lacking = list[str]()
@@ -154,7 +139,9 @@ def paper_of(source: str, where: str) -> dict[str, Any]:
             fields.INTRODUCTION,
             [(match[1] or match[2]) for match in _INPUT.finditer(source)],
         )
-        paragraphs = (_plain(each, macros, []) for each in islice(_paragraphs(source), MOST_TRIED))
+        begins = _INTRODUCTION.finditer(source)
+        texts = (text for match in begins for text in re.split(r"\n\s*\n", match[1]))
+        paragraphs = (_plain(each, macros, []) for each in islice(texts, MOST_TRIED))
         abstract = next((each for each in paragraphs if len(each.split()) >= FEWEST_WORDS), "")
     not_read = ", ".join(f"{each:.60}" for each in islice(dict.fromkeys(lacking), MOST_NAMED))
     if not abstract:
@@ -182,11 +169,6 @@ def _abstracts(source: str) -> Iterator[str]:
     yield from (match[1] for match in _SECTION.finditer(source))
 
 
-def _paragraphs(source: str) -> Iterator[str]:
-    for match in _INTRODUCTION.finditer(source):
-        yield from re.split(r"\n\s*\n", match[1])
-
-
 def _enclosed(
     text: str, begins: re.Pattern[str], end_of: Callable[[re.Match[str]], str]
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
@@ -205,7 +187,6 @@ def _enclosed(
 
 
 def _arguments(text: str, commands: re.Pattern[str]) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield commands with their arguments ('' without end), but those within another one's argument."""
     place, left = 0, MOST_CHARACTERS
     for match in commands.finditer(text):
         if match.start() < place:
@@ -219,7 +200,6 @@ def _arguments(text: str, commands: re.Pattern[str]) -> Iterator[tuple[re.Match[
 
 
 def _argument(text: str, begin: int) -> tuple[str, int]:
-    """Return what stands in the braces that begin at a place, and where they end; '' without end."""
     depth, place = 0, begin
     for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, begin):
         depth += (match[0] == "{") - (match[0] == "}")
@@ -230,7 +210,6 @@ def _argument(text: str, begin: int) -> tuple[str, int]:
 
 
 def _plain(text: str, macros: dict[str, str], lacking: list[str]) -> str:
-    """Return a piece of LaTeX as plain text; files that it inputs are added to ``lacking``."""
     for _ in range(5):
         more = sum(len(macros.get(match[1], match[0])) - len(match[0]) for match in _USE.finditer(text))
         if len(text) + more > MOST_CHARACTERS >> 4:  # before they are substituted: they may fill the memory

@@ -86,6 +86,7 @@ _OTHERS = _words(
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
 _RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
+_PLAIN = re.compile(r"\\?[A-Za-z]+|[^\\^_]*")  # in \ensuremath: one symbol, or no mathematics
 _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
 # Control characters hide literals from the changes of the text around them.
 _HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
@@ -157,9 +158,7 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return text without tags of HTML and JATS and without entities, in single spaces.
-
-    A ``<`` that begins no tag of these stays, as in formulas.
+    """Return text without tags of HTML and JATS and without entities, in single spaces; other ``<`` stay.
 
     >>> plain("<jats:p>Fish &amp;amp; <i>chips</i>, if a<b and b>c.</jats:p>")
     'Fish & chips, if a<b and b>c.'
@@ -253,7 +252,10 @@ class _Decoder:
         for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
             text = text.replace(hidden, " ")
         if self._is_bibtex:
-            text = _ENSURED.sub(_ensured, text) if "\\ensuremath" in text else text
+            if "\\ensuremath" in text:
+                text = _ENSURED.sub(
+                    lambda math: f"{{{math[1]}}}" if _PLAIN.fullmatch(math[1]) else f"${math[1]}$", text
+                )
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
         if "$" in text:
             parts = _FORMULA.split(text)
@@ -282,7 +284,6 @@ class _Decoder:
         return escape[1].translate(_HIDE)
 
     def _group(self, group: re.Match[str]) -> str:
-        """Return the text of braces that hold no others, as the command before them has it."""
         name, written = group[1], group[group.lastindex or 0]
         content = self._decoded(written)
         if name is None:
@@ -309,7 +310,6 @@ class _Decoder:
         return _COMMAND.sub(self._command, text) if "\\" in text else text
 
     def _command(self, command: re.Match[str]) -> str:
-        """Return the text of a command that no braces follow."""
         sign, word, letter, name, space, other = command.groups()
         if letter:
             return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
@@ -334,10 +334,6 @@ class _Decoder:
         if is_quotation or not (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
             return (written[1:] if self._is_bibtex else written).translate(_HIDE)
         return composed + letters[1:]
-
-
-def _ensured(math: re.Match[str]) -> str:
-    return f"{{{math[1]}}}" if re.fullmatch(r"\\?[A-Za-z]+|[^\\^_]*", math[1]) else f"${math[1]}$"
 
 
 @lru_cache(maxsize=4096)

@@ -54,9 +54,7 @@ class Name(NamedTuple):
 
 
 def credits(names: str | Iterable[str]) -> dict[str, Any]:
-    """Return the metadata ``authors``, and ``et_al`` (True) where others are not named, of one text or
-    several names.
-    """
+    """Return the metadata ``authors``, and ``et_al`` (True) where others are not named."""
     text = names if isinstance(names, str) else "".join(f"{name}\n" for name in names)
     return {"authors": split_authors(text), "et_al": has_others(text) or None}
 
@@ -145,10 +143,6 @@ def given_first(name: str) -> str:
 def split_name(name: str) -> Name | None:
     """Split a person's name (as `person_name` has it); None where its parts cannot be told safely.
 
-    That is so for single words, organizations, and anything but letters, full stops, apostrophes and hyphens.
-    Without a comma the family name is the last word, or begins with the first word in lower case after the
-    first.
-
     >>> split_name("Ludwig van Beethoven"), split_name("Martin Luther King Jr.").family
     (Name(family='van Beethoven', given='Ludwig', suffix=''), 'King')
     >>> split_name("Hernández Núñez, José").family, split_name("Plato"), split_name("ATLAS Collaboration")
@@ -184,14 +178,12 @@ def _is_suffix(word: str) -> bool:
 
 
 def _is_initials(word: str) -> bool:
-    """Return True for ``J.A.``, ``Yu.``, ``JA``, ``J-P``."""
     if "." in word:
         return word[0].isupper() and _DOTTED.fullmatch(word) is not None and not _is_suffix(word)
     return word.isupper() and _UNDOTTED.fullmatch(word) is not None
 
 
 def _between_and(text: str) -> list[str]:
-    """Split at "and" and "&", unless they belong to the name of an organization."""
     first, *rest = _AND.split(text)
     parts = [first]
     for separator, part in zip(rest[::2], rest[1::2], strict=True):
@@ -206,7 +198,6 @@ def _between_and(text: str) -> list[str]:
 
 
 def _between_commas(text: str) -> list[str]:
-    """Split a text whose commas stand between names, or after family names ("Lee, A., Ray, B.")."""
     parts: list[str] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         if parts and _is_suffix(part):
@@ -228,11 +219,7 @@ def _between_commas(text: str) -> list[str]:
 
 
 def _kind(part: str) -> str:
-    """Tell what a part between two commas may be.
-
-    I initials, R a family name before initials, S a family name (one word, or with a particle), F a name in
-    the natural order.
-    """
+    """Return I (initials), R (family name before initials), S (family name) or F (natural order)."""
     words = part.split()
     if _is_initials(words[-1]):
         return "I" if all(map(_is_initials, words)) else "R"

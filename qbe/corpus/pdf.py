@@ -61,10 +61,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the paper of a file, without an id; its abstract is None where no paragraph was found.
-
-    Raises MissingDependencyError without the package pypdfium2.
-    """
+    """Yield the paper of a file, without an id; its abstract is None where none was found."""
     del reading
     check_package("pypdfium2")
     data = stream.read(MAX_LINE_BYTES + 1)

@@ -69,18 +69,7 @@ class Found(NamedTuple):
 
 
 def find(lines: Sequence[Line], named: str = "") -> Found:
-    """Find title and abstract in the lines of first pages; ``named`` is the title that the
-    document states, which counts where its words stand on the first page.
-
-    >>> def line(text: str, y: float, size: float, bold: bool = False) -> Line:
-    ...     return Line(text, text, 0, 72.0, 72.0 + 5 * len(text), y, size, bold)
-    >>> find([
-    ...     line("On fish", 80, 17), line("Ann Lee", 100, 12), line("Abstract", 130, 10, bold=True),
-    ...     line("Fish swim in lakes and in riv-", 144, 10), line("ers.", 156, 10),
-    ...     line("1 Introduction", 190, 12, bold=True),
-    ... ])
-    Found(title='On fish', abstract='Fish swim in lakes and in rivers.', source='heading')
-    """
+    """Find title and abstract in the lines of first pages; ``named`` is the document's own title."""
     words = words_of(lines)
     heading, rest = _heading(lines)
     title, last = title_of(lines, heading, named)
@@ -95,9 +84,6 @@ def find(lines: Sequence[Line], named: str = "") -> Found:
 
 
 def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
-    """Return the line with the abstract's heading, and the text that follows in it; "abstract" before any
-    other.
-    """
     found = list[tuple[bool, Line, str]]()
     for line in lines:
         if (match := _ABSTRACT.fullmatch(line.text)) is None:
@@ -114,7 +100,6 @@ def _heading(lines: Sequence[Line]) -> tuple[Line | None, str]:
 
 
 def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
-    """Return the lines of the abstract of a heading."""
     if rest:
         begin = heading._replace(text=rest)
     else:
@@ -142,7 +127,6 @@ def _under(lines: Sequence[Line], heading: Line, rest: str) -> list[Line]:
 
 
 def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -> list[Line]:
-    """Return the text that begins with a line: below it in its column, then at the top of the next one."""
     rows, words = [begin], len(begin.text.split())
     x0, x1, leading, last = begin.x0, begin.x1, 0.0, begin
     used = {begin}
@@ -154,10 +138,12 @@ def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -
                 x0, x1 = row[0].x0, row[-1].x1
         if not row or _ends(row[0], begin):
             break
-        may_end = one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS
-        if may_end and _begins_paragraph(row[0], last, x0, leading):
-            break
-        if row[0].page == last.page and row[0].y > last.y and (not leading or len(rows) < 4):
+        first, is_same_page = row[0], row[0].page == last.page
+        if one_paragraph and len(rows) > 1 and words >= FEWEST_WORDS:
+            is_lower = leading and is_same_page and first.y - last.y > 1.3 * leading
+            if is_lower or 0.7 * first.size < first.x0 - x0 < 4 * first.size:
+                break
+        if is_same_page and first.y > last.y and (not leading or len(rows) < 4):
             leading = max(leading, row[0].y - last.y) if leading else row[0].y - last.y
         used.update(row)
         rows += row
@@ -169,7 +155,6 @@ def _grown(lines: Sequence[Line], begin: Line, *, one_paragraph: bool = False) -
 def _row_below(
     lines: Sequence[Line], last: Line, x0: float, x1: float, leading: float, used: set[Line]
 ) -> list[Line]:
-    """Return the lines of one baseline that come next below a line, between the edges of its column."""
     most = 1.75 * leading if leading else 2.2 * last.size
     slack = (2.5 if leading else 4.5) * last.size  # the first line may be indented
     near = [
@@ -193,10 +178,6 @@ def _row_below(
 def _row_of_next_column(
     lines: Sequence[Line], last: Line, x0: float, x1: float, begin: Line, used: set[Line]
 ) -> list[Line]:
-    """Return the first line of the column to the right, or of the next page where a sentence goes on.
-
-    There is none where the column goes on with something else.
-    """
     alike = [line for line in lines if line.size > 0.92 * begin.size and line not in used]
     if any(
         line.page == last.page and line.y > last.y and overlap(line, x0, x1) > 0 and len(line.text) > 20
@@ -213,9 +194,6 @@ def _row_of_next_column(
 
 
 def _ends(line: Line, begin: Line) -> bool:
-    """Return True for keywords, a heading or another size than that of the abstract that began with
-    ``begin``.
-    """
     is_capital = not line.text[:1].islower() or line.bold > begin.bold or line.text.startswith("http")
     if is_capital and (_END.match(line.text) or _INTRODUCTION.fullmatch(line.text)):
         return True
@@ -227,20 +205,17 @@ def _ends(line: Line, begin: Line) -> bool:
     return line is not begin and is_marked and _SECTION.fullmatch(line.text) is not None
 
 
-def _begins_paragraph(line: Line, last: Line, x0: float, leading: float) -> bool:
-    is_lower = leading and line.page == last.page and line.y - last.y > 1.3 * leading
-    return bool(is_lower) or 0.7 * line.size < line.x0 - x0 < 4 * line.size
-
-
 def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
-    """Return the first paragraph of prose before the introduction's heading; of all where there is none."""
     others = [line for line in lines if line is not intro]
     for begin in others:
         is_after = intro is not None and (
             (begin.page, begin.y) >= (intro.page, intro.y)
             or (begin.page == intro.page and begin.x0 > intro.x1)
         )
-        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin) or not _is_prose_line(begin):
+        if is_after or begin.x1 - begin.x0 < 120 or _ends(begin, begin):
+            continue
+        words = begin.text.split()
+        if len(words) <= 4 or sum(word[:1].islower() for word in words) <= 0.5 * len(words):
             continue
         if any(_is_left_of(line, begin) for line in others):
             continue
@@ -251,7 +226,6 @@ def _block(lines: Sequence[Line], intro: Line | None) -> list[Line]:
 
 
 def _is_left_of(line: Line, other: Line) -> bool:
-    """Return True if a line is one of the column left of another's."""
     return (
         line.page == other.page
         and abs(line.y - other.y) < 2
@@ -279,13 +253,6 @@ def _first_of_paragraph(lines: Sequence[Line], line: Line) -> Line:
         line = first
 
 
-def _is_prose_line(line: Line) -> bool:
-    """Return True if a line may begin a paragraph of prose, and names neither authors nor affiliations."""
-    words = line.text.split()
-    lower = sum(word[:1].islower() for word in words)
-    return len(words) > 4 and lower > 0.5 * len(words)
-
-
 def _is_prose(rows: Sequence[Line]) -> bool:
     text = _spaced(rows)
     words = text.split()
@@ -296,7 +263,6 @@ def _is_prose(rows: Sequence[Line]) -> bool:
 
 
 def _paragraph(lines: Sequence[Line], intro: Line) -> list[Line]:
-    """Return the first paragraph under the introduction's heading."""
     below = [
         line
         for line in lines
@@ -333,7 +299,6 @@ def title_of(lines: Sequence[Line], heading: Line | None, named: str) -> tuple[s
 
 
 def _stated(groups: Sequence[Sequence[Line]], named: str) -> tuple[str, Line | None] | None:
-    """Return the title that the document states, where its letters stand on the page."""
     wanted = _letters(named)
     if len(named.split()) < 2 or len(wanted) < 10:
         return None
@@ -356,7 +321,6 @@ def _spaced(group: Sequence[Line]) -> str:
 
 
 def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """Yield lines of one size that follow each other closely."""
     group = list[Line]()
     for line in sorted(lines, key=lambda each: (each.y, each.x0)):
         if group:
@@ -372,7 +336,6 @@ def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
 
 
 def _is_other(group: Sequence[Line]) -> bool:
-    """Return True for large lines that name a journal or a kind of paper."""
     text = _spaced(group)
     is_journal = _JOURNAL.match(text) is not None and len(text.split()) < 10
     return is_journal or len(re.findall(r"[^\W\d_]", text)) < 3

@@ -1,8 +1,6 @@
-"""The lines of text on the pages of a PDF, with what tells titles, columns and headings apart: place, size,
-weight; and their text, with hyphenated words joined.
+"""The lines of text on the pages of a PDF with their place, size and weight.
 
-PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards, as reading
-does.
+PDFium's coordinates are points from the lower left corner of a page; here ``y`` runs downwards.
 """
 
 from __future__ import annotations
@@ -40,10 +38,9 @@ _FIRST_PARTS = frozenset(
 
 
 class Line(NamedTuple):
-    """Characters that stand beside each other: a line of one column, or a part of it.
+    """Hold characters beside each other, in points; ``y`` is the baseline from the top of the page.
 
-    ``plain`` is the text without marks of footnotes at its end. ``x0`` and ``x1`` are its ends, ``y`` its
-    baseline, from the top of its ``page`` (from 0), ``size`` that of its font; all in points.
+    ``plain`` is the text without marks of footnotes at its end.
     """
 
     text: str
@@ -77,10 +74,7 @@ def overlap(line: Line, x0: float, x1: float) -> float:
 
 
 def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
-    """Return the lines of the first pages, from top to bottom, and the text that is written upwards.
-
-    That of arXiv's stamp is.
-    """
+    """Return the lines of the first pages from top to bottom, and text written upwards (arXiv's stamp)."""
     lines, rotated = list[Line](), list[str]()
     for number in range(min(len(document), pages)):
         page = document[number]
@@ -94,7 +88,6 @@ def lines_of(document: Any, pages: int) -> tuple[list[Line], str]:
 
 
 def _characters(page: Any, height: float) -> Iterator[_Character]:
-    """Yield the characters of a page in the order in which they are written there."""
     import pypdfium2.raw as pdfium
 
     raw, styles, style = page.raw, dict[int, _Style](), _Style(0.0, False, True)
@@ -136,8 +129,6 @@ def _text(code: int, is_generated: bool) -> str:
 
 
 def _with_accents(text: str) -> str:
-    """Compose accents that are printed before their letters."""
-
     def composed(match: re.Match[str]) -> str:
         letter = unicodedata.normalize("NFC", match[2].replace("\u0131", "i") + _ACCENTS[match[1]])
         return letter if len(letter) == 1 else match[0]
@@ -157,7 +148,6 @@ def _style(pdfium: Any, raw: Any, place: int) -> _Style:
 
 
 def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
-    """Split characters where the next one does not go on beside the last one."""
     run, last = list[_Character](), None
     for each in characters:
         if each.is_generated or each.text.isspace():
@@ -178,7 +168,6 @@ def _runs(characters: Iterable[_Character]) -> Iterator[list[_Character]]:
 
 
 def _line(run: list[_Character], page: int) -> Line | None:
-    """Return the line of a run; None where it has nothing but white space."""
     written = [each for each in run if not (each.is_generated or each.text.isspace())]
     if not written:
         return None
@@ -208,7 +197,6 @@ def _line(run: list[_Character], page: int) -> Line | None:
 
 
 def _joined(lines: list[Line]) -> list[Line]:
-    """Join lines that stand close beside each other on one baseline."""
     done = list[Line]()
     for line in sorted(lines, key=lambda each: (round(each.y), each.x0)):
         for place in range(len(done) - 1, max(-1, len(done) - 8), -1):
@@ -253,10 +241,7 @@ def words_of(lines: Sequence[Line]) -> Counter[str]:
 
 
 def joined_text(rows: Sequence[Line], words: Counter[str], *, plain: bool = False) -> str:
-    """Return the text of lines, with hyphenated words joined.
-
-    ``words`` are those of the document (`words_of`), ``plain`` says that no line has the mark of a footnote
-    at its end.
+    """Return the text of lines, with words joined that are hyphenated; ``words`` are those of the document.
 
     >>> rows = [Line(text, text, 0, 0, 9, 0, 9, False) for text in ("Well-", "known fish in riv-", "ers")]
     >>> joined_text(rows, Counter())

@@ -48,10 +48,6 @@ _MOST_NAMES = 5
 
 
 class _Revisions(NamedTuple):
-    """What a first pass over PubMed's files found: how many records there are of papers with several, and
-    the ids of papers that are deleted in the end.
-    """
-
     repeated: Counter[str]
     deleted: frozenset[str]
 
@@ -66,10 +62,9 @@ def files_of(source: str) -> list[str]:
 
 
 def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
-    """Yield the records of a source, by the reader of its format.
+    """Yield the records of a source; an unreadable file of a folder is an entry with its error.
 
-    Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
-    of a folder that cannot be read at all is an entry with its error.
+    Raises CorpusError for a source that cannot be read, UsageError for an unknown format.
     """
     return (entry for _, entry in _records(source, reading, None, None, None))
 
@@ -81,22 +76,19 @@ def read_corpus(
     rejected: RejectedRecords | None = None,
     bytes_read: BytesRead | None = None,
 ) -> Iterator[Paper]:
-    """Yield the papers of all sources in order; only their ids (and keys to find duplicates) are kept.
+    """Yield the papers of all sources in order, each with an id of its own.
 
     A source is a file in one of `qbe.corpus.FORMAT_NAMES`, ``-`` for standard input, a URL that fsspec opens,
-    a folder of such files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one.
-    ``split`` splits abstracts that are one string. Records that cannot be used are counted in ``rejected``,
-    and bytes of files in ``bytes_read``. Each paper has another id (`qbe.corpus.identity.Ids`); of several
-    records with one id in PubMed's files the last counts. With ``reading.dedupe`` the papers wait in a
-    temporary file until all are read.
+    a folder of such files, or a Hugging Face dataset (``hf:NAME[:CONFIG][:SPLIT]`` or a folder). ``split``
+    splits abstracts that are one string. Of several records with one id in PubMed's files the last counts.
+    With ``reading.dedupe`` the papers wait in a temporary file until all are read.
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
     MissingDependencyError for a dataset without the package ``datasets``.
 
     >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
-    >>> _ = Path("b.jsonl").write_text('{"paper_id": 2, "title": "B", "abstract": ["Two."]}')
-    >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
-    ['A', 'B']
+    >>> [paper.title for paper in read_corpus(["a.jsonl"])]
+    ['A']
     """
     rejected = RejectedRecords() if rejected is None else rejected
     on_error = reading.on_error
@@ -135,11 +127,7 @@ def _is_passed_once(file: str) -> bool:
 
 
 def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revisions | None:
-    """Recognize all files that can be read twice, and note the records and deletions of PubMed's.
-
-    Raises CorpusError that names the files of a folder whose formats are not recognized, where the reading
-    ``stops`` at errors.
-    """
+    """Recognize all files that can be read twice, and note the records and deletions of PubMed's."""
     seen, repeated, deleted = set[str](), Counter[str](), set[str]()
     has_pubmed = False
     for source in sources:

@@ -1,9 +1,8 @@
 """Records of papers: what readers yield, how they are asked to read, and the `qbe.types.Paper` of a record.
 
-The fields of a record are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole
-number), ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
-``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where the
-abstract was split here). Other fields are ignored.
+The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id``, ``title``, ``abstract`` (a list
+of sentences, or one string), and optionally ``pred_labels`` (one ``<facet>_label`` a sentence), ``metadata``
+and ``sentence_offsets`` (a pair a sentence, where the abstract was split here).
 """
 
 from __future__ import annotations
@@ -50,11 +49,7 @@ _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
 
 
 class Entry(NamedTuple):
-    """A record of a source, or what is wrong with it.
-
-    ``where`` is its place (file and line, or file and number), with which every message about it begins.
-    ``record["abstract"]`` is None where there is none.
-    """
+    """Hold a record of a source or its error; ``where`` is its place (file and line or number)."""
 
     where: str
     record: Mapping[str, Any] | RecordError
@@ -92,10 +87,7 @@ class Reading:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, values in (
-            ("on_error", self.on_error, ON_ERROR),
-            ("dedupe", self.dedupe, DEDUPE),
-        ):
+        for name, value, values in (("on_error", self.on_error, ON_ERROR), ("dedupe", self.dedupe, DEDUPE)):
             if value is not None and value not in values:
                 raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
         if unknown := sorted(set(self.columns) - set(COLUMNS)):
@@ -134,10 +126,10 @@ def converted(
     to_record: Callable[[Original, str], dict[str, Any] | None],
     reading: Reading | None = None,
 ) -> Iterator[Entry]:
-    """Convert originals, each given with its place, to entries.
+    """Convert originals, each given with its place, to entries; RecordErrors become the entry.
 
-    A RecordError that ``to_record`` raises, or that stands in place of an original, becomes the entry. Left
-    out are originals for which ``to_record`` returns None and, with ``reading``, papers of other categories.
+    Left out are originals for which ``to_record`` returns None and, with ``reading``, papers of other
+    categories.
     """
     for where, original in originals:
         try:
@@ -179,12 +171,10 @@ def parse_paper(
 ) -> Paper:
     """Return the paper of a record.
 
-    ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string;
-    without it such an abstract is an error. ``default_id`` replaces a missing ``paper_id``. White space and
-    control characters become single spaces; sentences that are empty then are dropped with their labels.
-
-    Raises RecordError for a missing or invalid field, an abstract without a sentence, texts over
-    MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
+    ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string,
+    which is an error without it. ``default_id`` replaces a missing ``paper_id``. White space and control
+    characters become single spaces; empty sentences are dropped with their labels. Raises RecordError for
+    invalid fields.
 
     >>> record = {"paper_id": 7, "title": "On  fish", "abstract": ["We count."], "pred_labels": ["method"]}
     >>> paper = parse_paper(record, "papers.jsonl, line 1")
@@ -234,8 +224,7 @@ def paper_from_record(record: Mapping[str, Any]) -> Paper:
 def paper_to_record(paper: Paper) -> dict[str, Any]:
     """Invert `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
 
-    A predicted label stays; otherwise no facet becomes ``other_label``, and what was ``objective_label`` has
-    become ``background_label``. Probabilities of predicted labels are not kept.
+    No facet becomes ``other_label``, and what was ``objective_label`` has become ``background_label``.
 
     >>> sentences = Sentence("One.", Facet.METHOD), Sentence("Two.")
     >>> paper_to_record(Paper("1", "A title", sentences, labelled=True))["pred_labels"]

@@ -20,12 +20,11 @@ SUFFIX = ".rejected.jsonl"  # of the file next to an index that lists them
 
 
 class RejectedRecords:
-    """Records of a corpus that were not used, or not as they are.
+    """Count records of a corpus that were not used, or not as they are.
 
-    ``skipped`` counts records that cannot be used, by the reason of their errors; ``merged`` duplicates;
-    ``noted`` notes on records that are used, by NOTED. ``deleted`` has the ids of papers that the sources
-    declare deleted, ``ids`` those of skipped records, as far as they are known. With a ``stream``, each
-    record is a line of JSON there: ``where``, ``reason`` and ``message``.
+    ``skipped`` counts by the reason of their errors, ``noted`` by NOTED. ``deleted`` has the ids that the
+    sources declare deleted, ``ids`` known ids of skipped records. With a ``stream``, each record is a line of
+    JSON there: ``where``, ``reason`` and ``message``.
     """
 
     def __init__(self, stream: IO[bytes] | None = None) -> None:
@@ -73,9 +72,7 @@ class RejectedRecords:
             self._stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
     def check(self, max_rejected: float, kept: int) -> None:
-        """Raise CorpusError where of at least FEWEST records more than a share is broken; ``kept`` papers
-        were read.
-        """
+        """Raise CorpusError where too large a share of at least FEWEST records is broken."""
         total = kept + sum(self.skipped.values()) + self.merged
         if self.broken > max_rejected * total and total >= FEWEST:
             raise CorpusError(

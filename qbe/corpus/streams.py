@@ -154,18 +154,10 @@ def is_read_once(source: str) -> bool:
 
 @contextlib.contextmanager
 def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
-    """Open the decompressed bytes of a file, standard input (``-``) or an address
-    (``s3://bucket/a.jsonl.gz``).
+    """Open the decompressed bytes of a file, standard input (``-``) or an address.
 
-    ``bytes_read`` counts the bytes of a file. Raises CorpusError for a source that cannot be read and for
-    truncated or corrupt compressed data (also while the block reads), and MissingDependencyError where a
-    package for the compression or the address is missing.
-
-    >>> import gzip
-    >>> _ = Path("papers.jsonl.gz").write_bytes(gzip.compress(b"{}"))
-    >>> with open_source("papers.jsonl.gz") as stream:
-    ...     stream.read()
-    b'{}'
+    Raises CorpusError for a source that cannot be read and for damaged compressed data (also while the block
+    reads), and MissingDependencyError where a package for the compression or the address is missing.
     """
     name = display_name(source)
     with contextlib.ExitStack() as stack:
@@ -328,7 +320,6 @@ def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, 
 
 
 def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
-    """Recode UTF-16 and UTF-32 with a byte order mark, and drop that of UTF-8."""
     start = stream.peek(4)[:4]
     if start.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))

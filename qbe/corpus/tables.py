@@ -86,10 +86,10 @@ _UNREADABLE = object()
 
 
 class Columns(NamedTuple):
-    """The position of the column of each field (of `qbe.corpus.records.COLUMNS`) that a table has.
+    """Hold the position of the column of each field (`qbe.corpus.records.COLUMNS`) that a table has.
 
-    Further columns for authors and tags are called ``authors 2``. ``may_lack_id`` says that a paper may have
-    none, ``has_keys`` that ids are keys by which a library cites.
+    Further columns for authors and tags are called ``authors 2``; ``has_keys`` says that ids are citation
+    keys.
     """
 
     positions: Mapping[str, int]
@@ -102,8 +102,7 @@ def find_columns(
 ) -> Columns:
     """Find the columns of a table, as they are named for its fields, else by their usual names.
 
-    Raises CorpusError for a named column that is not there, and where title or abstract are not found; with
-    ``may_lack_abstract`` no column for abstracts is needed.
+    Raises CorpusError for a named column that is not there, and where title or abstract are not found.
 
     >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
     Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False, has_keys=False)
@@ -139,9 +138,8 @@ def find_columns(
 
 
 def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the record of a row: a value for each field that has a column.
+    """Return the record of a row, whose values may be text or those of typed tables.
 
-    Values may be text, and those of typed tables: numbers, dates, bytes, lists, objects with a name.
     Sentences in a list stay apart. Raises RecordError where title or abstract are no text, and without a
     title.
     """
@@ -200,7 +198,6 @@ def _short(column: str) -> str:
 
 
 def _cell(value: Any, where: str) -> Any:
-    """Return a value with text in place of bytes and dates, None for NaN, texts stripped."""
     if isinstance(value, str):
         return value.strip()
     match value:
@@ -223,7 +220,6 @@ def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def _name(value: Any) -> str:
-    """Return a text, or what an object is called, by a name of its own or a person's parts; else ''."""
     if isinstance(value, Mapping):
         for parts in _NAMES:
             texts = [text for each in parts if isinstance(text := value.get(each), str)]
@@ -234,14 +230,12 @@ def _name(value: Any) -> str:
 
 
 def _authors(value: Any) -> str | list[str]:
-    """Return the names in a value, or a text that lists them."""
     if isinstance(value, str):
         value = _literal(value) or "\n".join(map(clean_title, value.split("\n")))
     return value if isinstance(value, str) else list(map(clean_title, _names(value)))
 
 
 def _listed_names(value: Any) -> list[str]:
-    """Return the names of a list, or of a text with semicolons, bars or commas between them."""
     if not isinstance(value, str):
         return _names(value)
     separator = next((each for each in ";|," if each in value), ";")
@@ -260,7 +254,6 @@ def _names(value: Any) -> list[str]:
 
 
 def _literal(text: str) -> list[str]:
-    """Return the texts of a list that was written as Python or JSON write it; empty for another text."""
     if not (text.startswith("[") and text.endswith("]")):
         return []
     quoted = [single or double for single, double in _QUOTED.findall(text)]
@@ -279,10 +272,7 @@ def is_table(head: Head) -> bool:
 
 
 def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the rows of a table; ``paper_id`` is None without a column for ids.
-
-    Raises CorpusError where the header has no columns for title and abstract.
-    """
+    """Yield the rows of a table; raises CorpusError without columns for title and abstract."""
     lines, head = _Lines(stream, name), Head(name, b"")
     first = lines.ahead(_MOST_HEADER_LINES)
     before, delimiter = _find_header(first[:_MOST_LINES_BEFORE], reading, head) or _first_line(first, head)
@@ -313,8 +303,6 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
 
 
 class _Lines:
-    """The lines of a stream as text; ``error`` says what is wrong where one was not UTF-8."""
-
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
         self.number = 0  # of the last one
         self.error: RecordError | None = None
@@ -389,7 +377,6 @@ def _tabbed(lines: _Lines, width: int) -> list[str] | None:
 
 
 def _find_header(lines: Sequence[str], reading: Reading, head: Head) -> tuple[int, str] | None:
-    """Return how many lines stand before the header, and its delimiter; None where none names columns."""
     given = ""
     for before, line in enumerate(lines):
         if separator := _SEPARATOR.fullmatch(line):
@@ -416,7 +403,6 @@ def _first_line(lines: Sequence[str], head: Head) -> tuple[int, str]:
 
 
 def _delimiter(head: Head, header: str) -> str:
-    """Return the delimiter by the suffix, else what occurs most often in the header."""
     unquoted = _CELL.sub("", header)
     return _DELIMITER_OF.get(head.suffix) or max(_DELIMITERS, key=unquoted.count)
 
@@ -434,11 +420,7 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
 
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the rows of a file; ``paper_id`` is None without a column for ids.
-
-    Raises CorpusError for a file that is damaged, or comes through a pipe, or has no columns for title and
-    abstract; MissingDependencyError without the package pyarrow.
-    """
+    """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
     if not stream.seekable():
         raise _not_seekable(name)
     try:
@@ -529,13 +511,11 @@ def _damaged(place: str, error: Exception) -> CorpusError:
 
 
 def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the records of a Hugging Face dataset with their places (``hf:{name}, row {number}``).
+    """Yield the records of a Hugging Face dataset ``NAME[:CONFIG][:SPLIT]`` (``hf:{name}, row {number}``).
 
-    ``name`` is ``NAME[:CONFIG][:SPLIT]``: a name of the hub or a folder (saved with ``save_to_disk``, or of
-    data files); the split may be left out where there is only one.
-
-    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded or has no columns
-    for title and abstract, MissingDependencyError without the package ``datasets``.
+    ``NAME`` is one of the hub or a folder; an only split may be left out. Raises UsageError for a malformed
+    name, CorpusError for a dataset that cannot be loaded or lacks columns, MissingDependencyError without
+    ``datasets``.
     """
     path, *rest = [name] if is_folder(name) else name.split(":")
     if not path or len(rest) > 2:
@@ -563,7 +543,6 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
 
 
 def _open_dataset(path: str, config: str | None, split: str | None, place: str) -> Any:
-    """Return the split of that name, or the only one."""
     try:
         import datasets
     except ImportError as error:
@@ -610,11 +589,6 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
 
 
 class _TypedRows:
-    """Makes records of the rows of a typed table, by its columns, or of a record's own fields.
-
-    ``needed`` maps each field to its column. Raises CorpusError where title or abstract are not found.
-    """
-
     def __init__(self, names: Sequence[str], reading: Reading, name: str) -> None:
         self._columns = find_columns(names, reading.columns, name)
         own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)

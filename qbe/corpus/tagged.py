@@ -1,11 +1,7 @@
-"""Text formats of records whose lines begin with tags: RIS, and those of PubMed, Web of Science and EndNote.
+"""Text formats of records whose lines begin with tags: RIS, PubMed's, Web of Science's and EndNote's (refer).
 
-Research Information Systems' "RIS Format Specifications", NLM's "MEDLINE/PubMed Data Element Descriptions",
-Clarivate's "Web of Science Core Collection Field Tags" and the manual of refer(1) describe them.
-
-They are read as exports have them: white space and byte order marks may stand before a record, one without
-its last line ends where the next one begins, and one without its first line begins at its title, abstract
-or authors.
+White space and byte order marks may stand before a record; one without its last line ends where the next one
+begins, and one without its first line begins at its title, abstract or authors.
 """
 
 from __future__ import annotations
@@ -35,14 +31,12 @@ _ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Tagged:
-    """A format of tagged lines.
+    """Describe a format of tagged lines.
 
-    ``begin`` and ``end`` match the first line of a record and the last, ``inner`` any with its title or its
-    abstract (whose tag is the group) or an author, and ``line`` one with a tag and a value (the groups).
-    ``fields`` says which tags hold ``title``, ``book``, ``abstract``, ``authors``, ``venue``, ``dates``,
-    ``doi``, ``url``, ``id``, ``pmid``, ``pmc`` and ``keywords``, the better ones first. A tag of ``same`` is
-    read as another one. A line without a tag continues the value before, or is another value of a tag of
-    ``separate``.
+    ``begin`` and ``end`` match the first and the last line of a record, ``inner`` one with its title,
+    abstract (whose tag is the group) or author, ``line`` one with a tag and a value (the groups). ``fields``
+    lists each field's tags, better ones first. A tag of ``same`` is read as another. A line without a tag
+    continues the value before, or is another value of a tag of ``separate``.
     """
 
     begin: re.Pattern[bytes]
@@ -69,7 +63,6 @@ class Tagged:
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-
         size, lines, places, first = 0, list[bytes](), [0, 0], -1
         for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
@@ -94,10 +87,7 @@ class Tagged:
     def _ended(
         self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
     ) -> Iterator[tuple[str, bytes | RecordError]]:
-        """Yield the record of some lines, whose first line some programs write further down.
-
-        They are two records where title or abstract stand before that line and again after it.
-        """
+        """Yield two records where title or abstract stand before the first line and again after it."""
         places = [f"{name}, line {number}" for number in numbers]
         if size > MAX_RECORD_BYTES:
             expected = f"a record of at most {MAX_RECORD_BYTES >> 20} MiB"
@@ -117,7 +107,6 @@ class Tagged:
             yield places[0], b"".join(lines)
 
     def _record(self, data: bytes, where: str) -> dict[str, Any]:
-
         values = self._values(decode_text(data, where))
 
         def all_of(name: str) -> list[str]:
@@ -153,7 +142,6 @@ class Tagged:
         )
 
     def _values(self, text: str) -> dict[str, list[str]]:
-
         pairs: list[tuple[str, list[str]]] = []
         match = self.line.match
         if text.lstrip("\ufeff \t\f\r\n")[:2].islower():

@@ -1,11 +1,7 @@
-"""Papers in XML of many records: PubMed and the ACL Anthology, read one record at a time by libxml2 (lxml).
+"""Papers in XML of many records (PubMed's DTD, the ACL Anthology's schema.rnc), read one at a time by lxml.
 
-PubMed's schema is NLM's DTD (``pubmed_250101.dtd``), described in "MEDLINE PubMed XML Element Descriptions
-and their Attributes"; the Anthology's is ``data/xml/schema.rnc`` of the repository ``acl-org/acl-anthology``.
-
-Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is refused,
-because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD passes, and the DTD is
-not read; entities that it may define stay in the text as they are.
+A DOCTYPE that declares entities or elements is refused, because entities can make gigabytes of a small file;
+one that merely names a DTD passes, unread.
 """
 
 from __future__ import annotations
@@ -64,10 +60,8 @@ def text_as_it_is(element: Element | None) -> str:
 def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
     """Yield the elements of these tags with their places, as they end; each may be changed freely.
 
-    One within another, as where an end is lost, comes before that, which then lacks what stood before it.
-    What else the document holds is forgotten, but for the elements around each and their attributes. Raises
-    CorpusError for XML that is malformed or truncated, declarations within the document, records (or what
-    stands between two) of more than MAX_RECORD_BYTES, and a nesting deeper than MAX_DEPTH.
+    Everything else is forgotten, but for the elements around each. Raises CorpusError for malformed or
+    truncated XML, declarations, records of more than MAX_RECORD_BYTES, and nesting deeper than MAX_DEPTH.
     """
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
     parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
@@ -105,10 +99,7 @@ def _forget_before(element: Element) -> None:
 
 
 def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
-    """Return True if the root begins in some bytes; raises CorpusError for declarations before it.
-
-    So little is parsed after its beginning that nothing large can come of it.
-    """
+    """Return True if the root begins; feeds so little that no declaration can make anything large."""
     for place in range(0, len(data), _PROLOG_BYTES):
         with contextlib.suppress(LxmlError):  # the document's parser says it
             parser.feed(data[place : place + _PROLOG_BYTES])
@@ -226,7 +217,6 @@ def _from_pubmed(source: Element, where: str) -> dict[str, Any] | None:
 
 
 def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
-    """Return the title of an article, its parts, and where and when it was published."""
     article = _parts(_first(citation, "Article"))
     title = _title(_first(article, "ArticleTitle")) or _title(_first(article, "VernacularTitle"))
     journal = _parts(_first(article, "Journal"))
@@ -240,7 +230,6 @@ def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
 
 
 def _book(document: Parts) -> tuple[str, Parts, dict[str, Any]]:
-    """Return the same of a chapter, else of the book."""
     book = _parts(_first(document, "Book"))
     chapter, whole = _title(_first(document, "ArticleTitle")), _title(_first(book, "BookTitle"))
     metadata = {
@@ -301,10 +290,7 @@ def _name(author: Element) -> str:
 
 
 def _published(first: Element | None, others: Iterable[Element]) -> dict[str, Any]:
-    """Return year and date of the first element; without a month, the date of another of the same year.
-
-    An article may be on the web in the year before its issue: year and date are to be of the same event.
-    """
+    """Return year and date of the same event: an article may be on the web in the year before its issue."""
     published = _date(first)
     for other in () if len(published) > len("YYYY") else map(_date, others):
         if len(published) <= len("YYYY") and other.startswith(published):
@@ -313,7 +299,6 @@ def _published(first: Element | None, others: Iterable[Element]) -> dict[str, An
 
 
 def _date(element: Element | None) -> str:
-    """Return a date, as much of it as is known; of a span of time (MedlineDate) the first year."""
     parts = {} if element is None else {child.tag: child.text or "" for child in element}
     if "Year" in parts:
         return date("-".join(parts[name].strip() for name in ("Year", "Month", "Day") if name in parts))
@@ -370,7 +355,6 @@ def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
 
 
 def _from_anthology(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the record of a paper, whose formulas get their dollars, with metadata of its volume."""
     for formula in paper.iter("tex-math"):
         formula.text = f"${formula.text or ''}"
         formula.tail = f"${formula.tail or ''}"
@@ -393,7 +377,6 @@ def _from_anthology(paper: Element, paper_id: str, about: Mapping[str, Any], whe
 
 
 def _about(volume: Element) -> dict[str, Any]:
-    """Return what a volume says of its papers: year, month and venue."""
     meta = None if volume is None else volume.find("meta")
     if meta is None or volume.tag != "volume":
         return {}

@@ -48,10 +48,8 @@ _FORMAT_KEY = "convention"  # the encoder format's name in encoder.json and in a
 class EncoderMetadata:
     """An exported encoder.
 
-    ``max_tokens`` limits a pass. ``adapter`` is the SHA-256 of an adapter's weights. ``files`` holds SHA-256
-    by file name. ``parity`` holds, by precision, the difference from PyTorch: ``max_abs_difference`` of token
-    states and ``min_cosine`` of mean-pooled vectors, over all layers, and of [CLS] where the encoder format
-    uses that.
+    ``adapter`` is the SHA-256 of an adapter's weights, ``files`` has SHA-256 by file name, ``parity`` the
+    difference from PyTorch by precision: ``max_abs_difference`` of states, ``min_cosine`` of pooled vectors.
     """
 
     format: int
@@ -71,9 +69,9 @@ class EncoderMetadata:
 class CrossEncoderMetadata:
     """An exported pair cross-encoder.
 
-    ``labels`` counts the logits of the original. ``parity`` holds, by precision, ``max_abs_difference`` of
-    scores from PyTorch's, and ``share_of_spread``, the same in standard deviations of the original's scores.
-    ``query_tokens`` and ``candidate_tokens`` are how much it was trained to read of either (None: not known).
+    ``parity`` has, by precision, ``max_abs_difference`` of scores from PyTorch's and ``share_of_spread``, the
+    same in their standard deviations. ``query_tokens`` and ``candidate_tokens`` are the most it read in
+    training.
     """
 
     format: int = 1
@@ -95,11 +93,9 @@ class CrossEncoderMetadata:
 class TaggerMetadata:
     """A facet tagger.
 
-    ``trunk`` names the encoder on whose token states it was trained (``name``, ``weights_sha256``) and
-    ``layers`` which of them it takes, 0 being the embeddings. ``also_reads`` holds, in the same form,
-    encoders on whose states it works as well, each with the figures measured there (``measured``). ``begin``
-    and ``end`` (labels) and ``transitions`` (labels, labels; from row to column) are the scores of its chain
-    of labels. ``training`` holds the recipe, data and figures.
+    ``trunk`` identifies the encoder whose token states it was trained on (``name``, ``weights_sha256``),
+    ``also_reads`` others that serve as well; ``layers`` are those it takes (0: the embeddings). ``begin``,
+    ``end`` (labels) and ``transitions`` (labels, labels; row to column) score label sequences.
     """
 
     name: str
@@ -115,7 +111,6 @@ class TaggerMetadata:
 
     @property
     def trunks(self) -> Sequence[Mapping[str, Any]]:
-        """All encoders that it works on; the first is the one to open where none is open yet."""
         return (*self.also_reads, self.trunk)
 
 
@@ -123,9 +118,9 @@ class TaggerMetadata:
 class JointCard:
     """Joint grades.
 
-    ``chances`` has by facet the intercept and slope of the log odds of being similar (a grade of 1.5 or more)
-    as a function of the mean of both grades; ``parity`` the largest and the root mean squared difference of a
-    grade from PyTorch's.
+    ``chances`` has by facet the intercept and slope of the log odds of a grade of 1.5 or more as a function
+    of the mean of both grades; ``parity`` the largest and root mean squared difference of a grade from
+    PyTorch's.
     """
 
     format: int = 1
@@ -140,11 +135,10 @@ Card = TypeVar("Card", EncoderMetadata, CrossEncoderMetadata, TaggerMetadata, Jo
 
 @dataclass(frozen=True, slots=True)
 class ModelKind(Generic[Card]):
-    """A kind of model: its card, and how it is exported.
+    """A kind of model, its card, and its export.
 
-    ``marks`` are fields that a card must have with these values. ``command`` is the subcommand of
-    ``qbe export`` that makes the model out of the ``required`` files of a PyTorch model (each by its possible
-    names, the preferred one first), and ``cache`` the subfolder of the cache that holds the results.
+    ``marks`` are fields that a card must have; ``command`` is the subcommand of ``qbe export`` that makes it
+    from the ``required`` files (each by its possible names), ``cache`` the subfolder of the results.
     """
 
     noun: str
@@ -158,7 +152,6 @@ class ModelKind(Generic[Card]):
 
     @property
     def format(self) -> int:
-        """The version of the card and of the files beside it."""
         return int(self.marks["format"])
 
 
@@ -215,12 +208,14 @@ def read_card(folder: Path, kind: ModelKind[Card]) -> Card:
 
 
 def write_card(folder: Path, card: Card) -> None:
-    """Write the card of a model whose folder is being made."""
-    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
-    (kind,) = (kind for kind in kinds if kind.card is type(card))
     fields = dataclasses.asdict(card)
     record = {_FORMAT_KEY if name == "encoder_format" else name: value for name, value in fields.items()}
-    (folder / kind.metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (folder / _kind(card).metadata_file).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _kind(card: object) -> ModelKind[Any]:
+    kinds: tuple[ModelKind[Any], ...] = (ENCODER, CROSS_ENCODER, TAGGER, JOINT_GRADER)
+    return next(kind for kind in kinds if kind.card is type(card))
 
 
 def _remedy(folder: Path, kind: ModelKind[Any]) -> str:
@@ -238,12 +233,11 @@ def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
 
 
 def model_file(precision: str) -> str:
-    """Return the name of the ONNX file of a precision."""
     return f"model.{precision}.onnx"
 
 
 def state_output(layer: int, last: int) -> str:
-    """Return the name of an encoder's output with the token states after a layer; 0 means the embeddings."""
+    """Name the output with the token states after a layer; 0 means the embeddings."""
     return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
 
 
@@ -257,7 +251,7 @@ class ModelFolder(Generic[Card]):
 
     @property
     def model(self) -> Path:
-        """The ONNX model; that which fp16 is made of is fp32 where there is one, else int8."""
+        """The ONNX model; fp16 is made of fp32 where there is one, else of int8."""
         if self.precision != HALF:
             return self.folder / model_file(self.precision)
         return self.folder / next(
@@ -266,15 +260,12 @@ class ModelFolder(Generic[Card]):
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer, in the format of the ``tokenizers`` package."""
         return self.folder / TOKENIZER
 
     def verify(self) -> None:
-        """Raise ModelError when the model or the tokenizer is missing or has another digest than recorded."""
-        self._verify(ENCODER if isinstance(self.metadata, EncoderMetadata) else CROSS_ENCODER)
-
-    def _verify(self, kind: ModelKind[Any], *paths: Path) -> None:
-        for path in paths or (self.model, self.tokenizer):
+        """Raise ModelError when a file is missing or has another digest than recorded."""
+        kind = _kind(self.metadata)
+        for path in (self.folder / HEAD,) if kind is TAGGER else (self.model, self.tokenizer):
             verify_digest(path, self.metadata.files.get(path.name), _remedy(self.folder, kind))
 
 
@@ -295,7 +286,7 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What two sets of vectors must share to be compared, as an index records it.
+        """Identify vectors that can be compared, as an index records it.
 
         Defaults are left out, so that indexes built before there was a choice have the same identity.
         """
@@ -318,12 +309,7 @@ class TaggerFiles(ModelFolder[TaggerMetadata]):
 
     @property
     def head(self) -> Path:
-        """The ONNX model that turns token states into label scores."""
         return self.folder / HEAD
-
-    def verify(self) -> None:
-        """Raise ModelError when the head is missing or has another digest than recorded."""
-        self._verify(TAGGER, self.head)
 
 
 # Folders that are being made
@@ -340,16 +326,7 @@ _BESIDE |= {"README.md", "LICENSE", "NOTICE"}
 
 
 def check_model_folder(folder: Path) -> None:
-    """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced.
-
-    >>> folder = Path("notes")
-    >>> folder.mkdir()
-    >>> _ = (folder / "notes.txt").write_text("mine")
-    >>> check_model_folder(folder)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.OutputError: notes: expected no such folder, or a model to replace, found notes.txt in it; ...
-    """
+    """Raise OutputError where a folder holds files that are not a model's and would be lost if replaced."""
     for path in _foreign(folder):
         raise OutputError(
             f"{folder}: expected no such folder, or a model to replace, found {path.relative_to(folder)} in "
@@ -374,15 +351,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
 def staged_folder(destination: Path) -> Iterator[Path]:
     """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
 
-    When the block raises, ``destination`` stays as it was and the hidden folder is removed. Raises
-    OutputError where `check_model_folder` does, before the block.
-
-    >>> with staged_folder(Path("model")) as staged:
-    ...     _ = (staged / "config.json").write_text("{}")
-    ...     Path("model").exists()
-    False
-    >>> Path("model/config.json").exists()
-    True
+    Raises OutputError where `check_model_folder` does, before the block.
     """
     check_model_folder(destination)
     destination.parent.mkdir(parents=True, exist_ok=True)

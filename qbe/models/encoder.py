@@ -30,41 +30,33 @@ CHUNK = 512
 
 
 class TokenStateHook(Protocol):
-    """Computes a few numbers for each sentence from token states that the encoder computes anyway.
+    """Computes a few numbers for each sentence from the encoder's token states, in several threads.
 
-    `compute` is called from several threads. Where a hook has a ``head``, the path of a model as
-    `qbe.models.gpu.add_tagger` takes it, an encoder in batches computes its values by that instead.
+    Where a hook has a ``head``, the path of a model for `qbe.models.gpu.add_tagger`, an encoder in batches
+    uses that instead of `compute`.
     """
 
     @property
     def layers(self) -> Sequence[int]:
-        """The layers whose states the hook receives: 0 the embeddings, n the output of the n-th layer."""
+        """The layers whose states the hook receives; 0: the embeddings."""
 
     @property
     def width(self) -> int:
         """The number of values for each sentence."""
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Compute values (spans, width) of one window.
-
-        ``states`` holds one array (tokens, dimension) for each of ``layers``, in their order; a span
-        (begin, end) gives the tokens of one sentence. All float32.
-        """
+        """Compute values (spans, width) from ``states``, one float32 array (tokens, dimension) a layer."""
 
 
 class Encoder:
     """Turns papers into vectors, according to the encoder format (`qbe.models.formats`).
 
-    By default title and abstract pass through the model once, together; a sentence's vector is the mean of
-    its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
-    (the contextual sentences of ASPIRE, Mysore et al., 2022, section 3.1, with mean pooling).
-
-    In int8 and fp32 one paper is one call of a single-threaded session, and ``threads`` papers are encoded at
-    the same time. On a CPU this is faster than padded batches, and a paper's vectors depend neither on the
-    number of threads nor on other papers: dynamic quantization scales activations over the whole batch.
-
-    In fp16 papers are encoded in batches of similar length (`qbe.models.gpu`), for a GPU: their vectors
-    depend on each other by rounding alone, a cosine of 0.9999 or more.
+    By default title and abstract pass through the model once; a sentence's vector is the mean of its tokens'
+    last hidden states, the paper's that of all tokens', each scaled to unit length (ASPIRE; Mysore et al.,
+    2022, section 3.1). In int8 and fp32 a paper is one call of a single-threaded session: dynamic
+    quantization scales activations over a whole batch, so papers' vectors would depend on each other. In fp16
+    papers are encoded in batches for a GPU (`qbe.models.gpu`), which changes their rounding alone (cosine of
+    0.9999 or more).
 
     >>> from qbe.corpus.sentences import paper_from_text
     >>> encoder = Encoder.open()
@@ -82,12 +74,10 @@ class Encoder:
         batch_tokens: int | None = None,
         half: bool = True,
     ) -> None:
-        """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
+        """Load the model and tokenizer; ``batch_tokens`` (with padding) and ``half`` products concern fp16.
 
-        In fp16 a batch has ``batch_tokens`` tokens, padding included (None: `qbe.models.gpu.usual_tokens`);
-        without ``half`` products are in single precision. Raises ModelError when a file is damaged,
-        MissingDependencyError for a device that cannot be used, and for fp16 without onnx; UsageError for
-        int8 on a GPU.
+        Raises ModelError when a file is damaged, MissingDependencyError for an unusable device and for fp16
+        without onnx, UsageError for int8 on a GPU.
         """
         self.device = chosen_device(device)
         check_precision(files.precision, self.device)
@@ -108,26 +98,20 @@ class Encoder:
     def open(
         cls, name: str = DEFAULT_ENCODER, precision: str | None = None, threads: int = 1, device: str = CPU
     ) -> Encoder:
-        """Open the encoder of a name, folder or hub name, by default in int8 on the CPU and in fp16 on a GPU.
-
-        Raises as `qbe.models.folders.resolve_encoder` and the class do.
-        """
+        """Open an encoder by name, folder or hub name, by default in int8 on the CPU and fp16 on a GPU."""
         device = chosen_device(device)
         return cls(resolve_encoder(name, precision or usual_precision(device)), threads, device)
 
     @property
     def dimension(self) -> int:
-        """The number of dimensions of a vector."""
         return self.files.metadata.dimension
 
     @property
     def batched(self) -> bool:
-        """Whether papers are encoded in batches."""
         return self._batches is not None
 
     @property
     def batch_model(self) -> BatchModel:
-        """The model of an encoder that is `batched`."""
         assert self._batches is not None
         return self._batches
 
@@ -141,11 +125,7 @@ class Encoder:
         return chain.from_iterable(encoded)
 
     def encode_paper(self, paper: Paper, hook: TokenStateHook | None = None) -> PaperVectors:
-        """Encode one paper, and compute the values of a hook from its token states.
-
-        The vectors are the same with and without a hook. Raises ModelError where the hook wants a layer that
-        the model does not have.
-        """
+        """Encode one paper; raises ModelError where the hook wants a layer that the model lacks."""
         if self.batched:
             return self._encode_chunk([paper], hook)[0]
         encoder_format = self.files.metadata.encoder_format
@@ -224,7 +204,6 @@ class Encoder:
         return passes(title, sentences, self.tokenizer.special, limit, layout)
 
     def _outputs(self, hook: TokenStateHook | None) -> list[str]:
-        """Return the names of the outputs to compute: the last layer's, then the hook's."""
         last = self.files.metadata.layers
         layers = hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]

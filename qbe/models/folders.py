@@ -141,10 +141,8 @@ _ADAPTER_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
 class Weights(NamedTuple):
     """PyTorch weights, which have to be exported before they are used.
 
-    ``sha256`` is the digest of the weights. ``locate`` gives their folder; it is called only where they are
-    not exported yet, and raises ModelError where files of an installed package are missing or are not the
-    expected ones. Encoders have an ``encoder_format`` and may have an ``adapter``, the folder of a bottleneck
-    adapter. With ``graph``, the traced model without its weights, the export needs no PyTorch.
+    ``locate`` returns their folder, or raises ModelError; it is called only where they are not exported yet.
+    ``adapter`` is the folder of a bottleneck adapter; with ``graph`` the export needs no PyTorch.
     """
 
     name: str
@@ -159,8 +157,8 @@ class Weights(NamedTuple):
 def find(kind: ModelKind[Any], name: str) -> Path | Weights:
     """Find a model by folder, known name or hub name: the folder of finished files, or weights to export.
 
-    A folder goes before a known name. Raises ModelError where nothing has that name, files are missing or
-    cannot be downloaded, or a folder declares something that qbe does not support.
+    Raises ModelError where nothing has that name, files are missing, cannot be downloaded or are not
+    supported.
     """
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
@@ -184,8 +182,7 @@ def find(kind: ModelKind[Any], name: str) -> Path | Weights:
 def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
     """Find PyTorch weights by folder, known name or hub name; None where there are none.
 
-    The encoder format is known for known names. Otherwise it is the one that a folder declares of itself
-    (`declared_format`), or the default: nothing is guessed from a name.
+    The encoder format is a known name's, the one that a folder declares (`declared_format`), or the default.
     """
     folder = Path(name)
     if folder.is_dir():
@@ -212,7 +209,6 @@ def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
 
 
 def find_start(name: str) -> tuple[str, Path]:
-    """Return name and folder of the PyTorch model to train from; raises ModelError where there is none."""
     weights = find_weights(ENCODER, name)
     if weights is None or weights.adapter is not None:
         what = "none of that name" if weights is None else "one that needs an adapter"
@@ -223,7 +219,6 @@ def find_start(name: str) -> tuple[str, Path]:
 
 
 def packaged_weights(entry: EncoderEntry) -> Path:
-    """Return the verified folder of an entry's weights in its package; raises ModelError without it."""
     specification = importlib.util.find_spec(entry.package)
     package = entry.package.replace("_", "-")
     if specification is None or specification.origin is None:
@@ -255,12 +250,10 @@ def check_required(kind: ModelKind[Any], folder: Path) -> None:
 
 
 def weights_file(kind: ModelKind[Any], folder: Path) -> Path:
-    """Return the weights in a folder that passed `check_required`."""
     return next(path for path in (folder / name for name in kind.required[1]) if path.is_file())
 
 
 def adapter_weights(folder: Path) -> Path:
-    """Return the weights in an adapter's folder; raises ModelError where they or the settings are missing."""
     for file in _ADAPTER_WEIGHTS:
         if (folder / file).is_file() and (folder / ADAPTER_CONFIG).is_file():
             return folder / file
@@ -277,7 +270,6 @@ def _weights_in(kind: ModelKind[Any], folder: Path, name: str, origin: str) -> W
 
 
 def _download_model(kind: ModelKind[Any], name: str) -> Path:
-    """Download a model; its pickled weights only where it has no others."""
     config, weights, tokenizer = kind.required
     small = [*config, *tokenizer, *(DECLARING_FILES if kind is ENCODER else ())]
     for file in weights:
@@ -303,10 +295,9 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 
 
 def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
-    """Return the folder of a model's finished files; weights that were never exported are exported now.
+    """Return the folder of a model's finished files; export weights in a process of their own, once.
 
-    That happens once, in a process of its own, which may need torch; another process waits meanwhile. Raises
-    ModelError where weights cannot be verified or exported.
+    Raises ModelError where weights cannot be verified or exported.
     """
     if isinstance(source, Path):
         return source
@@ -338,12 +329,10 @@ def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
 
 
 def cached_export(kind: ModelKind[Any], name: str, weights_sha256: str, variant: str = "") -> Path:
-    """Return the cache folder for an export; ``variant`` tells exports of the same weights apart."""
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
 def _variant(source: Weights) -> str:
-    """Return a suffix for exports of the same weights in other formats or with adapters."""
     encoder_format, adapter = source.encoder_format or DEFAULT_FORMAT, source.adapter
     if encoder_format == DEFAULT_FORMAT and adapter is None:
         return ""
@@ -352,14 +341,18 @@ def _variant(source: Weights) -> str:
     return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
+def _check_known(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+
+
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
     """Return the files of an encoder: a known name, an exported or Hugging Face folder, or a hub name.
 
-    Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
-    precision, and ModelError when nothing has that name, or it cannot be read, verified or exported.
+    Raises UsageError for an unknown precision, ModelError where it cannot be found, read, verified or
+    exported.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    _check_known(precision)
     folder = exported(ENCODER, find(ENCODER, name))
     metadata = read_card(folder, ENCODER)
     if precision != HALF and model_file(precision) not in metadata.files:
@@ -374,11 +367,9 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
     """Return the files of a pair cross-encoder: an exported or Hugging Face folder, or a hub name.
 
-    Weights that were never exported are exported once, see `exported`. Raises UsageError for an unknown
-    precision, and ModelError when nothing has that name, or it cannot be read or exported.
+    Raises as `resolve_encoder` does.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
+    _check_known(precision)
     if joint_folder(name) is not None:
         raise ModelError(
             f"{name}: expected a pair cross-encoder, found joint grades; open them with qbe.search.rerankers"

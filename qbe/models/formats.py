@@ -20,23 +20,16 @@ MIN_PASS_TOKENS = 16  # a shorter pass would leave no room for a sentence after 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderFormat:
-    """What goes into an encoder, and how vectors come out. The defaults are those of all-MiniLM-L6-v2.
+    """The input of an encoder, and how vectors come out; the defaults are those of all-MiniLM-L6-v2.
 
-    ``layout`` is the input of one pass: ``title-abstract`` is [CLS] title, all sentences [SEP];
-    ``title-sep-abstract`` has another [SEP] after the title; ``sentences`` passes each sentence alone, and
-    title with abstract once more for the vector of the whole paper. Token types are always 0, as in the
-    training of all published encoders for papers that we know.
-
-    ``sentences`` and ``whole`` pool the last layer's states: ``mean`` of the tokens, or ``cls``, the first
-    token's. A sentence in context has no [CLS] of its own, so ``sentences`` is ``mean`` there; with the
-    layout ``sentences`` it equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length,
-    or ``l2``, minus the Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the
-    number of positions of the model. Raises UsageError for other values.
+    ``layout``: ``title-abstract`` is [CLS] title, all sentences [SEP]; ``title-sep-abstract`` has another
+    [SEP] after the title; ``sentences`` passes each sentence alone, and both together for the whole paper.
+    ``sentences`` and ``whole`` pool the last states by ``mean`` or ``cls``; in context sentences have no
+    [CLS], else both are equal. ``similarity`` is ``cosine``, or ``l2``, minus the Euclidean distance.
+    ``max_tokens`` limits a pass; None: the model's positions. Raises UsageError for other values.
 
     >>> EncoderFormat(whole="cls", similarity="l2").sentences
     'mean'
-    >>> EncoderFormat.pooled("sentences", "cls").sentences
-    'cls'
     """
 
     layout: str = TITLE_ABSTRACT
@@ -73,7 +66,6 @@ class EncoderFormat:
         )
 
     def options(self) -> list[str]:
-        """Return the format as options of ``qbe export encoder``."""
         options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
         return [*options, "--max-tokens", str(self.max_tokens or 0)]
 
@@ -97,17 +89,9 @@ _UNLIMITED = 10**6  # tokenizers without a limit declare a number larger than an
 def declared_format(folder: Path) -> EncoderFormat | None:
     """Return the format that a sentence-transformers folder declares; None without ``modules.json``.
 
-    The folder declares pooling, normalization, similarity and length, but no layout, since its texts are
-    single ones; the layout is the default. Vectors that are not normalized are compared by
-    ``similarity_fn_name``, by cosine where that is missing. Raises ModelError where a file is damaged, or
-    declares something that qbe does not support.
-
-    >>> modules = [{"type": "m.Transformer", "path": ""}, {"type": "m.Pooling", "path": "1_Pooling"}]
-    >>> _ = Path("modules.json").write_text(json.dumps(modules))
-    >>> Path("1_Pooling").mkdir()
-    >>> _ = Path("1_Pooling", "config.json").write_text('{"pooling_mode_cls_token": true}')
-    >>> declared_format(Path()).whole
-    'cls'
+    It declares no layout: that is the default. Vectors that are not normalized are compared by
+    ``similarity_fn_name``, else by cosine. Raises ModelError where a file is damaged or a setting
+    unsupported.
     """
     if not (folder / MODULES).is_file():
         return None

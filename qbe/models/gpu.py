@@ -1,9 +1,7 @@
 """Encoding in batches on a GPU: graphs rewritten from exported ones, kept in the cache, and how they are run.
 
-An export is made for one text a call on a CPU: int8 with a scale for all numbers of a call, no padding, and
-the states of all tokens as its result. Here weights are no longer quantized, attention leaves padding out,
-token states are summed over spans, and products are in half precision. That takes the package onnx, not
-PyTorch.
+Weights are no longer quantized, attention leaves padding out, token states are summed over spans, and
+products are in half precision. That takes the package onnx, not PyTorch.
 """
 
 from __future__ import annotations
@@ -52,26 +50,15 @@ _OF_OTHER_TYPE = frozenset(("Shape", "Size", "Equal", "Less", "Greater", "Not", 
 # Running
 
 
-def usual_tokens(dimension: int) -> int:
-    """Return the tokens of a batch of a model by its number of dimensions."""
-    return BATCH_TOKENS if dimension <= 384 else LARGE_BATCH_TOKENS
-
-
 class Passed(NamedTuple):
-    """Results of a pass: the ``sums`` (1 + sentences, dimension) of the last states, first over the tokens
-    that make the whole, then over each sentence's, and the ``values`` of a hook, (sentences, width); float32.
-    """
+    """Sums (1 + sentences, dimension) of the last states, first the whole's; a hook's ``values``; float32."""
 
     sums: Floats
     values: Floats | None
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Group the positions of passes, the longest first, in batches of at most ``tokens`` or of one pass.
-
-    >>> list(batches([30, 60, 20, 64], tokens=128))
-    [[3, 1], [0, 2]]
-    """
+    """Group the positions of passes, the longest first, in batches of at most ``tokens`` or of one pass."""
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
         if batch and (len(batch) + 1) * padded(lengths[batch[0]]) > tokens:
@@ -83,33 +70,23 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 
 
 def padded(length: int) -> int:
-    """Return the length of the rows of a batch whose longest pass has ``length`` tokens."""
     return -(-length // STEP) * STEP
 
 
 class BatchModel:
-    """An encoder's model that takes batches; threads may share it.
-
-    A pass's results do not depend on the others of its batch but for rounding: padding is left out of
-    attention and of sums, and each row is computed by itself. How a product is summed may depend on the
-    batch's shape.
-    """
+    """An encoder's model that takes batches, which change results by rounding alone; threads may share it."""
 
     def __init__(
         self, files: EncoderFiles, device: str = CPU, *, half: bool = True, tokens: int | None = None
     ) -> None:
-        """Open the model, with products in ``half`` precision or in single, in batches of so many ``tokens``.
-
-        Raises as `encoder_batches` and `qbe.models.session.open_session` do.
-        """
+        """Open the model; raises as `encoder_batches` and `qbe.models.session.open_session` do."""
         self._files, self._device, self._half = files, device, half
-        self._tokens = tokens or usual_tokens(files.metadata.dimension)
+        self._tokens = tokens or (BATCH_TOKENS if files.metadata.dimension <= 384 else LARGE_BATCH_TOKENS)
         self._sessions: dict[Path | None, Any] = {}
         self._opening = threading.Lock()
         self._session(None)  # so that a model that cannot be used fails here
 
     def _session(self, hook: Any) -> Any:
-        """Return the session that also computes a hook's values where the hook has a ``head``, a model."""
         head = getattr(hook, "head", None)
         with self._opening:
             if head not in self._sessions:
@@ -119,10 +96,7 @@ class BatchModel:
             return self._sessions[head]
 
     def run(self, windows: Sequence[Window], hook: Any = None, pad: int = 0) -> list[Passed]:
-        """Compute the results of passes; ``pad`` is the id of padding.
-
-        A ``hook`` is a `qbe.models.encoder.TokenStateHook`; one without a model of its own gets token states.
-        """
+        """Compute the results of passes; ``pad`` is the id of padding."""
         passed: dict[int, Passed] = {}
         for places in batches([len(window.ids) for window in windows], self._tokens):
             results = self._run([windows[place] for place in places], hook, pad)
@@ -169,9 +143,9 @@ def encoder_batches(
 ) -> Path:
     """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
 
-    It has the states of all layers as outputs, too. With the ``head`` of a tagger, and the ``layers`` that it
-    takes, it labels sentences. Weights in int8 keep their values, products are in half precision (``half``)
-    or in single. Raises MissingDependencyError without onnx, ModelError for files that are damaged.
+    It outputs the states of all layers, too; with a tagger's ``head`` on ``layers`` it labels sentences.
+    Weights in int8 keep their values. Raises MissingDependencyError without onnx, ModelError for files that
+    are damaged.
     """
     last = files.metadata.layers
 
@@ -197,10 +171,7 @@ def encoder_batches(
 
 
 def pair_batches(files: RerankerFiles) -> Path:
-    """Return the ONNX file of a pair cross-encoder with products in half precision.
-
-    Raises as `encoder_batches` does.
-    """
+    """Return the ONNX file of a pair cross-encoder in half precision; raises as `encoder_batches` does."""
 
     def rewrite() -> Graph:
         graph = Graph(files.model)
@@ -218,9 +189,9 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
 
     def make() -> None:
         log.info("making %s for batches, once, in %s ...", name, target)
-        graph = rewrite()
+        content = rewrite().serialized()
         with atomic_file(target) as stream:
-            stream.write(graph.serialized())
+            stream.write(content)
 
     make_once(
         target, target.is_file, make, lambda: log.info("another process makes %s: waiting for it ...", target)
@@ -232,10 +203,7 @@ def _made(name: str, digests: Sequence[str], rewrite: Callable[[], Graph], *, ha
 
 
 class Graph:
-    """An ONNX graph that is being rewritten: ``nodes`` in topological order, ``values`` of constants by name.
-
-    Raises MissingDependencyError without onnx, ModelError for a file that is no ONNX model.
-    """
+    """An ONNX graph being rewritten: ``nodes`` in topological order, ``values`` of constants by name."""
 
     def __init__(self, path: Path) -> None:
         check_package("onnx")
@@ -259,29 +227,22 @@ class Graph:
                 self.nodes.append(node)
 
     def users(self, name: str) -> list[Any]:
-        """Return the nodes that take a value."""
         return [node for node in self.nodes if name in node.input]
 
     def constant(self, name: str, value: Any, kind: Any) -> str:
-        """Set a constant, and return its name."""
         self.values[name] = np.array(value, kind)
         return name
 
     def replace(self, exchange: Callable[[Any], Sequence[Any]]) -> None:
-        """Replace each node by the nodes that ``exchange`` returns for it."""
         self.nodes = [new for node in self.nodes for new in exchange(node)]
 
     def rename(self, prefix: str) -> None:
         """Put a prefix before all names; the empty name of an absent input stays empty."""
-
-        def renamed(name: str) -> str:
-            return name and prefix + name
-
         for node in self.nodes:
             node.name = prefix + node.name
-            node.input[:] = [renamed(name) for name in node.input]
-            node.output[:] = [renamed(name) for name in node.output]
-        self.values = {renamed(name): value for name, value in self.values.items()}
+            for names in (node.input, node.output):
+                names[:] = [name and prefix + name for name in names]
+        self.values = {name and prefix + name: value for name, value in self.values.items()}
 
     def add_input(self, name: str, kind: int, shape: Sequence[str | int]) -> None:
         import onnx
@@ -289,7 +250,6 @@ class Graph:
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, list(shape)))
 
     def set_outputs(self, outputs: Mapping[str, int]) -> None:
-        """Set the outputs, by name, and their types."""
         import onnx
 
         self.outputs = [onnx.helper.make_tensor_value_info(*each, None) for each in outputs.items()]
@@ -357,9 +317,8 @@ def dequantize(graph: Graph) -> None:
 
 
 def _convolution(graph: Graph, states: str, weights: str, result: str) -> list[Any]:
-    """Write a depthwise convolution as sums of shifted states (batch, channels, tokens).
-
-    Libraries of convolutions first try which algorithm is the fastest, for every new length of a text.
+    """Write a depthwise convolution as sums of shifts: libraries try algorithms anew for every length of a
+    text.
     """
     table = graph.values[weights]  # (channels, 1, neighbours)
     width = table.shape[2]
@@ -441,10 +400,7 @@ def pool(graph: Graph, states: str) -> None:
 
 
 def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
-    """Label the spans but the first by a tagger's ``head``, which was exported for one text, into SCORES.
-
-    ``states`` (batch, tokens, dimension) are its inputs. Raises ModelError for a head of another form.
-    """
+    """Label the spans but the first by a tagger's ``head``; raises ModelError for a head of another form."""
     head.rename("tagger/")
     normalized = next((n for n in head.nodes if "tagger/states" in n.input), None)
     present = [node for node in head.nodes if node.op_type == "ConstantOfShape"]
@@ -479,10 +435,7 @@ def add_tagger(graph: Graph, head: Graph, states: Sequence[str]) -> None:
 
 
 def halve(graph: Graph) -> None:
-    """Compute embeddings, and everything that depends on them, in half precision.
-
-    Positions stay in single precision; a number in single precision that meets one in half is rounded.
-    """
+    """Compute embeddings, and all that depends on them, in half precision; positions stay in single."""
     half: set[str] = set()
     single: set[str] = set()
     rounded: dict[str, str] = {}
@@ -521,6 +474,6 @@ def halve(graph: Graph) -> None:
 def to_single(graph: Graph, output: str) -> None:
     """Cast an output that `halve` left in half precision back to single."""
     for node in graph.nodes:
-        node.output[:] = [f"{name}/rounded" if name == output else name for name in node.output]
-        node.input[:] = [f"{name}/rounded" if name == output else name for name in node.input]
+        for names in (node.output, node.input):
+            names[:] = [f"{name}/rounded" if name == output else name for name in names]
     graph.nodes.append(_node("Cast", [f"{output}/rounded"], output, to=FLOAT))

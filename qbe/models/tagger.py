@@ -36,12 +36,11 @@ LABEL_SOURCES = ("given", "predicted")
 
 
 def marginals(scores: Doubles, begin: Doubles, end: Doubles, transitions: Doubles) -> Doubles:
-    """Return the probability of each label of each sentence, all label sequences summed.
+    """Return the probability of each label of each sentence, (..., sentences, labels).
 
-    A linear-chain conditional random field (Lafferty et al., 2001): a sequence's weight is the exponential
-    of its ``scores`` (..., sentences, labels), of ``transitions`` (from row to column) between neighbours,
-    and of ``begin`` and ``end`` at its ends. Computed by the forward-backward algorithm, scaled at each step
-    (Rabiner, 1989, section V.A), in time linear in the number of sentences; (..., sentences, labels).
+    In a linear-chain conditional random field (Lafferty et al., 2001) a label sequence's weight is the
+    exponential of its ``scores`` (..., sentences, labels), ``transitions`` (row to column), ``begin`` and
+    ``end``. Computed by the scaled forward-backward algorithm (Rabiner, 1989, section V.A).
 
     >>> scores = np.array([[2.0, 0.0], [0.0, 0.0]])  # two sentences, two labels
     >>> staying = np.array([[1.0, 0.0], [0.0, 1.0]])  # equal labels in a row score more
@@ -91,12 +90,10 @@ class Tagger:
 
     @classmethod
     def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
-        """Open the tagger of a name or folder; raises ModelError when there is none, or it is damaged."""
         return cls(resolve_tagger(name))
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells this tagger's labels from another's, as an index records it."""
         head = next(iter(self.metadata.files.values()))
         return {"name": self.metadata.name, "sha256": head, "trunk": self.metadata.trunk["weights_sha256"]}
 
@@ -109,10 +106,8 @@ class Tagger:
         )
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Compute the label scores (sentences, labels) of a window.
-
-        ``states`` holds one array (tokens, dimension) for each of ``layers``, ``spans`` the tokens
-        (begin, end) of each sentence. Sentences are labelled in the context of their window.
+        """Compute the label scores (sentences, labels) of a window from its states, as the hook's protocol
+        says.
         """
         if not spans:
             return np.zeros((0, self.width), np.float32)
@@ -121,9 +116,8 @@ class Tagger:
         return scores
 
     def probabilities(self, scores: Sequence[Floats]) -> list[list[FacetProbabilities]]:
-        """Turn papers' scores (sentences, labels) into probabilities of labels.
-
-        They are rounded to half precision, as an index stores them, so that labels from the index are equal.
+        """Turn papers' scores (sentences, labels) into probabilities, in half precision as an index stores
+        them.
         """
         alike: dict[int, list[int]] = {}
         for place, each in enumerate(scores):
@@ -146,7 +140,6 @@ def span_mask(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_
 
 
 def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:
-    """Return the paper with each sentence's facet and probabilities in place of any labels it had."""
     sentences = tuple(
         Sentence(sentence.text, shares.facet, shares)
         for sentence, shares in zip(paper.sentences, probabilities, strict=True)
@@ -155,17 +148,10 @@ def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper
 
 
 class TaggingEncoder:
-    """Encodes papers, and labels the sentences of those that need it.
-
-    The tagger takes the token states of the encoder's pass if it supports that encoder. Otherwise an encoder
-    that it supports is opened as a second one, and papers to be tagged pass through both.
-    """
+    """Encodes papers and labels sentences, in a second pass where the tagger does not support the encoder."""
 
     def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
-        """``facets`` is one of LABEL_SOURCES; without a tagger papers stay as they are.
-
-        Raises UsageError for other ``facets``, ModelError when the second encoder cannot be opened.
-        """
+        """Raise UsageError for other ``facets`` than LABEL_SOURCES, ModelError without a second encoder."""
         if facets not in LABEL_SOURCES:
             raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
@@ -174,7 +160,6 @@ class TaggingEncoder:
             self._trunk = open_trunk(tagger, encoder.threads, encoder.device)
 
     def wants(self, paper: Paper) -> bool:
-        """Return True if a paper needs labels of the tagger."""
         return self.tagger is not None and (self.facets == "predicted" or not paper.labelled)
 
     def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
@@ -198,14 +183,12 @@ class TaggingEncoder:
                 yield labelled(paper, next(labels)) if self.wants(paper) else paper, result
 
     def _labels(self, papers: Sequence[tuple[Paper, PaperVectors]]) -> list[list[FacetProbabilities]]:
-        """Return the label probabilities of the papers that `wants` selects."""
         scores = [result.hook_values for paper, result in papers if self.wants(paper)]
         if self.tagger is None or not scores:
             return []
         return self.tagger.probabilities([each for each in scores if each is not None])
 
     def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
-        """Encode one paper, and label it where `wants` says so."""
         if not self.wants(paper):
             return paper, self.encoder.encode_paper(paper)
         own_pass = self._trunk is not self.encoder
@@ -216,10 +199,7 @@ class TaggingEncoder:
 
 
 def open_trunk(tagger: Tagger, threads: int = 1, device: str = CPU) -> Encoder:
-    """Open an encoder that a tagger supports, by the name in the tagger's metadata.
-
-    Raises ModelError when the one of that name has other weights, and as `Encoder.open` does.
-    """
+    """Open an encoder that a tagger supports, by name; raises ModelError when it has other weights."""
     trunk = tagger.metadata.trunks[0]
     encoder = Encoder.open(trunk["name"], threads=threads, device=device)
     if not tagger.supports(encoder):
@@ -244,11 +224,10 @@ def tag_stream(
 ) -> None:
     """Tag a file of papers into an open stream: ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
 
-    Other fields of a record stay as they are. An abstract that was one string gets ``sentence_offsets`` into
-    it, one that is a list stays as split. A record with labels stays as it is unless ``tagging`` predicts
-    all. ``probabilities`` adds ``pred_probabilities``: a list of five numbers a sentence, in the order
-    background, objective, method, result, other, where they were predicted. ``watch`` passes records through
-    and may show progress. Raises CorpusError for records that are no papers.
+    Other fields, lists of sentences, and labelled records (unless all are predicted) stay; an abstract that
+    was one string gets ``sentence_offsets``. ``probabilities`` adds ``pred_probabilities``, five numbers a
+    sentence in the order background, objective, method, result, other. Raises CorpusError for records that
+    are no papers.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:

@@ -34,14 +34,11 @@ class SpecialTokens(NamedTuple):
 
 
 def title_room(max_tokens: int) -> int:
-    """Return the largest number of title tokens in a window."""
     return max_tokens // 4
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """Return the largest number of tokens of one sentence beside [CLS], [SEP] and the title of the layout.
-
-    It is at least 1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
+    """Return the most tokens of one sentence beside the title: at least 1 from LEAST_TOKENS on.
 
     >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
     (16, 18)
@@ -59,14 +56,9 @@ def passes(
     max_tokens: int,
     layout: str,
 ) -> Iterator[Window]:
-    """Arrange a paper in passes of one of `qbe.models.formats.LAYOUTS`.
+    """Arrange a paper in passes of a layout.
 
-    With single sentences the first pass, without spans, is ``[CLS] title sentence sentence ... [SEP]``, and
-    each further one ``[CLS] sentence [SEP]``, whose span is all of it; each is cut to ``max_tokens``.
-
-    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
-    >>> [window.ids for window in passes([1], [[2, 3]], special, 16, "title-sep-abstract")]
-    [[101, 1, 102, 2, 3, 102]]
+    With ``sentences`` the first pass, without spans, is the whole paper, and each further one a sentence.
     """
     if layout != SENTENCES:
         separated = layout == TITLE_SEP_ABSTRACT
@@ -89,13 +81,10 @@ def windows(
 ) -> Iterator[Window]:
     """Arrange a paper as ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
 
-    An abstract longer than one window is continued in the next one, after the title again, so that every
-    sentence has the title as context. The title is cut to a quarter of a window, a sentence to the rest of a
-    window after the title. A sentence without tokens gets one [UNK].
-
-    ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
-    sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
-    input of a model that cuts a paper at its limit.
+    Each window begins with the title, cut to a quarter; a sentence is cut to the rest, one without tokens
+    gets [UNK]. ``separated`` puts another [SEP] after the title, and fills a window with the beginning of the
+    next sentence, outside spans: so the first window equals the input of a model that cuts a paper at its
+    limit.
 
     >>> special = SpecialTokens(cls=101, sep=102, unk=100)
     >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))
@@ -123,7 +112,6 @@ class PairInput(NamedTuple):
 
 
 def pair_input(first: Sequence[int], second: Sequence[int], cls: int, sep: int) -> PairInput:
-    """Arrange two papers as ``[CLS] first [SEP] second [SEP]``."""
     ids = [cls, *first, sep, *second, sep]
     sides = [0, *[1] * len(first), 0, *[2] * len(second), 0]
     return PairInput(np.array([ids], np.int64), np.array([sides], np.int64))
@@ -136,19 +124,10 @@ holds BERT's too, with which it was not trained.
 
 
 class PaperTokenizer:
-    """The tokenizer of a BERT-family model, applied to titles and sentences.
-
-    >>> from qbe.models.folders import resolve_encoder
-    >>> tokenizer = PaperTokenizer(resolve_encoder().tokenizer)
-    >>> len(tokenizer.ids("Fish swim.")), tokenizer.special.cls
-    (3, 101)
-    """
+    """The tokenizer of a BERT-family model, applied to titles and sentences."""
 
     def __init__(self, path: Path) -> None:
-        """Load a file of the ``tokenizers`` package.
-
-        Raises ModelError where it is not a BERT tokenizer, MissingDependencyError without the package.
-        """
+        """Raise ModelError where the file is no BERT tokenizer, MissingDependencyError without tokenizers."""
         check_package("tokenizers")
         from tokenizers import Tokenizer
 
@@ -174,12 +153,10 @@ class PaperTokenizer:
         )
 
     def ids(self, text: str) -> list[int]:
-        """Return the token ids of a text, without special tokens."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def batch_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize several texts as `ids` does, on all processors."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @property

@@ -128,9 +128,7 @@ _GIVEN = {None: (0.0, 0.0, 0.0)} | {
 
 
 class PaperTerms(NamedTuple):
-    """The terms of a paper that a `TechniqueWords` knows: their ``numbers`` (n,), ascending, and ``shares``
-    (4, n), how much they stand in sentences of background, of method, of result, and of any.
-    """
+    """Known terms of a paper: ``numbers`` (n,), ascending, and ``shares`` (4, n) by facet and in any."""
 
     numbers: Ints
     shares: Doubles
@@ -185,19 +183,10 @@ class _Shared(NamedTuple):
 
 
 class TechniqueWords:
-    """Terms with their weights in the collection and their lean to techniques or problems.
-
-    >>> idf, lean = np.array([1.0, 5.0, 5.0]), np.array([0, 2, -2])
-    >>> words = TechniqueWords(["graph", "kernel", "traffic"], idf, lean)
-    >>> one, other = Paper("1", "Graph kernels for traffic", ()), Paper("2", "Kernels for molecules", ())
-    >>> words.in_common(one, [other])
-    [('kernel',)]
-    """
+    """Terms with their weights in the collection and their lean to techniques or problems."""
 
     def __init__(self, terms: Sequence[str], idf: Doubles, lean: Doubles) -> None:
-        """``idf`` (terms,) are inverse document frequencies, ``lean`` (terms,) log odds, positive for
-        techniques.
-        """
+        """Take inverse document frequencies (terms,) and log odds (terms,), positive for techniques."""
         self.terms, self.idf, self.lean = terms, idf, lean
         # Each cold search waits for what follows, so it is done word by word in C alone.
         words = " ".join(terms).split()
@@ -241,7 +230,6 @@ class TechniqueWords:
             stream.write(gzip.compress(text.encode(), 9, mtime=0))
 
     def of(self, paper: Paper) -> PaperTerms:
-        """Return the terms of a paper, with how much they stand in sentences of each facet."""
         terms = self.of_papers([paper])
         return PaperTerms(terms.numbers, terms.shares)
 
@@ -291,15 +279,12 @@ class TechniqueWords:
         return PapersTerms(owner, number, np.hstack([highest, of_any]).T, len(papers))
 
     def _numbers_of_pairs(self, first: Ints, second: Ints) -> Ints:
-        """Look up terms of two words by the numbers of the words; -1 for unknown ones."""
         keys = np.where((first >= 0) & (second >= 0), first * len(self._alone) + second, -1)
         places = np.searchsorted(self._pairs[0], keys).clip(max=len(self._pairs[0]) - 1)
         return np.where(self._pairs[0][places] == keys, self._pairs[1][places], -1)
 
     def compare(self, query: Paper, candidates: PapersTerms) -> Doubles:
-        """Compute the features NAMES, (candidates, NAMES): cosines of weighted terms, shares of the query's
-        terms that a candidate has, and the weights of the most telling terms in common.
-        """
+        """Compute the features NAMES, (candidates, NAMES), of terms in common."""
         owners, numbers, theirs, count = candidates
         mine, _, ours = self._shared(query, candidates)
 
@@ -328,10 +313,7 @@ class TechniqueWords:
         return _Shared(mine, is_shared, np.where(is_shared, mine.shares[:, place], 0.0))
 
     def in_common(self, query: Paper, candidates: Sequence[Paper], most: int = 3) -> list[tuple[str, ...]]:
-        """Name the technique terms that each candidate shares with a query, the most telling first.
-
-        A word that stands in a pair is not named beside it.
-        """
+        """Name the technique terms that candidates share with a query, but no word of a named pair."""
         theirs = self.of_papers(candidates)
         owners, numbers = theirs.owners, theirs.numbers
         _, is_shared, ours = self._shared(query, theirs)
@@ -346,10 +328,7 @@ class TechniqueWords:
         return [tuple(" ".join(map(_written, term.split())) for term in terms[:most]) for terms in named]
 
     def query_text(self, paper: Paper, facet: Facet) -> str:
-        """Write the BM25 query for a facet of a paper.
-
-        Each word is repeated as it leans to techniques by method, to problems by background; Lucene reads
-        that as its weight.
+        """Write the BM25 query for a facet of a paper; a word's repetitions are its weight.
 
         >>> words = TechniqueWords(["kernel", "traffic"], np.ones(2), np.array([9.0, -9.0]))
         >>> words.query_text(Paper("1", "Kernels for traffic", ()), Facet.METHOD)
@@ -367,7 +346,6 @@ class TechniqueWords:
 
 @cache
 def shipped_words() -> TechniqueWords:
-    """Return the words that ship, read once."""
     return TechniqueWords.read()
 
 

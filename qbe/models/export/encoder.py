@@ -62,18 +62,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FP32_MAX_DIFFERENCE = 1e-3
-"""Largest absolute difference of a state, score or grade that fp32 may show: rounding, no more."""
+"""Largest absolute difference of a state, score or grade in fp32."""
 INT8_MIN_COSINE = 0.97
-"""Smallest cosine between int8 and original vectors: mean-pooled ones of any layer, [CLS] of the last."""
+"""Smallest cosine between int8 and original vectors: of any layer's mean, and of [CLS]."""
 INT8_MAX_SHARE_OF_SPREAD = 1.0
-"""Largest difference of a cross-encoder's score in int8, in standard deviations of the original's over the
-built-in pairs. Scores have no scale of their own, and only their order counts. The largest of 72 differences
-is two to three times their root mean square: 1.0 keeps that near 0.4, and the correlation above 0.9.
+"""Largest difference of a cross-encoder's score in int8, in standard deviations over the built-in pairs:
+scores have no scale of their own, and this keeps the correlation above 0.9.
 """
 INT8_MAX_DIFFERENCE = 0.5
-"""Largest difference of a joint grade in int8 over the built-in pairs of texts, the step between two grades.
-These are of all subjects: over pairs of papers those that ship differ by .07 (root mean squared), and err as
-fp32 does (docs/lessons.md, "Facets that disagree").
+"""Largest difference of a joint grade in int8 over the built-in pairs of texts; over pairs of papers those
+that ship differ by .07 (root mean squared; docs/lessons.md, "Facets that disagree").
 """
 INT8_MAX_DISAGREEMENT = 0.02
 """Largest share of sentences whose best-scored label quantization of a tagger may change."""
@@ -106,17 +104,16 @@ def export_encoder(
     adapter: Path | None = None,
     graph: Path | None = None,
 ) -> EncoderMetadata:
-    """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
-    vocab.txt), with the adapter in the folder ``adapter``, to be used with ``encoder_format``.
+    """Export the encoder in ``folder``, with an ``adapter``, to ``destination``, and return its card.
 
+    The folder holds config.json, model.safetensors or pytorch_model.bin, and tokenizer.json or vocab.txt.
     With ``graph``, a file of `qbe.models.export.graph.store_graph`, no PyTorch is needed, and int8 is
-    compared with fp32. Writes models with the input ``input_ids`` (batch, tokens; int64; equally long) and
-    outputs ``last_hidden_state``, ``hidden_state_0`` (the embeddings), ``hidden_state_1`` and so on, each
-    (batch, tokens, dimension; float32), the tokenizer and the card to ``destination``, which appears whole or
-    not at all. Activations are smoothed by the ranges in the file RANGES beside ``graph``, else by those over
-    the sample's papers. Where no int8 model reaches INT8_MIN_COSINE, there is none. Raises ModelError when
-    the model or adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the
-    model has positions, MissingDependencyError without torch.
+    compared with fp32. The models take ``input_ids`` (batch, tokens; int64; equally long) and return
+    ``last_hidden_state``, ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension;
+    float32). Activations are smoothed by the file RANGES beside ``graph``, else by ranges over the sample's
+    papers. Where no int8 model reaches INT8_MIN_COSINE, there is none. Raises ModelError when the model or
+    adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has
+    positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
@@ -191,7 +188,6 @@ def _outputs(model: Any) -> list[str]:
 
 
 def _tensors(model: Any, ids: Any) -> tuple[Any, ...]:
-    """Compute the token states (batch, tokens, dimension) of a PyTorch model, in the order of `_outputs`."""
     output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
     return (output.last_hidden_state, *output.hidden_states[:-1])
 
@@ -227,7 +223,6 @@ def _trace_encoder(model: Any, path: Path) -> None:
 def _encoder_parity(
     model: Any, folder: Path, encoder_format: EncoderFormat
 ) -> Mapping[str, Mapping[str, float]]:
-    """Compare both ONNX models with the original: states of all layers, and [CLS] if it is used."""
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
     differences: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
@@ -265,15 +260,11 @@ def export_cross_encoder(
 ) -> CrossEncoderMetadata:
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
-    Writes fp32 and int8 models with inputs ``input_ids``, ``attention_mask`` and, where it distinguishes the
-    two texts of a pair by them, ``token_type_ids`` (batch, tokens; int64), and the output ``score`` (batch,;
-    float32); the tokenizer; and the card, to ``destination``, which appears whole or not at all. With one
-    label the score is its logit; with two it is the second's less the first's, the log-odds of "relevant"
-    (the logarithm of s / (1 - s) with s as in Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
-    card that say how it was trained.
-
-    Raises ModelError when the model cannot be loaded, has no trained classifier or another number of labels,
-    or a parity check fails; MissingDependencyError without torch.
+    The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
+    (batch, tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's
+    less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
+    card. Raises ModelError when the model cannot be loaded, has no trained classifier or another number of
+    labels, or a parity check fails; MissingDependencyError without torch.
     """
     check_required(CROSS_ENCODER, folder)
     with staged_folder(destination) as staged:
@@ -342,16 +333,8 @@ def _load_classifier(folder: Path) -> Any:
 
 
 def _scores(model: Any, inputs: Mapping[str, Any]) -> Any:
-    """Compute scores (batch,) of a PyTorch model from its logits (batch, labels)."""
     logits = model(**inputs).logits
     return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-
-
-def _original_scores(model: Any, batch: Mapping[str, Any]) -> Any:
-    import torch
-
-    with torch.inference_mode():
-        return _scores(model, {name: torch.from_numpy(array) for name, array in batch.items()}).numpy()
 
 
 def _trace_classifier(model: Any, names: Sequence[str], path: Path) -> None:
@@ -378,7 +361,8 @@ def _trace_classifier(model: Any, names: Sequence[str], path: Path) -> None:
 
 
 def _classifier_parity(model: Any, folder: Path, inputs: Collection[str]) -> dict[str, dict[str, float]]:
-    """Compare the scores of both ONNX models with the original's, over built-in pairs of texts."""
+    import torch
+
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model.base_model))
     sessions = {precision: open_session(folder / model_file(precision)) for precision in EXPORTED}
@@ -386,7 +370,9 @@ def _classifier_parity(model: Any, folder: Path, inputs: Collection[str]) -> dic
     scores: dict[str, list[float]] = {precision: [] for precision in EXPORTED}
     pairs = list(itertools.product(_PAIR_TEXTS, _PAIR_TEXTS))
     for batch in _batches(tokenizer, inputs, pairs, sizes=(1, _PAIR_BATCH)):
-        expected.extend(_original_scores(model, batch).tolist())
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array) for name, array in batch.items()}
+            expected.extend(_scores(model, tensors).tolist())
         for precision, session in sessions.items():
             scores[precision].extend(session.run([SCORE], batch)[0].tolist())
     if np.ptp(expected) == 0:
@@ -403,7 +389,6 @@ def _classifier_parity(model: Any, folder: Path, inputs: Collection[str]) -> dic
 def _batches(
     tokenizer: Any, inputs: Collection[str], pairs: Sequence[tuple[str, str]], sizes: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield pairs of texts in batches of each of ``sizes``, padded; (batch, tokens) int64."""
     tokenizer.enable_padding()
     batches = [pairs[start : start + size] for size in sizes for start in range(0, len(pairs), size)]
     for batch in batches:
@@ -417,12 +402,11 @@ def _batches(
 
 
 def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> dict[str, float]:
-    """Write JOINT_MODEL in int8 into ``folder``: an encoder, and a module that makes grades of its states.
+    """Write JOINT_MODEL in int8 into ``folder``; return the grades' largest and root mean squared
+    differences.
 
-    The encoder is in the folder ``encoder`` (config.json, model.safetensors, tokenizer.json); ``module``
-    takes its states (1, tokens, dimension) and the sides of tokens (1, tokens), and returns grades (1, 3).
-    Returns the largest and the root mean squared difference of a grade from PyTorch's, over built-in pairs of
-    texts. Raises ModelError where a check fails.
+    ``module`` turns states (1, tokens, dimension) of the encoder in the folder ``encoder`` and sides of
+    tokens (1, tokens) into grades (1, 3). Raises ModelError where a parity check fails.
     """
     import torch
 
@@ -492,12 +476,11 @@ class HeadInputs(NamedTuple):
 
 
 def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> dict[str, float]:
-    """Write the head of a tagger as an int8 ONNX model.
+    """Write the head of a tagger as an int8 ONNX model, of `HeadInputs` to ``scores`` (1, sentences, labels).
 
-    Its inputs are those of `HeadInputs`, its output ``scores`` (1, sentences, labels) float32. Returns the
-    differences from the original over the windows: ``fp32_max_abs_difference`` and
-    ``int8_max_abs_difference`` of scores, and ``int8_same_label``, the share of sentences on whose best label
-    int8 and original agree. Raises ModelError where they are too large.
+    Returns, over the windows, ``fp32_max_abs_difference`` and ``int8_max_abs_difference`` of scores from the
+    original, and ``int8_same_label``, the share of equal best labels. Raises ModelError where they are too
+    large.
     """
     import torch
 

@@ -32,8 +32,6 @@ _SCALED = ("Mul", "Div")
 
 
 class _Attention(NamedTuple):
-    """The names of the states (batch, tokens, dimension) that attention takes, and of its result."""
-
     query: str
     key: str
     value: str
@@ -41,12 +39,10 @@ class _Attention(NamedTuple):
 
 
 def fuse_attention(path: Path, heads: int) -> int:
-    """Replace each attention in an encoder's ONNX file by one operator; returns how many were replaced.
+    """Replace each attention in an encoder's ONNX file by one operator; return how many were replaced.
 
-    Its kernel for CPUs multiplies, normalizes and multiplies again in blocks that fit the cache
-    (FlashAttention; Dao et al., 2022), and needs no copies with the ``heads`` in front: with two passes side
-    by side each takes a fifth less time. The scale is that of the operator, one over the root of a head's
-    dimension. Attention with a mask or a bias by position, such as MPNet's, stays as it is.
+    The operator computes by blocks that fit the cache (FlashAttention; Dao et al., 2022) and saves a fifth of
+    a pass. Attention with a mask or a bias by position, such as MPNet's, stays as it is.
     """
     import onnx
     from onnx import helper
@@ -79,8 +75,8 @@ def fuse_attention(path: Path, heads: int) -> int:
 
 
 def _attentions(graph: Any) -> Iterator[_Attention]:
-    """Find attention as the exporter writes it: the softmax of the scaled products of queries and keys, times
-    values, each with the heads in front (Reshape, Transpose), and back again (Transpose, Reshape).
+    """Find attention as the exporter writes it: softmax of scaled products, times values, all with heads in
+    front.
     """
     makers = {name: node for node in graph.node for name in node.output}
     users: dict[str, list[Any]] = {}
@@ -123,16 +119,12 @@ def _with_heads_behind(makers: Mapping[str, Any], name: str) -> str | None:
 
 
 def _only_user(users: Mapping[str, list[Any]], name: str, kind: str) -> Any:
-    """Return the node that alone uses a tensor, if it is of this kind."""
     using = users.get(name, [])
     return using[0] if len(using) == 1 and using[0].op_type == kind else None
 
 
 class StoredModel:
-    """A stored graph with its weights, in place of the PyTorch model in `export_encoder`.
-
-    Raises MissingDependencyError without onnx, ModelError where the folder's configuration cannot be read.
-    """
+    """A stored graph with its weights, in place of the PyTorch model in `export_encoder`."""
 
     def __init__(self, folder: Path, graph: Path) -> None:
         check_package("onnx")
@@ -148,20 +140,18 @@ class StoredModel:
         )
 
     def write(self, path: Path) -> None:
-        """Write the graph with its weights to an ONNX file; raises ModelError where they do not fit."""
         fill_graph(self.graph, read_weights(self.weights), path)
         self.session = open_session(path)
 
     def states(self, outputs: Sequence[str], ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], ...]:
-        """Compute outputs for token ids (batch, tokens) by the ONNX file that was written."""
         return tuple(self.session.run(list(outputs), {"input_ids": ids}))
 
 
 def store_graph(model: Path, weights: Path, path: Path) -> None:
     """Write the graph of an ONNX ``model`` without the weights of the safetensors file ``weights``.
 
-    Raises ModelError where the graph, filled again, is not the same to the byte, or where large parts of the
-    model are none of the weights.
+    Raises ModelError where filling it does not restore the model to the byte, or large parts are none of the
+    weights.
     """
     import onnx
 
@@ -194,10 +184,7 @@ def store_graph(model: Path, weights: Path, path: Path) -> None:
 
 
 def fill_graph(graph: Path, weights: Mapping[str, NDArray[Any]], path: Path) -> None:
-    """Fill a graph that `store_graph` wrote with weights, given by name, and write the ONNX model.
-
-    Raises ModelError for a weight that is missing or has another shape, and for a file that is no ONNX model.
-    """
+    """Fill a graph of `store_graph` with weights by name; raises ModelError where they do not fit."""
     import onnx
 
     try:

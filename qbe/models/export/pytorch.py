@@ -30,10 +30,8 @@ def load_model(
 ) -> tuple[Any, Collection[str]]:
     """Load the model in ``folder`` in single precision, for inference, and name the weights that are missing.
 
-    ``architecture`` is an automatic class of transformers, ``expected`` names such a model in an error,
-    ``parameter`` is the parameter that it says to check, and ``settings`` change fields of the model's
-    configuration. Weights are read from model.safetensors, else from pytorch_model.bin, of which PyTorch
-    unpickles tensors only (``weights_only``); no code of the model's is run. Raises ModelError when the model
+    ``architecture`` is an automatic class of transformers, ``settings`` change its configuration, the others
+    are for messages. Only tensors are unpickled, and no code of the model's is run. Raises ModelError when it
     cannot be loaded, MissingDependencyError without transformers.
     """
     try:
@@ -60,7 +58,6 @@ def load_model(
 
 
 def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
-    """Load the BERT-family model in ``folder``; raises ModelError that names ``parameter``."""
     model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
     lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
     if lacking:  # transformers would go on with random numbers in their place
@@ -78,7 +75,6 @@ def positions(model: Any) -> int:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load the tokenizer in ``folder``; raises ModelError where the ``tokenizers`` package cannot read it."""
     from tokenizers import Tokenizer
 
     path = folder / TOKENIZER
@@ -92,11 +88,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def write_tokenizer(folder: Path, path: Path) -> None:
-    """Write the tokenizer of the model in ``folder`` as a file of the ``tokenizers`` package.
+    """Write the tokenizer of the model in ``folder``, converted from vocab.txt where it has no other.
 
-    A folder without one has word pieces of BERT's kind in vocab.txt, and in tokenizer_config.json how texts
-    are prepared for them (SPECTER's are cased, and yet its texts are lowercased). Raises ModelError where
-    these cannot be read.
+    Raises ModelError where that cannot be read.
     """
     if (folder / TOKENIZER).is_file():
         shutil.copyfile(folder / TOKENIZER, path)
@@ -120,10 +114,7 @@ def to_onnx(
     axes: Mapping[str, Mapping[int, str]],
     path: Path,
 ) -> None:
-    """Trace a module with example inputs, given by name in the order of its arguments, and write it in fp32.
-
-    ``axes`` names, for each input and output, the axes whose length may vary.
-    """
+    """Trace a module with inputs by name, in order, to fp32; ``axes`` names the axes of varying length."""
     import torch
 
     with warnings.catch_warnings():
@@ -171,11 +162,9 @@ _TENSOR = re.compile(
 def apply_adapter(model: Any, folder: Path) -> None:
     """Put the bottleneck adapter in ``folder`` into every layer of a BERT-family model, such as SPECTER2's.
 
-    The adapter is that of Pfeiffer et al. (AdapterFusion, EACL 2021): with x the output of the feed-forward
-    network, r its input, and N the normalization of the layer, a layer computes
-    N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r). The folder holds adapter_config.json with
-    adapter.safetensors or pytorch_adapter.bin, of which only tensors are unpickled. Raises ModelError for
-    another kind of adapter, and for one that does not fit the model.
+    With x the output of the feed-forward network, r its input, and N the normalization, a layer computes
+    N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r) (Pfeiffer et al., AdapterFusion, EACL 2021).
+    It raises ModelError for another kind of adapter, and for one that does not fit the model.
     """
     import torch
     from safetensors.torch import load_file

@@ -25,10 +25,9 @@ _LEAST = 1e-5  # smaller ranges would make factors without bounds
 
 
 def int8_models(fp32: Path, int8: Path, ranges: Callable[[], Mapping[str, NDArray[Any]]]) -> Iterator[None]:
-    """Write the model ``fp32`` in int8 to ``int8`` in one way after the other, while the caller iterates.
+    """Write ``fp32`` in int8 in one way after the other: plain, smoothed by ``ranges``, then both in 7 bits.
 
-    First as it is, then smoothed by ``ranges`` (see `channel_ranges`); then both with weights of 7 bits, for
-    processors whose sums of two products of bytes overflow (AVX2 without VNNI).
+    7 bits are for processors whose sums of two products of bytes overflow (AVX2 without VNNI).
     """
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         smoothed = Path(temporary, "smoothed.onnx")
@@ -49,9 +48,8 @@ def to_int8(fp32: Path, int8: Path, *, reduced: bool = False) -> None:
 
 
 def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, Floats]:
-    """Measure the tensors that an ONNX model multiplies with weights (``MatMul``), over passes ``feeds``.
-
-    Returns, by the tensor's name, the largest magnitude of each of its channels (channels,), float32.
+    """Measure the largest magnitude (channels,), float32, of each tensor that a model multiplies with
+    weights.
     """
     import onnx
 
@@ -73,15 +71,11 @@ def channel_ranges(fp32: Path, feeds: Iterable[Mapping[str, NDArray[Any]]]) -> d
 
 
 def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
-    """Write an equal model whose activations have channels of similar size, so that int8's one scale for all
-    of them loses less: SmoothQuant (Xiao et al., 2023), section 4, eq. 3 and 4.
+    """Write an equal model whose activations have channels of similar size: SmoothQuant (Xiao et al., 2023).
 
-    Channel j of the activations X of a product with weights W is divided by max|X_j| ** a / max|W_j| ** (1 -
-    a), with a = MIGRATION, max|X_j| of ``ranges`` and max|W_j| the largest magnitude in row j of W, and row j
-    of W is multiplied by that. Products of one tensor with several matrices (queries, keys, values) share its
-    factors; max|W_j| is then that of all of them. ``Gemm`` stays as it is.
-
-    Raises ModelError for ranges that are not those of this model's tensors.
+    By section 4, eq. 3 and 4, channel j of activations X is divided by max|X_j| ** a / max|W_j| ** (1 - a), a
+    = MIGRATION, and row j of the weights W multiplied by it. Products of one tensor with several matrices
+    share their factors. Raises ModelError for ranges that are not those of this model's tensors.
     """
     import onnx
     from onnx import helper, numpy_helper
@@ -125,7 +119,6 @@ def smooth(fp32: Path, ranges: Mapping[str, NDArray[Any]], path: Path) -> None:
 
 
 def _products(graph: Any) -> dict[str, list[Any]]:
-    """Return the products with weights of an ONNX graph, by the name of the other factor."""
     weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
     products: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -135,7 +128,6 @@ def _products(graph: Any) -> dict[str, list[Any]]:
 
 
 def sample_texts() -> list[str]:
-    """Return title and abstract of each of the sample's 128 papers, to measure ranges on."""
     papers = resources.files("qbe").joinpath("datasets", "sample", "papers.jsonl")
     records = map(json.loads, papers.read_text(encoding="utf-8").splitlines())
     return [" ".join((record["title"], *record["abstract"])) for record in records]
