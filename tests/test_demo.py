@@ -89,10 +89,12 @@ def test_a_damaged_index_in_the_cache_and_one_of_other_papers_are_replaced(folde
         return reported == [f"indexing the sample in {folder} ..."]
 
     assert replaced()  # that of the whole sample
-    whole = (folder / "vectors.npy").read_bytes()
-    (folder / "vectors.npy").write_bytes(whole[:-1])
+    (vectors,) = folder.glob("0*/vectors.npy")
+    whole = vectors.read_bytes()
+    vectors.write_bytes(whole[:-1])
     assert replaced()
-    assert (folder / "vectors.npy").read_bytes() == whole
+    (vectors,) = folder.glob("0*/vectors.npy")
+    assert vectors.read_bytes() == whole
     assert not replaced()
     monkeypatch.setenv("QBE_CACHE", str(folder / "vectors.npy"))
     with pytest.raises(OutputError, match=r"^cannot write .*/demo/sample: "):

@@ -11,7 +11,7 @@ from support.rerankers import ByHand
 from support.searching import PLAIN, ids, reranked
 
 from qbe.cli.search import main
-from qbe.errors import ModelError, UsageError
+from qbe.errors import ModelError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
 from qbe.query import Query
@@ -234,8 +234,6 @@ def test_queries_without_a_facet_follow_one_rule(tiny_index, tiny_cross_encoder,
         assert said == ""
         assert order != run(*aspect, "--rerank", "none")[0]
     assert run("--facet", "method", "--rerank", tiny_joint_grades)[1] == ""
-    with pytest.raises(UsageError, match="of use only with a facet"):
-        run("--facets", "predicted")
 
 
 def test_an_index_without_vectors_is_reranked(search, sample, tiny_joint_grades, tmp_path):

@@ -146,13 +146,16 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 
 def _read_index(path: Path, flags: int) -> Any:
-    """Read an index; counts in a damaged file allocate no more than the file's size. Raises RuntimeError."""
+    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB.
+
+    FAISS applies the limit to tables that it computes, too, which are larger than a small file.
+    """
     import faiss
 
     untyped: Any = faiss
     with _reading:
         before = untyped.get_deserialization_vector_byte_limit()
-        untyped.set_deserialization_vector_byte_limit(path.stat().st_size)
+        untyped.set_deserialization_vector_byte_limit(max(path.stat().st_size, 1 << 28))
         try:
             return faiss.read_index(str(path), flags)
         finally:

@@ -452,8 +452,16 @@ class SeveralIndexes(Index):
         raise UsageError("several indexes are opened for searching; open the one that is to be changed")
 
 
-def open_index(folder: str | Path | Sequence[str | Path], **options: Any) -> Index:
+def open_index(
+    folder: str | Path | Sequence[str | Path],
+    *,
+    encoder: str | None = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
     """Open an index, or several as one; options and errors are those of `Index` and `SeveralIndexes`."""
-    if isinstance(folder, str | Path):
-        return Index(folder, **options)
-    return Index(folder[0], **options) if len(folder) == 1 else SeveralIndexes(folder, **options)
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    opened = Index if len(folders) == 1 else SeveralIndexes
+    return opened(
+        folders[0] if len(folders) == 1 else folders, encoder=encoder, tagger=tagger, threads=threads
+    )
