@@ -142,6 +142,7 @@ _EXTRAS = {
     "cluster": ("ray",),
     "evaluate": ("ir_measures", "pandas", "scipy"),
     "huggingface": ("datasets", "fsspec", "pyarrow"),
+    "label": ("openai",),
     "large": ("onnx", "safetensors"),
     "plot": ("matplotlib",),
     "pyserini": ("pyserini",),

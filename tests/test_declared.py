@@ -22,9 +22,10 @@ OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 EXTRA_OF = {
     "qbe/cli/mcp.py": "serve",
+    "qbe/cli/serve.py": "serve",
     "qbe/search/pyterrier.py": "pyterrier",
     "qbe/cluster": "cluster",
-    "qbe/corpus/parquet.py": "huggingface",
+    "qbe/corpus/tables.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
     "qbe/evaluate": "evaluate",
     "qbe/evaluate/plot.py": "plot",

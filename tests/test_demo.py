@@ -96,7 +96,7 @@ def test_a_damaged_index_in_the_cache_and_one_of_other_papers_are_replaced(folde
     (vectors,) = folder.glob("0*/vectors.npy")
     assert vectors.read_bytes() == whole
     assert not replaced()
-    monkeypatch.setenv("QBE_CACHE", str(folder / "vectors.npy"))
+    monkeypatch.setenv("QBE_CACHE", str(vectors))
     with pytest.raises(OutputError, match=r"^cannot write .*/demo/sample: "):
         open_sample_index(lambda _: None)
 
