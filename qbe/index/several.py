@@ -461,7 +461,6 @@ def open_index(
 ) -> Index:
     """Open an index, or several as one; options and errors are those of `Index` and `SeveralIndexes`."""
     folders = [folder] if isinstance(folder, str | Path) else folder
-    opened = Index if len(folders) == 1 else SeveralIndexes
-    return opened(
-        folders[0] if len(folders) == 1 else folders, encoder=encoder, tagger=tagger, threads=threads
-    )
+    if len(folders) == 1:
+        return Index(folders[0], encoder=encoder, tagger=tagger, threads=threads)
+    return SeveralIndexes(folders, encoder=encoder, tagger=tagger, threads=threads)

@@ -338,6 +338,7 @@ class VectorMatching:
     one with the largest mass times cosine, for mean-max the best, else the closest. Transport gives its plan
     too.
 
+    >>> from qbe.query import Aspect
     >>> from qbe.types import Sentence
     >>> paper = Paper("p1", "", (Sentence("We route."), Sentence("It helps.")))
     >>> query = EncodedAspect(Aspect(paper), (0, 1), np.eye(2, dtype=np.float32))
