@@ -14,13 +14,12 @@ RUN_TAG = "qbe-cite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiteConfig:
-    """All parameters of a recommendation.
+    """Configure a recommendation.
 
-    The citation model scores ``depth`` candidates of the first stage. With ``links`` (default) citations
-    among the papers of the index are used as well, where its metadata have ``cites``. ``model`` is the folder
-    of another citation model. ``rerank`` scores the best papers by that model again, such as
-    ``CrossEncoder("my-reranker", depth=50)`` with one of `qbe train citation-pairs`. ``filter`` says which
-    papers may be found.
+    The citation model scores ``depth`` candidates of the first stage. ``links`` uses citations among the
+    papers of the index, where metadata have ``cites``. ``model`` is the folder of another citation model.
+    ``rerank`` scores the best papers again, such as ``CrossEncoder("my-reranker", depth=50)`` from `qbe train
+    citation-pairs`. ``filter`` selects the papers that may be found.
 
     Raises TypeError for a parameter of another type, UsageError for a value out of range.
 
@@ -47,10 +46,7 @@ class CiteConfig:
             raise UsageError(f"expected `depth` of at least 1, found {self.depth}")
 
     def record(self) -> dict[str, Any]:
-        """All parameters but the model as JSON holds them: what distinguishes it from another.
-
-        Raises TypeError for a reranker that is an object.
-        """
+        """Return all parameters but the model for JSON; raises TypeError for a reranker that is an object."""
         return {
             "depth": self.depth,
             "links": self.links,

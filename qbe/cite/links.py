@@ -17,15 +17,7 @@ Doubles = NDArray[np.float64]
 
 
 class Evidence:
-    """Years and citations of the papers of one commit of an index, by row.
-
-    ``years`` (papers,) float64 has NaN where a year is not known.
-
-    >>> with index.reading() as reader:
-    ...     evidence = Evidence(reader)
-    >>> evidence.years.shape, len(evidence.links)
-    ((128,), 0)
-    """
+    """Hold years (papers,) float64, NaN where unknown, and citations of one commit of an index, by row."""
 
     def __init__(self, reader: IndexReader) -> None:
         metadata = list(reader.papers.read_metadata())
@@ -33,13 +25,13 @@ class Evidence:
         self.links = CitationLinks.of(metadata, reader.papers.find)
 
     def ages(self, rows: NDArray[np.int64], year: int | None) -> Doubles:
-        """The years (n,) from each paper to ``year``; NaN where either is not known."""
+        """Return the years (n,) from each paper to ``year``; NaN where either is unknown."""
         ages: Doubles = (np.nan if year is None else float(year)) - self.years[rows]
         return ages
 
     def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
-        """Which papers (papers,) may be asked whom they cite: not the one at ``row``, and where the query's
-        ``year`` is known only earlier ones.
+        """Mask the papers (papers,) whose citations may count: not the one at ``row``, and only those before
+        a known ``year``.
         """
         citing = np.ones(len(self.years), np.bool_) if year is None else self.years < year
         if row is not None:
@@ -48,14 +40,14 @@ class Evidence:
 
 
 class Neighbours(NamedTuple):
-    """Papers near a query, by row, and how much each counts; the weights (n,) sum to 1."""
+    """Hold papers near a query, by row, with weights (n,) that sum to 1."""
 
     rows: Ints
     weights: Doubles
 
 
 class CitationLinks:
-    """The citations among papers, by row.
+    """Hold the citations among papers: for each row the rows that it ``cites``.
 
     >>> links = CitationLinks([[1, 2], [2], []])
     >>> links.cited_by(np.array([2])).tolist(), links.citing(np.array([2])).tolist()
@@ -63,7 +55,6 @@ class CitationLinks:
     """
 
     def __init__(self, cites: Sequence[Sequence[int]]) -> None:
-        """``cites`` has, for each row, the rows of the papers that it cites."""
         counts = np.array([len(rows) for rows in cites], np.int64)
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._cited = np.array([row for rows in cites for row in rows], np.int64)
@@ -73,17 +64,11 @@ class CitationLinks:
         self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
 
     def __len__(self) -> int:
-        """The number of citations."""
         return len(self._cited)
 
     @classmethod
     def of(cls, metadata: Iterable[Mapping[str, Any]], find: Callable[[str], int | None]) -> CitationLinks:
-        """The citations that papers' metadata name (``cites``: ids) of papers that ``find`` knows by row.
-
-        >>> rows = {"a": 0, "b": 1}
-        >>> len(CitationLinks.of([{"cites": ["b", "x"]}, {}], rows.get))
-        1
-        """
+        """Read the citations that metadata name (``cites``: ids) of papers that ``find`` knows by row."""
         cites = []
         for row, each in enumerate(metadata):
             named = each.get("cites")
@@ -93,45 +78,43 @@ class CitationLinks:
         return cls(cites)
 
     def cited_by(self, rows: Ints) -> Ints:
-        """The rows of all papers that these cite, with repetitions."""
+        """Return the rows of all papers that these cite, with repetitions."""
         return np.concatenate([np.zeros(0, np.int64), *(self._cites(row) for row in rows.tolist())])
 
     def citing(self, rows: Ints) -> Ints:
-        """The rows of all papers that cite these, with repetitions."""
+        """Return the rows of all papers that cite these, with repetitions."""
         parts = (self._citing[slice(*self._citing_starts[row : row + 2])] for row in rows.tolist())
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def popularity(self, rows: Ints, earlier: Mask) -> Doubles:
-        """How many of the ``earlier`` papers (papers,) cite each of the rows (n,)."""
+        """Count the ``earlier`` papers (mask over all) that cite each of the rows (n,)."""
         counts = np.bincount(self._cited[earlier[self._by]], minlength=len(self._starts) - 1)
         return counts[rows].astype(np.float64)
 
     def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
-        """For each of the rows (n,) the weight of the neighbours that cite it."""
+        """Return for each of the rows (n,) the weight of the neighbours that cite it."""
         total = np.zeros(len(self._starts) - 1)
         for row, weight in zip(near.rows.tolist(), near.weights.tolist(), strict=True):
             total[self._cites(row)] += weight
-        shares: Doubles = total[rows]
-        return shares
+        return np.asarray(total[rows])
 
     def share_cited(self, near: Neighbours, rows: Ints) -> Doubles:
-        """For each of the rows (n,) the weight of the neighbours that it cites."""
+        """Return for each of the rows (n,) the weight of the neighbours that it cites."""
         weight = np.zeros(len(self._starts) - 1)
         weight[near.rows] = near.weights
         return np.array([weight[self._cites(row)].sum() for row in rows.tolist()])
 
     def cocited(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
-        """For each of the rows (n,) how often a ``earlier`` paper cites it together with one of the seeds."""
+        """Count for each of the rows (n,) how often ``earlier`` papers cite it together with a seed."""
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)
         for row in citing[earlier[citing]].tolist():
             total[self._cites(row)] += 1
-        counts: Doubles = total[rows]
-        return counts
+        return np.asarray(total[rows])
 
     def cocitation_cosines(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
-        """For each of the rows (n,) the sum over the seeds of how often ``earlier`` papers cite
-        both, divided by the geometric mean of how often they cite either.
+        """Sum for each of the rows (n,) over the seeds how often ``earlier`` papers cite both, divided by the
+        geometric mean of how often they cite either.
         """
         total = np.zeros(len(self._starts) - 1)
         for seed in seeds.tolist():
@@ -139,13 +122,12 @@ class CitationLinks:
             citing = citing[earlier[citing]]
             for row in citing.tolist():
                 total[self._cites(row)] += 1 / np.sqrt(len(citing))
-        cosines: Doubles = total[rows] / np.sqrt(np.maximum(self.popularity(rows, earlier), 1))
-        return cosines
+        return np.asarray(total[rows] / np.sqrt(np.maximum(self.popularity(rows, earlier), 1)))
 
     def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
-        """For each of the rows (n,) how likely two steps lead to it: from a seed to each of the ``earlier``
-        papers that cite it, and from there to one of the papers that these cite, drawn at random; summed over
-        seeds and first steps (Cooper et al., 2014, P3, without the division by the number of first steps).
+        """Return for each of the rows (n,) the probability of two random steps, from a seed to an ``earlier``
+        paper that cites it and on to a paper cited there, summed over seeds and first steps (Cooper et
+        al., 2014, P3, without the division by the number of first steps).
         """
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)
@@ -153,8 +135,7 @@ class CitationLinks:
         for row, count in zip(papers.tolist(), seeds_of_each.tolist(), strict=True):
             cited = self._cites(row)
             total[cited] += count / len(cited)
-        walks: Doubles = total[rows]
-        return walks
+        return np.asarray(total[rows])
 
     def _cites(self, row: int) -> Ints:
         cited: Ints = self._cited[self._starts[row] : self._starts[row + 1]]

@@ -19,11 +19,7 @@ WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
 @dataclass(frozen=True, slots=True)
 class CitationModel:
-    """A projection of stored vectors and the heads that score candidates.
-
-    ``heads`` has one for each `qbe.cite.scoring.FeatureSet`, by its ``key``.
-    ``encoder`` identifies the encoder whose vectors are projected; ``training`` says how the model was made.
-    """
+    """Hold a projection of the vectors of ``encoder``, and a head for each `FeatureSet` by its ``key``."""
 
     projection: Projection
     heads: Mapping[str, Head]
@@ -31,26 +27,22 @@ class CitationModel:
     training: Mapping[str, Any]
 
     def head(self, feature_set: FeatureSet) -> Head:
-        """The head for the features that there are."""
         return self.heads[feature_set.key]
 
     def reads(self, encoder: Mapping[str, Any]) -> bool:
-        """Whether it reads the vectors of an encoder, as a manifest identifies it."""
+        """Tell if it reads the vectors of an encoder, as a manifest identifies it."""
         return bool(encoder["weights_sha256"] == self.encoder["weights_sha256"])
 
 
 def default_model(encoder: Mapping[str, Any]) -> Path:
-    """The folder of the model that ships for the vectors of an ``encoder``, as the manifest of an index names
-    it; where there is none, that for the default encoder.
-
-    >>> default_model({"weights_sha256": "0" * 64}).name
-    'citation'
+    """Return the folder of the model shipped for the vectors of an ``encoder``, else that for the default
+    one.
     """
     return _STORAGE.shipped_for(encoder) or _STORAGE.shipped
 
 
 def write_model(folder: Path, model: CitationModel) -> None:
-    """Write a model into a folder that exists; matrices in half precision, heads in single precision."""
+    """Write a model into an existing folder: matrices in half, heads in single precision."""
     arrays: dict[str, Any] = {
         "sentences": model.projection.sentences.astype(np.float16),
         "whole": model.projection.whole.astype(np.float16),
@@ -63,7 +55,7 @@ def write_model(folder: Path, model: CitationModel) -> None:
 
 
 def read_model(folder: Path) -> CitationModel:
-    """The model in a folder; raises ModelError for one that is absent, damaged or of another format."""
+    """Read a model; raises ModelError for one that is absent, damaged or of another format."""
 
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> CitationModel:
         projection = Projection(*(arrays[name] for name in Projection._fields))

@@ -1,10 +1,7 @@
 """Late interaction between stored vectors of papers, projected for citation: pure functions on arrays.
 
-Vectors of an encoder say what a sentence is about; a linear projection, trained on who cites whom, says
-which of it matters to a citation. It needs no text of candidates, and not even their projections: the cosine
-of W q and W c is the inner product of (W^T W q) and c, over the lengths of both projections, so that only the
-query is multiplied, and what is known of a stored vector beforehand is one number. All is computed in double
-precision.
+The cosine of W q and W c is the inner product of (W^T W q) and c over the lengths of both projections, so
+only the query is multiplied; of a stored vector one number is kept. All is in double precision.
 """
 
 from __future__ import annotations
@@ -24,23 +21,18 @@ from qbe.search.first_stages import Candidates, Rows, Scores, in_order
 from qbe.util.parallel import Workers
 
 NAME = "citation"
-
-
 TERMS = ("forward", "whole", "backward")
-"""The similarities that a score is made of, in the order of their weights."""
 
 
 class CitationSource:
-    """Proposes and scores papers by late interaction of projected vectors (`qbe.cite.projected`).
+    """Propose and score papers by late interaction of projected vectors, as a thread-safe `ScoreSource`.
 
-    It is a `qbe.search.first_stages.ScoreSource`; several threads may use it. The lengths of the projections
-    of stored vectors are computed when a paper is first scored, and kept: 8 bytes a vector.
+    Lengths of projections are computed when a paper is first scored, and kept: 8 bytes a vector.
     """
 
     names = (NAME,)
 
     def __init__(self, reader: IndexReader, workers: Workers, projection: Projection) -> None:
-        """Raises IndexFormatError where the index has no vectors."""
         self._workers, self._projection = workers, projection
         self._vectors = reader.vector_store
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(None)
@@ -50,7 +42,6 @@ class CitationSource:
     def batch_candidates(
         self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """See `qbe.search.first_stages.ScoreSource`."""
         if not queries:
             return []
         # The nearest of these at unit length; lengths of stored vectors' projections are neglected.
@@ -67,7 +58,6 @@ class CitationSource:
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """See `qbe.search.first_stages.ScoreSource`."""
         scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
@@ -76,14 +66,14 @@ class CitationSource:
         return {NAME: scores}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
-        """Cosines (rows, others) of the projections of whole papers."""
+        """Return cosines (rows, others) of the projections of whole papers."""
         left = transformed(self._vectors.whole(others).astype(np.float32), self._projection.whole)
         right = self._vectors.whole(rows).astype(np.float64)
         cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
         return cosines
 
     def likeness(self, papers: Rows, rows: Rows) -> Doubles:
-        """Scores (papers, rows) by late interaction: each of the papers, all at rows, as a query."""
+        """Return scores (papers, rows) by late interaction, each of the papers as a query."""
         ascending, places = np.unique(rows, return_inverse=True)
         stored, matrices = self._stored(ascending), self._projection
         whole = self._vectors.whole(papers).astype(np.float64)
@@ -129,8 +119,8 @@ class CitationSource:
 
 
 class Projection(NamedTuple):
-    """Matrices (dimension, dimension) for the vectors of sentences and of whole papers, and the weights of
-    the TERMS, (3,); all float64.
+    """Hold matrices (dimension, dimension) for vectors of sentences and of whole papers, and weights (3,) of
+    the TERMS; float64.
     """
 
     sentences: Doubles
@@ -139,17 +129,15 @@ class Projection(NamedTuple):
 
 
 class TransformedQuery(NamedTuple):
-    """A query's vectors, `transformed`: ``sentences`` (n, dimension) and ``whole`` (1, dimension)."""
+    """Hold `transformed` vectors: ``sentences`` (n, dimension) and ``whole`` (1, dimension)."""
 
     sentences: Doubles
     whole: Doubles
 
 
 class MeasuredPapers(NamedTuple):
-    """Stored vectors of some papers with the lengths of their projections.
-
-    ``sentences`` (sentences, dimension) and ``sentence_lengths`` (sentences,), those of paper i from
-    ``starts[i]`` on; ``whole`` (papers, dimension) and ``whole_lengths`` (papers,).
+    """Hold stored vectors with the lengths of their projections: ``sentences`` (sentences, dimension), those
+    of paper i from ``starts[i]`` on, and ``whole`` (papers, dimension).
     """
 
     sentences: Doubles
@@ -160,21 +148,14 @@ class MeasuredPapers(NamedTuple):
 
 
 def lengths(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
-    """The lengths (n,) of the projections of vectors (n, dimension).
-
-    >>> lengths(np.array([[1.0, 1.0]]), np.diag([3.0, 4.0])).tolist()
-    [5.0]
-    """
+    """Return the lengths (n,) of the projections of vectors (n, dimension)."""
     projected: Doubles = np.linalg.norm(np.asarray(vectors, np.float64) @ matrix.T, axis=1)
     return np.maximum(projected, 1e-12)
 
 
 def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
-    """Vectors (n, dimension) whose inner products with stored ones, over the lengths of these ones'
-    projections, are the cosines of both projections.
-
-    >>> transformed(np.array([[1.0, 0.0]]), np.diag([2.0, 1.0])).tolist()
-    [[2.0, 0.0]]
+    """Return vectors (n, dimension) whose inner products with stored ones, over the lengths of the
+    projections of those, are the cosines of both projections.
     """
     vectors = np.asarray(vectors, np.float64)
     back: Doubles = (vectors @ matrix.T @ matrix) / lengths(vectors, matrix)[:, None]
@@ -182,16 +163,11 @@ def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
 
 
 def terms(query: TransformedQuery, papers: MeasuredPapers) -> Doubles:
-    """The similarities (3, papers) of a query and papers, in the order of TERMS.
+    """Return the similarities (3, papers) of a query and papers, in the order of TERMS.
 
     ``forward``: the mean over the query's sentences of each one's best cosine with a sentence of the paper
     (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``whole``: the cosine of the whole papers.
     ``backward``: as forward, over the paper's sentences.
-
-    >>> ones, axes = np.ones(2), np.eye(2)
-    >>> papers = MeasuredPapers(axes, ones, axes, ones, np.array([0, 1]))
-    >>> terms(TransformedQuery(axes, axes[:1]), papers).tolist()
-    [[0.5, 0.5], [1.0, 0.0], [1.0, 1.0]]
     """
     cosines = (query.sentences @ papers.sentences.T) / papers.sentence_lengths
     counts = np.diff(np.append(papers.starts, cosines.shape[1]))

@@ -26,8 +26,8 @@ from qbe.util.parallel import Closing, Workers
 
 
 class CiteRequest(NamedTuple):
-    """A paper that is being written; ids of papers of the index that it ``cited`` already, which help to find
-    the rest and are not recommended again; and ids that are ``excluded``.
+    """Name a paper being written, ids of the index that it ``cited`` already (they help to find the rest and
+    are not recommended again), and ids ``excluded``.
 
     >>> from qbe import paper_from_text
     >>> CiteRequest(paper_from_text("On stone", "Stone is hard. We cut it.")).cited
@@ -40,22 +40,19 @@ class CiteRequest(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """What reads one commit of the index."""
-
     reader: IndexReader
     scorer: CitationScorer
     filters: FilterCache
 
 
 class Recommender(Closing):
-    """Recommends which papers of an index a paper should cite, as a `CiteConfig` says.
+    """Recommend which papers of an index a paper should cite, as a `CiteConfig` says.
 
-    Models and threads stay open until it is closed; several threads may use it. Closing it leaves the index
-    open.
+    Several threads may use it. Closing it ends its threads and leaves the index open.
     """
 
     def __init__(self, index: Index, config: CiteConfig, model: CitationModel) -> None:
-        """`Recommender.open` is the way to make one."""
+        """Use `Recommender.open` instead."""
         self.index, self.config, self._model = index, config, model
         self._workers = Workers(index.threads)
         self._rerank: RerankStage | None = None
@@ -64,12 +61,12 @@ class Recommender(Closing):
 
     @classmethod
     def open(cls, index: Index, config: CiteConfig | None = None) -> Recommender:
-        """Open what recommends papers of an index.
+        """Open a recommender of papers of an index.
 
-        Raises TypeError for values of another type, IndexFormatError where the index was built without
-        vectors or postings, ModelError for a model that cannot be read or is that of another encoder,
-        JavaError where BM25 finds no Java. A reranker raises what `qbe.search.rerankers.open_reranker` does,
-        and UsageError where it scores facets alone.
+        Raises TypeError for values of another type, IndexFormatError for an index without vectors or
+        postings, ModelError for a model that cannot be read or is that of another encoder, JavaError where
+        BM25 finds no Java, what `qbe.search.rerankers.open_reranker` does, and UsageError for a reranker that
+        scores facets alone.
         """
         config = CiteConfig() if config is None else config
         check_index(index)
@@ -94,7 +91,6 @@ class Recommender(Closing):
         return recommender
 
     def close(self) -> None:
-        """End the threads; the index stays open."""
         self._workers.close()
 
     def recommend(
@@ -107,12 +103,12 @@ class Recommender(Closing):
         filter: PaperFilter | None = None,
         matches: bool = True,
     ) -> list[Hit]:
-        """The ``k`` papers that the paper should most likely cite, best first, ties by id; neither itself nor
-        what it ``cited`` already nor what to ``exclude`` (ids of the index) is among them.
+        """Return the ``k`` papers that the paper should most likely cite, best first, ties by id; without
+        itself, what it ``cited`` already and what to ``exclude`` (ids of the index).
 
-        Only papers that pass the ``filter`` are (None: that of the configuration). ``matches`` adds the pairs
-        of closest sentences. Raises PaperNotFoundError for ids that the index lacks, UsageError for ``k``
-        below 1, and for a filter by the paper's year where it has none.
+        ``filter`` replaces that of the configuration. ``matches`` adds the pairs of closest sentences. Raises
+        PaperNotFoundError for ids that the index lacks, UsageError for ``k`` below 1, and for a filter by the
+        paper's year where it has none.
         """
         request = CiteRequest(paper, cited, exclude)
         return self.batch_recommend([request], k, filter=filter, matches=matches)[0]
@@ -125,7 +121,7 @@ class Recommender(Closing):
         filter: PaperFilter | None = None,
         matches: bool = True,
     ) -> list[list[Hit]]:
-        """For each request exactly what `recommend` gives, in less time."""
+        """Return for each request exactly what `recommend` does, in less time."""
         check_count("k", k)
         _check(requests)
         check_filter(filter)
@@ -167,7 +163,6 @@ class Recommender(Closing):
         return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
     def _rerank_stage(self) -> RerankStage | None:
-        """What scores the best candidates again, if anything does."""
         stage = open_rerank_stage(self.config.rerank, self.index, self._workers)
         if stage is not None and not stage.reranks(None):
             raise UsageError(
@@ -177,8 +172,8 @@ class Recommender(Closing):
         return stage
 
     def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
-        """How many papers of the index pass the filter for a paper (None: that of the configuration), and how
-        many have no year.
+        """Count the papers of the index that pass the filter (None: that of the configuration) for a paper,
+        and those without a year.
         """
         check_filter(filter)
         return self.index.read(lambda reader: self._selected(self._over(reader).filters, paper, filter))
@@ -196,7 +191,6 @@ class Recommender(Closing):
         return filters.for_query(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
-        """What reads a commit of the index; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 scorer = CitationScorer(reader, self._workers, self._model.projection, self.config.depth)
@@ -205,7 +199,6 @@ class Recommender(Closing):
 
 
 def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
-    """The rows of papers; raises PaperNotFoundError."""
     rows = []
     for paper_id in paper_ids:
         row = reader.papers.find(paper_id)
@@ -234,9 +227,6 @@ def _check(requests: object) -> None:
 
 
 def _encoder_of(index: Index) -> Mapping[str, Any]:
-    """The encoder of an index, as its manifest names it; raises IndexFormatError where the index lacks what a
-    recommendation reads.
-    """
     dense = index.manifest.dense
     lacking = "vectors" if dense is None else "postings" if index.manifest.lucene is None else ""
     if dense is None or lacking:

@@ -17,41 +17,26 @@ from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSour
 from qbe.search.fusion import z_normalize
 from qbe.util.parallel import Workers
 
+# Scores of the first stage, and features by what they need: papers alone, citations in the index, papers that
+# the query cites, both.
 SCORES = ("bm25", "sentences", "whole", "citation")
-"""Scores of the first stage, z-normalized over the candidates."""
 
 TEXT = (*SCORES, "age", "recency", "new")
-"""Features that need nothing but the papers."""
-
 LINKS = ("citations", "neighbours", "cited_neighbours")
-"""Features that need the citations among papers of the index."""
-
 SEEDS = ("seed_mean", "seed_best", "seed_sentences_mean", "seed_sentences_best", "seed_sentences_two")
-"""Features that need papers which the query is known to cite."""
-
 SEED_LINKS = (
     *("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds"),
     *("seed_walks", "rare_seed_walks"),
 )
-"""Features that need both."""
 
-NEW_YEARS = 1
-LONGEST_AGE = 20
-
-
-WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
-"""What the first stage ranks by; chosen on dev of `citations`."""
-
-NEAR, NEAREST = 50, 20
-"""How many of the best candidates count by what they cite, and by who cites them."""
-
-LINKED = 300
-"""Papers that citations propose besides those of the first stage."""
+NEW_YEARS, LONGEST_AGE = 1, 20
+WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}  # chosen on dev of `citations`
+NEAR, NEAREST = 50, 20  # best candidates that count by what they cite, and by who cites them
+LINKED = 300  # papers that citations propose besides those of the first stage
 
 
 class FeatureSet(NamedTuple):
-    """Which features there are besides those of texts: by citations in the index, by papers that the query
-    cites.
+    """Select features besides those of texts: by citations in the index, by papers that the query cites.
 
     >>> FeatureSet(links=True, seeds=False).names[-3:], FeatureSet(links=True, seeds=False).key
     (('citations', 'neighbours', 'cited_neighbours'), 'links')
@@ -62,13 +47,12 @@ class FeatureSet(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features that there are."""
         both = SEED_LINKS if self.links and self.seeds else ()
         return (*TEXT, *(LINKS if self.links else ()), *(SEEDS if self.seeds else ()), *both)
 
     @property
     def key(self) -> str:
-        """A name: ``text``, ``links``, ``seeds`` or ``links+seeds``."""
+        """Return ``text``, ``links``, ``seeds`` or ``links+seeds``."""
         return "+".join(name for name in self._fields if getattr(self, name)) or "text"
 
 
@@ -76,15 +60,8 @@ FEATURE_SETS = tuple(FeatureSet(links, seeds) for seeds in (False, True) for lin
 
 
 def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Doubles]:
-    """The features of TEXT, each (candidates,).
-
-    ``scores`` has those of SCORES; ``ages`` (candidates,) are the years from a candidate to the query, NaN
-    where either year is not known.
-
-    >>> scores = dict.fromkeys(SCORES, np.array([1.0, 3.0]))
-    >>> features = text_features(scores, np.array([0.0, 40.0]))
-    >>> features["bm25"].tolist(), features["age"].tolist(), features["new"].tolist()
-    ([-1.0, 1.0], [0.0, 2.0], [1.0, 0.0])
+    """Return the features of TEXT, each (candidates,), from ``scores`` of SCORES and ``ages`` (candidates,)
+    in years, NaN where unknown.
     """
     years = np.clip(ages, 0, LONGEST_AGE)
     new = np.where(np.isnan(years), np.nan, years <= NEW_YEARS)
@@ -93,18 +70,13 @@ def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Dou
 
 
 def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
-    """Features as a matrix (candidates, names).
-
-    >>> columns({"age": np.array([0.5]), "new": np.array([0.0])}, ["new", "age"]).tolist()
-    [[0.0, 0.5]]
-    """
+    """Stack features as a matrix (candidates, names)."""
     return np.stack([features[name] for name in names], axis=1)
 
 
 class CiteQuery(NamedTuple):
-    """A paper whose bibliography is to be found: its whole abstract, encoded; its ``year`` and its ``row``
-    in the index, if it has them; the rows of papers that it is known to cite, ``seeds``; and of those that
-    are ``excluded``, which are never candidates.
+    """Hold a paper whose bibliography is to be found: its encoded abstract, ``year`` and ``row`` in the index
+    if known, rows of papers it cites (``seeds``), and rows ``excluded`` from the candidates.
     """
 
     encoded: EncodedAspect
@@ -115,28 +87,26 @@ class CiteQuery(NamedTuple):
 
     @property
     def left_out(self) -> frozenset[int]:
-        """The rows of papers that are never candidates."""
+        """Return the rows of papers that are never candidates."""
         query_rows = frozenset() if self.row is None else frozenset((self.row,))
         return self.excluded | query_rows | frozenset(self.seeds.tolist())
 
 
 class CitationCandidates(NamedTuple):
-    """Candidates by row, best first, with their scores by the first stage and its components, each (n,)."""
+    """Hold candidates by row, best first, with scores and components of the first stage, each (n,)."""
 
     rows: Ints
     scores: Doubles
     components: Mapping[str, Doubles]
 
     def without(self, rows: frozenset[int]) -> CitationCandidates:
-        """All but those at some rows."""
         return self._at(np.array([row not in rows for row in self.rows.tolist()], np.bool_))
 
     def first(self, count: int) -> CitationCandidates:
-        """The best so many."""
         return self._at(np.arange(len(self.rows)) < count)
 
     def joined(self, others: CitationCandidates) -> CitationCandidates:
-        """These and others after them."""
+        """Append other candidates."""
         components = {
             name: np.concatenate([part, others.components[name]]) for name, part in self.components.items()
         }
@@ -152,7 +122,7 @@ NO_CANDIDATES = CitationCandidates(np.zeros(0, np.int64), np.zeros(0), {name: np
 
 
 class ScoredCandidates(NamedTuple):
-    """Candidates in the order of the first stage, by row, with their features, each (candidates,)."""
+    """Hold candidates by row in the order of the first stage, with features, each (candidates,)."""
 
     rows: Ints
     features: Mapping[str, Doubles]
@@ -160,17 +130,14 @@ class ScoredCandidates(NamedTuple):
 
 
 class CitationScorer:
-    """Finds candidates by their texts and by citations, and computes the features that score them.
+    """Find candidates by their texts and by citations, and compute their features.
 
-    The first stage is the fusion of BM25 and of projected vectors. Where papers of the index cite each
-    other, what the best candidates cite is added, and where seeds are known, what they cite or is
-    cited together with them.
+    The first stage fuses BM25 and projected vectors. Where papers of the index cite each other, what the best
+    candidates cite is added; where seeds are known, what they cite or is cited together with them.
     """
 
     def __init__(self, reader: IndexReader, workers: Workers, projection: Projection, depth: int) -> None:
-        """``depth`` is the number of candidates of the first stage. Raises IndexFormatError where the index
-        lacks vectors or postings.
-        """
+        """Take ``depth`` candidates of the first stage; raises IndexFormatError without vectors or BM25."""
         self._papers, self._depth = reader.papers, depth
         self._projected = CitationSource(reader, workers, projection)
         self.evidence = Evidence(reader)
@@ -184,7 +151,7 @@ class CitationScorer:
     def first_stage(
         self, queries: Sequence[CiteQuery], allowed: Sequence[Selection | None]
     ) -> list[CitationCandidates]:
-        """The candidates of each query by text, out of ``allowed`` (None: all papers), best first."""
+        """Return the candidates of each query by text, out of ``allowed`` (None: all), best first."""
         candidates = [NO_CANDIDATES] * len(queries)
         left_out = [len(query.left_out) for query in queries]
         for papers, count in dict.fromkeys(zip(allowed, left_out, strict=True)):
@@ -215,9 +182,7 @@ class CitationScorer:
         *,
         links: bool = True,
     ) -> ScoredCandidates:
-        """Candidates and those that citations propose, with their features; ``links`` says whether citations
-        among the papers of the index count.
-        """
+        """Compute the features of candidates and, with ``links``, of those that citations propose."""
         candidates = candidates.without(query.left_out)
         feature_set = FeatureSet(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
         near = self._near(query, candidates, NEAR)
@@ -229,13 +194,15 @@ class CitationScorer:
         rows = candidates.rows
         features = text_features(candidates.components, self.evidence.ages(rows, query.year))
         if feature_set.links:
-            features |= self._by_links(query, rows, near, nearest)
+            citations, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
+            features["citations"] = np.log1p(citations.popularity(rows, earlier))
+            features["neighbours"] = np.sqrt(citations.share_citing(near, rows))
+            features["cited_neighbours"] = np.sqrt(citations.share_cited(nearest, rows))
         if feature_set.seeds:
             features |= self._by_seeds(query, rows, feature_set)
         return ScoredCandidates(rows, features, feature_set)
 
     def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
-        """The scores of SCORES, each (n,), of papers at some rows."""
         if not len(rows):
             return {name: np.zeros(0) for name in SCORES}
         ascending, places = np.unique(rows, return_inverse=True)
@@ -245,7 +212,7 @@ class CitationScorer:
         return {name: scores[name][places] for name in SCORES}
 
     def _near(self, query: CiteQuery, candidates: CitationCandidates, count: int) -> Neighbours:
-        """The best candidates whose bibliographies may count, by how far they are above the next one."""
+        """Weight the best candidates whose bibliographies may count by their lead over the next one."""
         may = self.evidence.citing_papers(query.year, query.row)[candidates.rows]
         rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]
         weights = scores - scores.min(initial=np.inf) if len(scores) else scores
@@ -253,9 +220,6 @@ class CitationScorer:
         return Neighbours(rows, weights / total if total > 0 else weights)
 
     def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
-        """At most LINKED papers that the nearest ones cite, or that are linked to the seeds, besides those at
-        ``rows``.
-        """
         links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
         citing = np.unique(links.citing(query.seeds))
         citing = citing[earlier[citing]]
@@ -267,17 +231,6 @@ class CitationScorer:
             proposed = proposed[allowed.mask[proposed]]
         value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, earlier)
         return np.sort(proposed[np.argsort(-value, kind="stable")[:LINKED]])
-
-    def _by_links(
-        self, query: CiteQuery, rows: Ints, near: Neighbours, nearest: Neighbours
-    ) -> dict[str, Doubles]:
-        links = self.evidence.links
-        earlier = self.evidence.citing_papers(query.year, query.row)
-        return {
-            "citations": np.log1p(links.popularity(rows, earlier)),
-            "neighbours": np.sqrt(links.share_citing(near, rows)),
-            "cited_neighbours": np.sqrt(links.share_cited(nearest, rows)),
-        }
 
     def _by_seeds(self, query: CiteQuery, rows: Ints, feature_set: FeatureSet) -> dict[str, Doubles]:
         cosines = self._projected.whole_cosines(rows, query.seeds)

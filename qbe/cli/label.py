@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.index.index import Index
-    from qbe.label.labelling import LabelConfig
+    from qbe.label.grading import LabelConfig
     from qbe.label.pairs import Merges, Pair
     from qbe.models.language_model import Estimate
 
@@ -155,7 +155,7 @@ def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelC
     from pathlib import Path
 
     from qbe.errors import FileFormatError, input_error
-    from qbe.label.labelling import LabelConfig
+    from qbe.label.grading import LabelConfig
     from qbe.models.language_model import Endpoint
 
     guideline = None
@@ -199,7 +199,7 @@ def _label(
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
     from qbe.errors import ModelError
     from qbe.label.candidates import papers_of
-    from qbe.label.labelling import label
+    from qbe.label.grading import label
 
     papers = papers_of(index, pairs)
     if bare := sum(not paper.abstract for paper in papers.values()):

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from qbe.errors import FileFormatError
 from qbe.label.pairs import Merges, merged, read_grades
+from qbe.query import SIMILAR_FROM
 from qbe.types import Facet
 from qbe.util.files import StrPath
 
 Floats = NDArray[np.float64]
 
-SIMILAR = 1.5
-"""From which grade on a pair counts as similar."""
-
 
 class FacetAgreement(NamedTuple):
-    """How two assessors agree in a facet: the mean ``grades`` of each, quadratically weighted ``kappa``
-    (Cohen, 1968), Spearman's correlation over all pairs and its median over queries, the shares of pairs with
-    equal grades and with both on the same side of SIMILAR, and how often each grade of the first (rows) met
-    which of the second. None where a figure is not defined, since an assessor gave one grade only.
+    """Hold the agreement of two assessors in a facet: mean ``grades`` of each, quadratically weighted
+    ``kappa`` (Cohen, 1968), Spearman's correlation over all pairs and its median over queries, the shares
+    of pairs with equal grades and on the same side of `SIMILAR_FROM`, and counts of grades (of the first,
+    of the second).
+
+    A figure is None where an assessor gave one grade only.
     """
 
     facet: Facet
@@ -38,9 +38,7 @@ class FacetAgreement(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The agreement on the ``pairs`` that two files share, of so many ``queries``; ``only`` counts the pairs
-    of each that the other lacks.
-    """
+    """Hold the agreement on the ``pairs`` of two files; ``only`` counts the pairs that one file alone has."""
 
     pairs: int
     queries: int
@@ -49,7 +47,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement:  # noqa: B006
-    """The agreement of two files of graded pairs, after grades are merged.
+    """Compare two files of graded pairs after merging grades.
 
     Raises FileFormatError for a file that cannot be read, and where they share no pair.
 
@@ -61,7 +59,10 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
     >>> [facet.kappa and round(facet.kappa, 3) for facet in found], found[0].spearman
     ([0.857, 1.0, 0.0], 1.0)
     """
-    graded = [_grades(path, merges) for path in (first, second)]
+    graded = [
+        {key: [merged(grade, merges) for grade in grades] for key, grades in read_grades(path).items()}
+        for path in (first, second)
+    ]
     shared = [key for key in graded[0] if key in graded[1]]
     if not shared:
         raise FileFormatError(
@@ -77,12 +78,6 @@ def agreement(first: StrPath, second: StrPath, merges: Merges = {}) -> Agreement
     )
 
 
-def _grades(path: StrPath, merges: Merges) -> dict[tuple[str, str], tuple[float, ...]]:
-    return {
-        key: tuple(merged(grade, merges) for grade in grades) for key, grades in read_grades(path).items()
-    }
-
-
 def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats) -> FacetAgreement:
     by_query = [spearman(first[queries == query], second[queries == query]) for query in np.unique(queries)]
     known = [value for value in by_query if value is not None]
@@ -93,17 +88,14 @@ def _of_facet(facet: Facet, queries: NDArray[Any], first: Floats, second: Floats
         spearman(first, second),
         float(np.median(known)) if known else None,
         float((first == second).mean()),
-        float(((first >= SIMILAR) == (second >= SIMILAR)).mean()),
+        float(((first >= SIMILAR_FROM) == (second >= SIMILAR_FROM)).mean()),
         Counter(zip(first.tolist(), second.tolist(), strict=True)),
     )
 
 
 def weighted_kappa(first: Floats, second: Floats) -> float | None:
-    """Kappa with quadratic weights (Cohen, 1968) of grades (n,), which may be any numbers: 1 - the mean
-    squared difference over that of all combinations of a grade of the first and one of the second.
-
-    >>> weighted_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 1.0]))  # 1 - (1 / 3) / 1
-    0.666666666667
+    """Return kappa with quadratic weights (Cohen, 1968) of grades (n,), which may be any numbers: 1 - the
+    mean squared difference over its expectation for independent assessors.
     """
     expected = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
     if expected == 0:
@@ -112,11 +104,8 @@ def weighted_kappa(first: Floats, second: Floats) -> float | None:
 
 
 def spearman(first: Floats, second: Floats) -> float | None:
-    """Spearman's rank correlation of values (n,), equal ones sharing the mean of their ranks; None where all
-    values of one side are equal.
-
-    >>> spearman(np.array([3.0, 1.0, 2.0]), np.array([2.0, 0.0, 1.5]))
-    1.0
+    """Return Spearman's rank correlation of values (n,), ties at their mean rank; None where one side is
+    constant.
     """
     ranks = [_ranks(each) - (len(each) + 1) / 2 for each in (first, second)]
     spread = float(np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
@@ -130,7 +119,6 @@ def _ranks(values: Floats) -> Floats:
 
 
 def as_record(found: Agreement) -> dict[str, Any]:
-    """An agreement as JSON holds it."""
     return {
         **found._asdict(),
         "facets": {
@@ -144,7 +132,7 @@ def as_record(found: Agreement) -> dict[str, Any]:
 
 
 def as_table(found: Agreement, names: Sequence[str]) -> str:
-    """An agreement for people; ``names`` are those of the assessors."""
+    """Lay out an agreement for a terminal; ``names`` are those of the assessors."""
     lines = [
         f"{found.pairs:,} pairs of {found.queries:,} queries in both; {found.only[0]:,} only in {names[0]}, "
         f"{found.only[1]:,} only in {names[1]}",

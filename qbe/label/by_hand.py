@@ -13,14 +13,13 @@ from qbe.label.pairs import HAND, Grades, Pair, read_grades, read_pairs, write_p
 from qbe.util.files import change_lock
 from qbe.util.outputs import check_output
 
-MOST_ASSESSORS = 100
-"""Files in a folder; clients cannot make more."""
+MOST_ASSESSORS = 100  # files in a folder: clients cannot make more
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 class Turn(NamedTuple):
-    """The next pair for an assessor, None at the end, and how many of ``total`` pairs have grades."""
+    """Hold the next pair for an assessor (None at the end), and how many of ``total`` pairs have grades."""
 
     pair: Pair | None
     graded: int
@@ -28,9 +27,10 @@ class Turn(NamedTuple):
 
 
 class HandGrades:
-    """Hands out pairs to assessors, to each in an order of their own, and keeps their grades in
-    ``folder/NAME.tsv``, which each grade replaces as a whole. Threads may share it, and other processes may
-    keep grades of the same pairs in the folder.
+    """Hand out pairs to assessors, to each in an order of their own, and keep their grades in
+    ``folder/NAME.tsv``.
+
+    Threads may share it, and other processes may keep grades of the same pairs in the folder.
 
     >>> hands = HandGrades([Pair("q", "a", "method"), Pair("q", "b", "far")], Path("grades"))
     >>> hands.grade("ann", "q", "b", (0, 1, 3)).graded, hands.turn("ben").graded
@@ -44,17 +44,16 @@ class HandGrades:
         self._folder = folder
 
     def turn(self, assessor: str) -> Turn:
-        """What is next for an assessor; raises UsageError for a name that is none, and what reading their
-        file does.
+        """Return what is next for an assessor; raises UsageError for an invalid name, and what `read_grades`
+        does.
         """
         return self._turn(assessor, self._grades_of(assessor))
 
     def grade(self, assessor: str, query_id: str, paper_id: str, grades: Grades) -> Turn:
-        """Keep the grades of a pair, in the place of earlier ones of the assessor; gives what is next.
-        Grades of pairs that are not handed out (any more) stay in the file.
+        """Keep the grades of a pair in place of the assessor's earlier ones, and return what is next.
 
-        Raises UsageError for another pair than those handed out and for a name that is none, OutputError
-        where they cannot be kept.
+        Grades of pairs that are no longer handed out stay in the file. Raises UsageError for an unknown pair
+        or an invalid name, OutputError where grades cannot be kept.
         """
         if (query_id, paper_id) not in self._pairs:
             raise UsageError(f"expected one of the pairs to be graded, found {query_id} and {paper_id}")

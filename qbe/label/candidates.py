@@ -1,4 +1,4 @@
-"""Pairs to grade: query papers of an index, and for each candidates that were found in several ways."""
+"""Pairs to grade: query papers of an index with candidates found in several ways."""
 
 from __future__ import annotations
 
@@ -18,24 +18,18 @@ from qbe.types import Facet, Paper
 
 T = TypeVar("T")
 
-DEPTH = 60
-"""Ranks of a list from which candidates are drawn."""
-
+DEPTH = 60  # ranks of a list from which candidates are drawn
+BATCH = 8  # query papers searched for together
 FAR, ABSTRACT = "far", "abstract"
 MIXED = (SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD)
 POOLS = (*(facet.value for facet in Facet), *MIXED, ABSTRACT, FAR)
-"""Where candidates come from: rankings by each facet, by the technique apart from the problem and the
-reverse, by the whole abstract, and papers of the index that none of these has."""
-
-BATCH = 8
-"""Query papers that are searched for together."""
+"""The sources of candidates: rankings by facet, by mixed queries and by the whole abstract, and the papers
+that none of these holds."""
 
 
 def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
-    """So many of some items at random, in their order; None: all. Raises UsageError where there are too few.
-
-    >>> drawn(["a", "b", "c", "d"], 2, seed=1)
-    ['b', 'c']
+    """Return ``count`` random items in their order, or all for None; raises UsageError where there are too
+    few.
     """
     if count is None:
         return list(items)
@@ -46,7 +40,6 @@ def drawn(items: Sequence[T], count: int | None, seed: int) -> list[T]:
 
 
 def ids_of(index: Index) -> list[str]:
-    """The ids of an index's papers."""
     with index.reading() as reader:
         ids = reader.papers.ids
         return list(ids)
@@ -59,16 +52,12 @@ def pool_candidates(
     seed: int,
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[Pair]:
-    """For each query paper ``count`` candidates, taken from POOLS in turn: of the rankings by facet and by
-    abstract the best and, by turns, one drawn from the first DEPTH; of the mixed ones the best.
+    """Return for each query paper ``count`` candidates, taken from POOLS in turn: the best of mixed rankings;
+    of the others by turns the best and one drawn from the first DEPTH.
 
     The first stage alone ranks, so that no reranker chooses what it is to learn from. The same index, ids and
     ``seed`` give the same pairs. Raises PaperNotFoundError, UsageError for a ``count`` below 1 and where
     there is no candidate.
-
-    >>> pairs = pool_candidates(index, ["s036"], 7, seed=0)
-    >>> sorted(pair.pool for pair in pairs) == sorted(POOLS)
-    True
     """
     if count < 1:
         raise UsageError(f"expected `candidates` of at least 1, found {count}")
@@ -93,7 +82,6 @@ def pool_candidates(
 
 
 def _queries(paper: Paper) -> Iterator[tuple[str, Query]]:
-    """The queries of a paper whose rankings bring candidates, by the name of the pool."""
     present = {facet for facet in Facet if paper.facet_positions(facet)[0]}
     yield from ((facet.value, Query(paper, facet)) for facet in Facet if facet in present)
     for name in MIXED:
@@ -105,7 +93,6 @@ def _queries(paper: Paper) -> Iterator[tuple[str, Query]]:
 def _chosen(
     query_id: str, lists: dict[str, list[str]], everything: Sequence[str], count: int, seed: int
 ) -> list[Pair]:
-    """Candidates from the lists and from everything else in turn, each once, in the order of their ids."""
     rng = random.Random(f"{seed} {query_id}")
     near = {query_id}.union(*lists.values())
     far = [paper_id for paper_id in everything if paper_id not in near]
@@ -130,11 +117,6 @@ def _chosen(
 
 
 def _best_and_drawn(hits: Sequence[str], rng: random.Random) -> Iterator[str]:
-    """Hits, by turns the best that is left and one at random.
-
-    >>> sorted(_best_and_drawn(["a", "b", "c"], random.Random(0)))
-    ['a', 'b', 'c']
-    """
     left = list(hits)
     while left:
         yield left.pop(0)
@@ -143,7 +125,7 @@ def _best_and_drawn(hits: Sequence[str], rng: random.Random) -> Iterator[str]:
 
 
 def papers_of(index: Index, pairs: Iterable[Pair]) -> dict[str, Paper]:
-    """The papers of pairs by their ids; raises CorpusError where the index lacks some."""
+    """Return the papers of pairs by id; raises CorpusError where the index lacks some."""
     ids = dict.fromkeys(paper_id for pair in pairs for paper_id in (pair.query_id, pair.paper_id))
     missing = [paper_id for paper_id in ids if paper_id not in index]
     if missing:

@@ -12,15 +12,11 @@ from qbe.util.files import StrPath
 from qbe.util.outputs import Result
 from qbe.util.text import bad_line, read_fields, write_lines
 
+Grades = Sequence[float]  # of a pair, facet by facet
+Merges = Mapping[int, int]  # grades that count as other ones
+
 IDS = PAIRS_HEADER[:2]
-POOL, GIVEN = "pool", "given"
-"""The column of how a pair was found, and what it says of pairs that a user gave."""
-
-ASSESSOR = "assessor"
-"""The last column of grades by hand."""
-
-Grades = Sequence[float]
-"""Of a pair in each facet, in their order."""
+POOL, GIVEN, ASSESSOR = "pool", "given", "assessor"  # GIVEN: the pool of pairs that a user gave
 
 _BEGINS = [
     "\t".join(some).encode() + b"\n"
@@ -33,7 +29,7 @@ HAND = Result("grades by hand", lambda head: head.startswith(_BEGINS[2]))
 
 
 class Pair(NamedTuple):
-    """A query paper and a candidate, by their ids, and how the candidate was found."""
+    """Name a query paper and a candidate by their ids, and how the candidate was found."""
 
     query_id: str
     paper_id: str
@@ -41,10 +37,10 @@ class Pair(NamedTuple):
 
 
 def read_pairs(path: StrPath) -> list[Pair]:
-    r"""The pairs of a tab-separated file whose first line names the columns query_id and paper_id; grades and
-    all other columns but pool are ignored, and a pair that is there twice is read once.
+    r"""Read the pairs of a tab-separated file with the columns query_id and paper_id, each once.
 
-    Raises FileFormatError for a file that cannot be read, lacks the columns, or has no pair.
+    Other columns but pool are ignored. Raises FileFormatError for a file that cannot be read, lacks the
+    columns, or has no pair.
 
     >>> from pathlib import Path
     >>> _ = Path("pairs.tsv").write_text("query_id\tpaper_id\nq\ta\nq\tb\nq\ta\n")
@@ -68,11 +64,7 @@ def read_pairs(path: StrPath) -> list[Pair]:
 
 
 def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
-    """The grades of a file of graded pairs, by query paper and candidate.
-
-    Raises FileFormatError where `qbe.runs.read_graded_pairs` does, and for a pair that has other
-    grades in another line.
-    """
+    """Read grades by query paper and candidate; raises FileFormatError, also for a pair graded twice."""
     grades: dict[tuple[str, str], Grades] = {}
     for query, pairs in read_graded_pairs(path).items():
         for pair in pairs:
@@ -91,9 +83,7 @@ def read_grades(path: StrPath) -> dict[tuple[str, str], Grades]:
 def write_pairs(
     path: StrPath, pairs: Sequence[Pair], grades: Sequence[Grades] | None = None, assessor: str = ""
 ) -> None:
-    r"""Write pairs, with their grades if there are any, as `read_pairs` and
-    `qbe.runs.read_graded_pairs` read them; with the ``assessor`` who gave them by hand. Raises
-    OutputError where they cannot be written.
+    """Write pairs, with their grades and the ``assessor`` by hand if there are any; raises OutputError.
 
     >>> from pathlib import Path
     >>> write_pairs("graded.tsv", [Pair("q", "a", "method")], [(3, 1.5, 0)])
@@ -112,16 +102,8 @@ def write_pairs(
     write_lines(path, ("\t".join(fields) + "\n" for fields in (header, *rows)))
 
 
-Merges = Mapping[int, int]
-"""Grades that count as other ones."""
-
-
 def parse_merges(texts: Sequence[str]) -> dict[int, int]:
-    """Grades to merge, as in ``3:2`` (3 counts as 2); raises UsageError.
-
-    >>> parse_merges(["3:2", "1:0"])
-    {3: 2, 1: 0}
-    """
+    """Parse grades to merge: ``3:2`` counts 3 as 2; raises UsageError."""
     merges = {}
     for text in texts:
         grade, _, other = text.partition(":")
@@ -135,8 +117,7 @@ def parse_merges(texts: Sequence[str]) -> dict[int, int]:
 
 
 def merged(grade: float, merges: Merges) -> float:
-    """A grade after merging; one between two whole ones, such as the mean of two assessors, is the like
-    between what these become.
+    """Return a grade after merging, interpolated where it lies between two whole ones.
 
     >>> [merged(grade, {3: 2}) for grade in (3, 2.5, 1.5, 0)]
     [2, 2.0, 1.5, 0]

@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 from qbe.errors import ModelError, OutputError
 from qbe.label.pairs import Merges, Pair, merged, write_pairs
-from qbe.models.language_model import Answers, Budget, Client, Endpoint, Estimate, Grader, Outcome, PaperPair
+from qbe.models.language_model import Answers, Budget, Client, Endpoint, Estimate, Grader, PaperPair
 from qbe.types import Facet, Paper
 from qbe.util.files import lock
 
 
 class LabelConfig(NamedTuple):
-    """How pairs are graded: by which model, after which ``guideline`` (None: qbe's own), within what budget
-    (None: any); ``answers`` is the file that keeps what was answered, ``parallel`` the number of requests
-    under way at a time, ``seed`` that of their order. ``merges`` are applied to the grades that are written,
-    not to the answers kept.
+    """Configure grading: ``guideline`` None is qbe's own, budgets None are unlimited, ``answers`` keeps what
+    was answered, ``seed`` shuffles the requests; ``merges`` apply to the grades written, not to the
+    answers.
     """
 
     endpoint: Endpoint
@@ -34,9 +33,8 @@ class LabelConfig(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """What came of it: how many pairs have grades now, those asked for in vain and why, ``stopped``, why the
-    others were not asked for (empty: all were), requests and tokens spent in all, and how often each grade
-    was given.
+    """Report a run: pairs with grades, pairs that failed and why, why the rest was not asked for
+    (``stopped``, else empty), requests and tokens spent in all, and counts of grades.
     """
 
     graded: int
@@ -58,11 +56,10 @@ def label(
 ) -> Labelled | None:
     """Grade pairs by a model, and write those that have grades to ``output``.
 
-    The model sees the texts of ``papers`` alone, pair by pair, in an order that is shuffled by the seed. What
-    is in the file of answers already is not asked for again. Where ``approve`` refuses the estimate, nothing
-    is asked, and None is returned. Raises ModelError where the endpoint answers no more, or grades no pair,
-    and OutputError where answers cannot be kept or another process writes them; what was answered by then is
-    kept.
+    The model sees the texts of ``papers``, pair by pair, in shuffled order; answers in the file are not asked
+    for again. Returns None, and asks nothing, where ``approve`` refuses the estimate. Raises ModelError where
+    the endpoint stops answering or grades no pair, OutputError where answers cannot be kept or another
+    process writes them; earlier answers are kept.
     """
     order = list(pairs)
     random.Random(config.seed).shuffle(order)
@@ -92,12 +89,11 @@ def label(
         raise ModelError(f"expected grades of some pair by {config.endpoint.model}, found none: {reason}")
     graded = [pair for pair in pairs if pair in found]
     write_pairs(output, graded, [found[pair] for pair in graded])
-    return _labelled(order, outcome, budget, found)
-
-
-def _labelled(
-    order: Sequence[Pair], outcome: Outcome, budget: Budget, found: Mapping[Pair, Sequence[float]]
-) -> Labelled:
-    counts = {facet: Counter(grades[n] for grades in found.values()) for n, facet in enumerate(Facet)}
-    problems = {order[place]: problem for place, problem in sorted(outcome.problems.items())}
-    return Labelled(len(found), problems, outcome.stopped, budget.requests_spent, budget.tokens_spent, counts)
+    return Labelled(
+        len(found),
+        {order[place]: problem for place, problem in sorted(outcome.problems.items())},
+        outcome.stopped,
+        budget.requests_spent,
+        budget.tokens_spent,
+        {facet: Counter(grades[n] for grades in found.values()) for n, facet in enumerate(Facet)},
+    )
