@@ -6,14 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qbe.corpus.bibliography import author_names, entries, reference_of
+from qbe.corpus.bibliography import author_names, entries
 from qbe.corpus.identity import MERGED_IDS, normalized_title
-from qbe.corpus.names import ET_AL
 from qbe.types import Paper
-from qbe.util.text import plain
-
-AUTHOR = 20
-"""Columns of a first author in a table."""
 
 IDS = ("doi", "key")
 """Metadata that may name a paper, beside the values of ``ids``."""
@@ -35,20 +30,6 @@ def having(papers: Iterable[Paper], words: Sequence[str]) -> Iterator[Paper]:
         text = " ".join(f" {normalized_title(each)}" for each in texts)
         if all(pattern in text for pattern in patterns):
             yield paper
-
-
-def line(paper: Paper, id_width: int) -> str:
-    """A paper in one line: id, year, first author and title.
-
-    >>> line(index.paper("s036"), 5)
-    's036   2018                       Two Crops of a Paragraph: ... for Suggesting Citations'
-    """
-    reference = reference_of(paper)
-    author = plain(reference.authors[0]) if reference.authors else ""
-    if len(reference.authors) > 1:
-        author = f"{author[: AUTHOR - 7]} {ET_AL}"
-    title = plain(reference.title)
-    return f"{paper.paper_id:<{id_width}}  {reference.year:4}  {author[:AUTHOR]:<{AUTHOR}}  {title}"
 
 
 def tags_of(paper: Paper) -> dict[str, list[str]]:

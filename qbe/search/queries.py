@@ -48,11 +48,6 @@ class QuerySource(NamedTuple):
     load: Callable[[Sequence[int] | slice], Sequence[Query]]
     notes: Sequence[str] = ()
 
-    @property
-    def has_facet(self) -> bool:
-        """True if any query has a facet."""
-        return any(aspect.facet is not None for aspects in self.aspects for aspect in aspects)
-
 
 def from_topics(
     index: Index,

@@ -5,24 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbe.corpus.bibliography import Reference, reference_of
 from qbe.corpus.names import ET_AL
-from qbe.errors import OutputError, RunError
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability, shown, techniques_in_common
 from qbe.search.questions import ASKED, in_words
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
-from qbe.util.files import atomic_file, lock, write_text
 from qbe.util.text import plain
 
 if TYPE_CHECKING:
@@ -611,87 +606,3 @@ def _bibtex(
 def _ris(lookup: Lookup, bibliography: Bibliography, results: Sequence[Result], _: bool) -> str:
     records = (bibliography.add(lookup(hit.paper_id)) for _, _, hits in results for hit in hits)
     return "".join(f"{record}\n" for record in records if record is not None)
-
-
-def write_run(
-    path: Path | None,
-    writer: ResultWriter,
-    ids: Sequence[str],
-    search: Callable[[Sequence[int]], Iterable[Result]],
-    *,
-    inputs: Callable[[], Mapping[str, Any]] | None = None,
-    resume: bool = False,
-) -> None:
-    """Write the results of queries to a file, or to standard output for None.
-
-    ``search`` yields the results of the queries at some places of ``ids``, BLOCK of them at a time or all
-    that are missing. With ``inputs``, on which results depend, finished queries are kept in the file
-    NAME.part until all are there: a line of JSON for the inputs, and one for each query; ``resume`` continues
-    it by query ids. A KeyboardInterrupt then says so. Raises RunError where another process writes the file,
-    or an unfinished run is in the way or has other inputs; OutputError for what cannot be written.
-    """
-    places = range(len(ids))
-    if path is None or inputs is None or (path.exists() and not path.is_file()):
-        texts = (
-            writer.text([result], place == 0) for place, result in zip(places, search(places), strict=True)
-        )
-        if path is None:
-            for text in texts:
-                sys.stdout.write(text)
-        else:
-            write_text(path, "".join(texts))
-        return
-    path = Path(os.path.realpath(path))
-    part = path.with_name(f"{path.name}.part")
-    with lock(path.parent / f".{path.name}.lock") as is_only_writer:
-        if not is_only_writer:
-            raise RunError(f"{path} is being written by another process; wait until it ends")
-        described = json.loads(json.dumps(inputs()))
-        finished = _finished_queries(part, described, resume=resume)
-        missing = [place for place in places if ids[place] not in finished]
-        try:
-            with part.open("a" if finished else "w", encoding="utf-8") as stream:
-                if not finished:
-                    stream.write(json.dumps({"inputs": described}) + "\n")
-                for place, result in zip(missing, search(missing), strict=True):
-                    text = writer.text([result], place == 0)
-                    stream.write(json.dumps({"query_id": ids[place], "text": text}) + "\n")
-                    stream.flush()
-                    finished[ids[place]] = text
-        except KeyboardInterrupt:
-            hint = ("; --resume continues with what is finished",) if finished else ()
-            raise KeyboardInterrupt(*hint) from None
-        except OSError as error:
-            raise OutputError(f"{part}: cannot be written ({error.strerror})") from error
-        finally:
-            if not finished:
-                part.unlink(missing_ok=True)
-        with atomic_file(path) as file:
-            for query_id in ids:
-                file.write(finished[query_id].encode())
-        part.unlink()
-
-
-def _finished_queries(part: Path, inputs: Mapping[str, Any], *, resume: bool) -> dict[str, str]:
-    """The texts of an unfinished run by query ids; what was cut off at its end is removed from the file."""
-    records: list[dict[str, Any]] = []
-    size = 0
-    try:
-        for line in part.read_bytes().splitlines(keepends=True):
-            records.append(json.loads(line))
-            size += len(line)
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        pass
-    if len(records) < 2:
-        return {}
-    if not resume:
-        raise RunError(f"{part} is an unfinished run; add --resume to continue it, or remove that file")
-    if records[0].get("inputs") != inputs:
-        raise RunError(
-            f"{part} is an unfinished run with another index, other topics or options; give those, or remove "
-            "that file"
-        )
-    os.truncate(part, size)
-    return {each["query_id"]: each["text"] for each in records[1:]}
