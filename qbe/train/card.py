@@ -60,7 +60,7 @@ class Card:
         lines = (
             _wrapped(f"- {name}: {fact}", subsequent_indent="  ") for name, fact in facts.items() if fact
         )
-        table = []
+        table: list[str] = []
         for label, numbers in self.figures.items():
             labels = label.split(" | ")
             mean = [sum(numbers) / len(numbers)] if self.columns[-1] == "mean" else []

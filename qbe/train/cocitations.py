@@ -18,7 +18,7 @@ from qbe.corpus import parse_paper
 from qbe.corpus.identity import TitleIndex
 from qbe.corpus.json_stream import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
-from qbe.errors import CorpusError, UsageError, check_positive
+from qbe.errors import CorpusError, check_count, check_positive
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_encoder
 from qbe.models.export.pytorch import write_tokenizer
@@ -183,8 +183,7 @@ class CocitationRecipe:
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UsageError(f"expected `epochs` of at least 1, found {self.epochs}")
+        check_count("epochs", self.epochs)
         check_positive("learning_rate", self.rate)
 
     @property
@@ -276,8 +275,10 @@ class CocitationTask(Task[tuple[Sequence[Pair], random.Random]]):
             device = vectors.whole.device
             numbers, others = (torch.tensor(column, device=device) for column in zip(*drawn, strict=True))
             alignments = torch.tensor([pair.alignment for pair in some], device=device)
-            papers = (vectors.rows(rows) for rows in (numbers, len(some) + numbers, len(some) + others))
-            triplets = Triplets(*papers, alignments[numbers], alignments[others, 1])
+            query, positive, negative = (
+                vectors.rows(rows) for rows in (numbers, len(some) + numbers, len(some) + others)
+            )
+            triplets = Triplets(query, positive, negative, alignments[numbers], alignments[others, 1])
             yield triplet_losses(OBJECTIVES[recipe.objective], triplets, recipe.settings)
 
 

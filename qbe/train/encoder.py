@@ -202,15 +202,15 @@ class GradedTraining(Training):
         by_vectors: dict[str, dict[str, list[float]]] = {}
         by_scores: dict[str, dict[str, list[float]]] = {}
         for label, each in {**compared, last: trained}.items():
-            for file, lists in self._dev.items():
+            for pairs, lists in self._dev.items():
                 found = with_weights(self._task.network, each, partial(self._task.correlations, lists))
-                by_vectors.setdefault(label, {})[file], by_scores.setdefault(label, {})[file] = found
-        pairs = sum(map(len, self._lists.values()))
+                by_vectors.setdefault(label, {})[pairs], by_scores.setdefault(label, {})[pairs] = found
+        count = sum(map(len, self._lists.values()))
         made = json.loads(json.dumps({part: self.made_from[part] for part in ("recipe", "data")}))
         model = ProjectionModel(
             projections_of({"matrices": heads["projections"], "weights": heads["weights"]}),
             {"name": name, "precision": PRECISION, "weights_sha256": metadata.weights_sha256},
-            {**made, "seeds": list(self.run.seeds), "pairs": pairs},
+            {**made, "seeds": list(self.run.seeds), "pairs": count},
         )
         (folder / PROJECTIONS).mkdir()
         write_model(folder / PROJECTIONS, model)
@@ -226,7 +226,7 @@ class GradedTraining(Training):
             name=name,
             purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} "
             f"layers): {self._start} with all layers trained on {len(self._lists):,} graded lists "
-            f"({pairs:,} pairs), {recipe.steps} steps of {recipe.queries} lists a seed.{difference * large}",
+            f"({count:,} pairs), {recipe.steps} steps of {recipe.queries} lists a seed.{difference * large}",
             input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
             caption=f"{FIGURES} By mean-max of sentences.",
             columns=("pairs", "weights", *BY_FACET),

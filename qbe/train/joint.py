@@ -85,7 +85,8 @@ class Texts:
         cls, sep = self._special.cls, self._special.sep
         for chunk in chunks:
             rows = [
-                pair_input(*(self._ids[name].tolist() for name in pairs[place]), cls, sep) for place in chunk
+                pair_input(self._ids[first].tolist(), self._ids[second].tolist(), cls, sep)
+                for first, second in (pairs[place] for place in chunk)
             ]
             sizes = [row.ids.shape[1] for row in rows]
             ids, sides = (torch.zeros(len(rows), max(sizes), dtype=torch.int64) for _ in range(2))

@@ -175,8 +175,9 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
     exact = costs.detach().double().masked_fill(~real, math.inf)
     rows, columns = (torch.softmax(-exact.amin(axis) / settings.temperature, 1) for axis in (2, 1))
-    given = (part.cpu().numpy() for part in (exact, rows, columns))
-    plans = torch.from_numpy(entropic_transport(*given, settings.regularization)).to(costs.device)
+    distances, left, right = (part.cpu().numpy() for part in (exact, rows, columns))
+    plans = torch.from_numpy(entropic_transport(distances, left, right, settings.regularization))
+    plans = plans.to(costs.device)
     apart = rows[:, :, None] * columns[:, None]
     divergence = torch.special.xlogy(plans, plans / apart.clamp(min=1e-300)).sum((1, 2))
     cost = (plans * costs.double()).sum((1, 2))

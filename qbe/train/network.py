@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from qbe.errors import ModelError
+from qbe.index.vectors import Vectors
 from qbe.models.cards import TOKENIZER
 from qbe.models.export.encoder import load_encoder, positions
 from qbe.train.fit import Weights
@@ -378,11 +379,10 @@ def write_pretrained(model: Any, tokenizer: Path, folder: Path, export: Callable
 class StoredVectors:
     """Vectors of unit length: of sentences (those of paper i begin at ``starts[i]``) and of whole papers."""
 
-    def __init__(
-        self, sentences: NDArray[np.floating], whole: NDArray[np.floating], starts: NDArray[np.int64]
-    ) -> None:
-        self.sentences = F.normalize(torch.tensor(np.asarray(sentences, np.float32)), dim=-1)
-        self.whole = F.normalize(torch.tensor(np.asarray(whole, np.float32)), dim=-1)
+    def __init__(self, sentences: Vectors, whole: Vectors, starts: NDArray[np.int64]) -> None:
+        self.sentences, self.whole = (
+            F.normalize(torch.tensor(each.astype(np.float32)), dim=-1) for each in (sentences, whole)
+        )
         self.starts = torch.tensor(starts)
 
     def rows(self, papers: Tensor) -> tuple[Tensor, Tensor]:

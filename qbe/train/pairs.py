@@ -126,13 +126,13 @@ def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) 
     return without(lists, {name for name in held if titles.holds(reader.paper(name).title)})
 
 
-def split_lists(sources: Sources) -> tuple[Lists, dict[str, GradedLists]]:
+def split_lists(sources: Sources) -> tuple[Lists, Mapping[str, GradedLists]]:
     """Graded lists to train on, without the queries of dev, and those of dev by the label of the file."""
     dev = {file_label(file): read_graded_pairs(file) for file in sources.dev}
     return without(joined_lists(sources.train), {query for lists in dev.values() for query in lists}), dev
 
 
-def read_indexed_lists(sources: Sources, reader: IndexReader) -> tuple[Lists, dict[str, GradedLists]]:
+def read_indexed_lists(sources: Sources, reader: IndexReader) -> tuple[Lists, Mapping[str, GradedLists]]:
     """`split_lists`, of papers of an index, and to train on without evaluated ones."""
     train, dev = split_lists(sources)
     train = within(without_evaluated(train, reader, sources.leave_out), reader)
@@ -146,7 +146,7 @@ def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
 
 def read_graded_papers(
     sources: Sources, encoder: Encoder, tagger: Tagger
-) -> tuple[Lists, dict[str, GradedLists], dict[str, Paper]]:
+) -> tuple[Lists, Mapping[str, GradedLists], dict[str, Paper]]:
     """`split_lists` with their papers by id out of a corpus, whose sentences get predicted facets.
 
     Papers to leave out are not trained on. Raises FileFormatError for pairs and CorpusError for papers that
