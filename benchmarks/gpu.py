@@ -140,7 +140,7 @@ def draw_model(folder: Path, layers: int, size: int, *, pairs: bool = False) -> 
     )
 
     torch.manual_seed(0)
-    shape = {"hidden_size": size, "num_hidden_layers": layers, "intermediate_size": 4 * size}
+    shape: dict[str, Any] = {"hidden_size": size, "num_hidden_layers": layers, "intermediate_size": 4 * size}
     config = BertConfig(**shape, num_attention_heads=size // 64)
     config.num_labels = 1
     (BertForSequenceClassification if pairs else BertModel)(config).save_pretrained(str(folder))

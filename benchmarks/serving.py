@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import machine, median_p95, table
+from benchmarks.common import machine, median_p95, positive, table
 from qbe.cli import common as _cli
 
 PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
