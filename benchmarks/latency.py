@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
     from qbe.search.queries import queries_of, topics_of
     from qbe.search.session import Pipeline
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
     pools = read_pools(options.pool)
     with open_index(options.index, threads=threads) as index, index.reading() as reader:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.common import Stage, interleaved, machine, positive, ratio, spread, table
 from qbe.cli import common as _cli
-from qbe.util.parallel import available_threads
+from qbe.util.work import available_threads
 
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
