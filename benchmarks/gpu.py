@@ -39,7 +39,7 @@ from qbe.query import Aspect
 from qbe.search.rank import RerankRequest
 from qbe.search.rerankers import CrossEncoder
 from qbe.types import Facet, Paper
-from qbe.util.parallel import Workers, available_threads
+from qbe.util.work import Workers, available_threads
 
 SMALL, LARGE = "facet-encoder", "facet-encoder-large"
 K = 20

@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
     from qbe.search.queries import queries_of, topics_of
     from qbe.search.session import Pipeline
     from qbe.search.stages import FIRST_STAGES, Fused, Grades, Projections
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
     pools = read_pools(options.pool)
     with open_index(options.index, threads=threads) as index, index.reading() as reader:
@@ -119,7 +119,7 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
     from qbe.search.explain import add_matches
     from qbe.search.fusion import weighted_sum
     from qbe.search.stages import EQUAL_WEIGHTS
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
     index, pipelines = opened.index, opened.pipelines
     (aspect,) = query.aspects

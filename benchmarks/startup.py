@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.common import interleaved, machine, positive, ratio, spread, table
 from qbe.cli import common as _cli
-from qbe.util.parallel import available_threads
+from qbe.util.work import available_threads
 
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10

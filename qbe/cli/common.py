@@ -443,6 +443,6 @@ def threads(requested: int | None) -> int:
     >>> threads(4)
     4
     """
-    from qbe.util.parallel import thread_count
+    from qbe.util.work import thread_count
 
     return thread_count(requested)

@@ -200,7 +200,7 @@ def _settings(options: argparse.Namespace) -> ServeSettings:
 def _threads(options: argparse.Namespace) -> int:
     """Threads of this process, which is one of the workers."""
     if options.threads is None and options.workers > 1:
-        from qbe.util.parallel import available_threads
+        from qbe.util.work import available_threads
 
         return max(1, available_threads() // int(options.workers))
     return common.threads(options.threads)

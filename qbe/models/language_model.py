@@ -30,8 +30,8 @@ from qbe.errors import (
     check_positive,
 )
 from qbe.types import Facet, Paper
-from qbe.util.parallel import Closing
 from qbe.util.text import one_line
+from qbe.util.work import Closing
 
 log = logging.getLogger(__name__)
 

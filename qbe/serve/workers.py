@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from qbe.errors import InputError, UsageError
-from qbe.util.processes import import_nothing_from_working_directory
+from qbe.util.work import import_nothing_from_working_directory
 
 log = logging.getLogger("qbe.serve")
 
