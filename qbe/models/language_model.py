@@ -325,7 +325,7 @@ CREATE TABLE IF NOT EXISTS answers (
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
-_INSERT = f"INSERT INTO answers ({', '.join(_COLUMNS)}) VALUES ({', '.join(':' + each for each in _COLUMNS)})"
+_INSERT = "INSERT INTO answers VALUES (:" + ", :".join(_COLUMNS) + ")"
 
 
 def _old_rows(path: Path) -> list[dict[str, Any]]:
