@@ -327,6 +327,6 @@ class Bar:
 
 def threads(requested: int | None) -> int:
     """The value of ``--threads``, or all available ones; raises UsageError below 1."""
-    from qbe.util.parallel import thread_count
+    from qbe.util.work import thread_count
 
     return thread_count(requested)

@@ -203,7 +203,7 @@ def machine_checks() -> list[Check]:
     from pathlib import Path
 
     from qbe.util.files import cache_folder
-    from qbe.util.parallel import available_threads
+    from qbe.util.work import available_threads
 
     available, present = available_threads(), os.cpu_count() or 1
     found = f"{available} available" + (f" of {present}" if present != available else "")

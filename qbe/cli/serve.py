@@ -125,7 +125,7 @@ def worker_app(options: argparse.Namespace) -> ASGIApp:
 def _settings(options: argparse.Namespace) -> tuple[ServeSettings, int]:
     """Who may ask for what, and the threads of this process."""
     from qbe.serve.guard import read_key, settings_for
-    from qbe.util.parallel import available_threads
+    from qbe.util.work import available_threads
 
     settings = settings_for(
         options.host,

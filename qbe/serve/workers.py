@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from qbe.errors import InputError, UsageError
-from qbe.util.processes import import_nothing_from_working_directory
+from qbe.util.work import import_nothing_from_working_directory
 
 HEAD_SECONDS, READ_SECONDS = 10.0, 30.0
 """Within which the head of a request must arrive, and a client must read some of a response."""

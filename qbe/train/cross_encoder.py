@@ -53,7 +53,7 @@ from qbe.train.fit import best_weights, copied, matmul_dtype, mean
 from qbe.train.network import WEIGHTS
 from qbe.train.work import Training, checked, save_state
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = getLogger(__name__)
 CLASSES = ("natural", "balanced", "all-cited")
