@@ -31,7 +31,7 @@ from qbe.train.cross_encoder import (
     open_pair_reader,
     pairs_of,
 )
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

@@ -34,7 +34,7 @@ from qbe.train.losses import citation_loss
 from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
 from qbe.train.pairs import encoder_of
 from qbe.train.work import Training
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
 NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -54,7 +54,7 @@ from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype
 from qbe.train.network import write_pretrained
 from qbe.train.work import Training, save_state
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = getLogger(__name__)
 Inputs = Sequence[tuple[list[int], list[int]]]

@@ -27,7 +27,7 @@ from qbe.train.network import Standardization, as_array
 from qbe.train.pairs import encoder_of, file_label, within, without_evaluated
 from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
 Doubles = NDArray[np.float64]

@@ -49,7 +49,7 @@ from qbe.train.pairs import (
 from qbe.train.work import Training, checked, load_arrays, save_arrays
 from qbe.types import Facet, Paper
 from qbe.util.files import sha256, write_text
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
 Doubles = NDArray[np.float64]
