@@ -7,7 +7,7 @@ import logging
 import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,11 +39,9 @@ log = logging.getLogger(__name__)
 # Abstracts to learn from: CSAbstruct's and unlabelled ones.
 
 LABELS = FacetProbabilities._fields
-"""The five labels; a label's number is its position here."""
-
 _NUMBERS = {label: number for number, label in enumerate(LABELS)}
-
 SPLITS = ("train", "dev", "test")
+MIN_SENTENCES, MAX_SENTENCES = 3, 20  # shorter abstracts have no structure; longer ones are mostly none
 
 
 class LabelledAbstract(NamedTuple):
@@ -56,7 +54,6 @@ class LabelledAbstract(NamedTuple):
     confidences: tuple[float, ...]
 
     def paper(self) -> Paper:
-        """The abstract without a title."""
         return Paper("", "", tuple(map(Sentence, self.sentences)))
 
 
@@ -93,22 +90,15 @@ def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
     return LabelledAbstract(sentences, labels, confidences)
 
 
-MIN_SENTENCES, MAX_SENTENCES = 3, 20
-"""Shorter abstracts have no structure to learn; longer texts are mostly not abstracts."""
-
-
 def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
     """Choose papers of a corpus at random, without those that have the title of an ``evaluated`` one.
 
     The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
     CorpusError where the corpus has fewer of them.
     """
-    rng = random.Random(seed)
-    shuffled = sorted(
-        (rng.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
-    )
-    papers: list[Paper] = []
-    for _, _, paper in shuffled:
+    rng, papers = random.Random(seed), list[Paper]()
+    read = enumerate(read_jsonl(source, lambda text: [text]))
+    for _, _, paper in sorted((rng.random(), number, paper) for number, paper in read):
         if len(papers) >= count:
             break
         sentences = tuple(map(Sentence, split_sentences(paper.abstract)))
@@ -192,7 +182,7 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
 def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
     """Cross-entropy of the marginals of the label chain, weighted by sentence (a scalar).
 
-    ``scores`` (papers, sentences, labels) are those before the chain, ``present`` that of a `Batch`. With
+    ``scores`` (papers, sentences, labels) are those before the chain, ``present`` (papers, sentences). With
     one-hot targets and the annotators' confidences as weights uncertain labels count less; with probabilities
     as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
     """
@@ -212,14 +202,12 @@ class TaggerTask(trainer.Task[list[Example]]):
     network: Head | Teacher
 
     def __init__(self, network: Head | Teacher, examples: Sequence[Example], schedule: Schedule) -> None:
-        self.network = network
-        self._examples, self._schedule = examples, schedule
+        self.network, self._examples, self._schedule = network, examples, schedule
         self.steps_per_epoch = -(-len(examples) // schedule.papers)
 
     def rate(self, name: str, _: Tensor) -> tuple[float, float]:
-        pretrained = name.startswith("trunk.")
-        rate = self._schedule.learning_rate * (ENCODER_RATE if pretrained else 1)
-        return rate, self._schedule.weight_decay
+        share = ENCODER_RATE if name.startswith("trunk.") else 1
+        return self._schedule.learning_rate * share, self._schedule.weight_decay
 
     def batches(self, seed: int) -> Iterator[list[Example]]:
         rng = random.Random(seed)
@@ -232,7 +220,7 @@ class TaggerTask(trainer.Task[list[Example]]):
         papers = self.network.collate([example.paper for example in batch])
         with torch.autocast("cpu", torch.bfloat16):
             scores = self.network(*papers)
-        yield loss(self.network, scores.float(), papers.present, batch)
+        yield loss(self.network, scores.float(), papers[-1], batch)
 
 
 def fit(
@@ -243,7 +231,7 @@ def fit(
     trainer.fit(TaggerTask(network, examples, schedule), steps, seed, path)
 
 
-def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:
+def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> list[Floats]:
     """Probabilities (sentences, labels) of each paper, in order."""
     model.eval()
     probabilities: dict[int, Floats] = {}
@@ -252,10 +240,10 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]
             batch = model.collate([papers[i] for i in group])
             with torch.autocast("cpu", torch.bfloat16):
                 scores = model(*batch)
-            marginals = model.chain.log_marginals(scores.float(), batch.present).exp().numpy()
+            marginals = model.chain.log_marginals(scores.float(), batch[-1]).exp().numpy()
             for row, i in enumerate(group):
                 probabilities[i] = marginals[row, : len(papers[i].spans)]
-    yield from (probabilities[i] for i in range(len(papers)))
+    return [probabilities[i] for i in range(len(papers))]
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
@@ -280,7 +268,6 @@ class Scores(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float]:
-        """The scores that a card has, rounded."""
         return {name: round(value, 2) for name, value in self._asdict().items()}
 
 
@@ -305,8 +292,7 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
     )
 
 
-MAX_LOSS = 0.5
-"""The most points of micro-F1 on dev that a tagger may lose on an encoder it was not trained on."""
+MAX_LOSS = 0.5  # points of micro-F1 on dev that a tagger may lose on an encoder it was not trained on
 
 
 def measure(encoder: Encoder, tagger: Tagger, abstracts: Sequence[LabelledAbstract]) -> Scores:
@@ -352,8 +338,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
 
 # The whole.
 
-TEACHER, SOFT, GOLD = Schedule(3, papers=8), Schedule(3), Schedule(3, learning_rate=3e-4)
-"""The default schedules of a recipe."""
+PARITY_PAPERS = 50  # of dev, on which the exported model is compared with PyTorch
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,11 +353,11 @@ class Recipe:
 
     layers: tuple[int, ...] = (0, 3, 6)
     teachers: int = 2
-    teacher: Schedule = TEACHER
+    teacher: Schedule = Schedule(3, papers=8)
     unlabelled: int = 12_000
     untitled: float = 0.5
-    soft: Schedule = SOFT
-    gold: Schedule = GOLD
+    soft: Schedule = Schedule(3)
+    gold: Schedule = Schedule(3, learning_rate=3e-4)
     sample_seed: int = 0
 
 
@@ -385,7 +370,7 @@ class TaggerTraining(Training):
     its PyTorch weights, which teachers start from (None: the base encoder's). Training runs on the CPU.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: Recipe = Recipe()
     encoder: str = BASE_ENCODER
     weights: Path | None = None
 
@@ -450,7 +435,7 @@ class TaggerTraining(Training):
         recipe, trunk = self.recipe, self._trunk.files.metadata
         seeds = {
             seed: {
-                split: score(self._labelled[split], list(predict(head, self._papers[split])))
+                split: score(self._labelled[split], predict(head, self._papers[split]))
                 for split in ("dev", "test")
             }
             for seed, head in self._students.items()
@@ -515,7 +500,3 @@ class TaggerTraining(Training):
             command="tagger",
             licence=f"{APACHE}; derived from {trunk.name} (same licence)",
         )
-
-
-PARITY_PAPERS = 50
-"""Papers of dev on which the exported model is compared with PyTorch."""
