@@ -20,15 +20,12 @@ ENCODER_RATE = 0.1  # the encoder's learning rate as a share of the head's: the 
 
 
 class Tokens(NamedTuple):
-    """The first window of a paper: its tokens ``ids`` (tokens,), the first token and the end of each sentence
-    that fits, ``spans``, and the encoder's hidden states in one byte a number, ``numbers`` (tokens, layers,
-    dimension) int8 times ``scales`` (tokens, layers, 1) float16.
-    """
+    """The first window of a paper, with the encoder's hidden states, numbers times scales."""
 
-    ids: NDArray[np.int32]
-    spans: tuple[tuple[int, int], ...]
-    numbers: NDArray[np.int8]
-    scales: NDArray[np.float16]
+    ids: NDArray[np.int32]  # (tokens,)
+    spans: tuple[tuple[int, int], ...]  # the first token and the end of each sentence that fits
+    numbers: NDArray[np.int8]  # (tokens, layers, dimension)
+    scales: NDArray[np.float16]  # (tokens, layers, 1)
 
     @property
     def states(self) -> Floats:
@@ -37,9 +34,7 @@ class Tokens(NamedTuple):
 
 
 def _layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    """Which tokens are those of each sentence (papers, sentences, tokens), and which sentences are no padding
-    (papers, sentences), both bool.
-    """
+    """Masks of each sentence's tokens (papers, sentences, tokens), and of sentences that are no padding."""
     tokens, sentences = (max(len(paper[place]) for paper in papers) for place in (0, 1))
     spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
     present = torch.zeros(len(papers), sentences, dtype=torch.bool)
@@ -60,8 +55,8 @@ class Chain(nn.Module):
         self.end = nn.Parameter(torch.zeros(LABEL_COUNT))
 
     def log_marginals(self, scores: Tensor, present: Tensor) -> Tensor:
-        """Log marginal probability of each label of each sentence (papers, sentences, labels), by the
-        forward-backward algorithm in log space; values of padded sentences have no meaning.
+        """Log marginals (papers, sentences, labels), by the forward-backward algorithm in log space; those of
+        padded sentences have no meaning.
         """
         forward = [self.begin + scores[:, 0]]
         for i in range(1, scores.shape[1]):
@@ -117,9 +112,7 @@ class Head(nn.Module):
 
     @staticmethod
     def collate(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor, Tensor]:
-        """Papers padded to the longest: normalized states (papers, tokens, layers * dimension) float32, and
-        their `_layout`.
-        """
+        """Normalized states (papers, tokens, layers * dimension), padded, and their `_layout`."""
         spans, present = _layout(papers)
         states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
         for row, paper in zip(states, papers, strict=True):
