@@ -191,20 +191,6 @@ def parse_paper(
     )
 
 
-def paper_from_record(record: Mapping[str, Any]) -> Paper:
-    """Return the paper of a record that `paper_to_record` made, without checks."""
-    labels, offsets = record.get("pred_labels"), record.get(OFFSETS)
-    facets = [None] * len(record["abstract"]) if labels is None else map(Facet.from_label, labels)
-    return Paper(
-        record["paper_id"],
-        record["title"],
-        tuple(map(Sentence, record["abstract"], facets)),
-        labels is not None,
-        record.get("metadata") or {},
-        None if offsets is None else tuple((begin, end) for begin, end in offsets),
-    )
-
-
 def paper_to_record(paper: Paper) -> dict[str, Any]:
     """Invert `parse_paper`; no facet becomes ``other_label``, an objective given ``background_label``."""
     abstract = [sentence.text for sentence in paper.sentences]
