@@ -33,7 +33,7 @@ from qbe.runs import read_graded_pairs
 from qbe.search.stages import Fused, parse_reranker
 from qbe.types import Facet
 from qbe.util.files import lock
-from qbe.util.parallel import ordered_map
+from qbe.util.work import ordered_map
 
 pytestmark = pytest.mark.slow
 

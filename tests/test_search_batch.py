@@ -12,7 +12,7 @@ from qbe.index import jvm as _jvm
 from qbe.search import output as outputs
 from qbe.search.output import block_file
 from qbe.search.session import SearchSession
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 KILLED = """
 import os, signal, sys

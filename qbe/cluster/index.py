@@ -15,7 +15,7 @@ from qbe.errors import UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.index.several import Ask, SeveralIndexes, Shard
 from qbe.index.store import current, read_manifest
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 DEADLINE = 60.0
 """Seconds that answers are waited for."""

@@ -17,7 +17,7 @@ from qbe.index.papers import Mask, PaperLayout, Papers, facet_mask
 from qbe.index.store import Manifest, open_generation
 from qbe.types import Facet, Paper
 from qbe.util.files import is_remote
-from qbe.util.parallel import Closing, thread_count
+from qbe.util.work import Closing, thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.records import Reading

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package, output_error
-from qbe.util import processes
+from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 JAVA_VERSION = 21
 """The oldest version that runs Anserini's class files."""
@@ -418,7 +418,7 @@ def _fetch(jar: Path) -> None:
 def _address(file: str, remedy: str) -> str:
     """Return the URL of a file of the pinned release, from the package index that pip is configured for."""
     command = [sys.executable, "-m", "pip", "index", "versions", "pyserini", "-vv", "--retries", "2"]
-    listed = processes.run([*command, "--disable-pip-version-check"])
+    listed = work.run([*command, "--disable-pip-version-check"])
     text = listed.stdout + listed.stderr
     if match := re.search(rf"Found link (\S+/{re.escape(file)})(?=[\s#,])", text):
         return match[1]
@@ -477,7 +477,7 @@ def make_class_archive(index: Path) -> bool:
             java = [home / "bin" / "java", "-Xshare:dump", f"-XX:SharedClassListFile={classes}"]
             java += [f"-XX:SharedArchiveFile={made}", "-Xlog:disable", "-cp", jar]
             for command in ([sys.executable, "-c", _SEARCHES, index, classes], java):
-                processes.run(command, _ARCHIVE_SECONDS).check_returncode()
+                work.run(command, _ARCHIVE_SECONDS).check_returncode()
             with atomic_file(archive) as stream:
                 stream.write(made.read_bytes())
         for former in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):

@@ -23,7 +23,7 @@ from qbe.index.index import Index, IndexReader
 from qbe.index.papers import Metadata, PaperLayout, Papers
 from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
 from qbe.types import FacetProbabilities, Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 if TYPE_CHECKING:
     from qbe.index.candidates import CandidateSource

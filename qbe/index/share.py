@@ -47,7 +47,7 @@ from qbe.index.store import (
 from qbe.types import TEXT_NOT_INCLUDED
 from qbe.util import web
 from qbe.util.files import HUB, atomic_file, cache_folder, is_remote, make_once, write_text
-from qbe.util.parallel import thread_count
+from qbe.util.work import thread_count
 
 DESCRIPTION = "pack.json"
 HUB_FILE = "index.tar.zst"

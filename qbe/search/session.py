@@ -34,7 +34,7 @@ from qbe.search.stages import (
 )
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
-from qbe.util.parallel import Closing, Workers, one_blas_thread
+from qbe.util.work import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
     from qbe.evaluate.run import Run

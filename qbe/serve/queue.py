@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from qbe.errors import QbeError
-from qbe.util.parallel import Closing
+from qbe.util.work import Closing
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

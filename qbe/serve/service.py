@@ -27,7 +27,7 @@ from qbe.search.stages import FIRST_STAGES, Stages, default_stages, parse_rerank
 from qbe.search.writers import heading, to_record
 from qbe.serve.queue import MAX_SECONDS, MAX_WAITING, BatchExecutor, OverloadedError
 from qbe.types import Facet, Hit, Match, Paper
-from qbe.util.parallel import Closing
+from qbe.util.work import Closing
 
 log = logging.getLogger("qbe.serve")
 

@@ -32,7 +32,7 @@ from qbe.train.tagger_network import ENCODER_RATE, LABEL_COUNT, Head, Teacher, T
 from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.types import FacetProbabilities, Paper, Sentence
 from qbe.util.files import sha256
-from qbe.util.parallel import ordered_map
+from qbe.util.work import ordered_map
 
 log = logging.getLogger(__name__)
 
