@@ -14,7 +14,6 @@ from support.messages import messages_of
 from qbe.errors import FileFormatError, ModelError, UsageError
 from qbe.models.language_model import (
     MAX_ATTEMPTS,
-    SCHEMA,
     Answer,
     AnswerError,
     Answers,
@@ -26,6 +25,7 @@ from qbe.models.language_model import (
     Grader,
     PaperPair,
     RequestError,
+    answer_schema,
     default_guideline,
     digest_of,
     parse_answer,
@@ -80,7 +80,7 @@ def test_what_fails_for_a_while_is_asked_again():
         Sent(body=whole.body[:50], length=len(whole.body)),  # a connection that does
     ]
     with endpoint(in_turn(*failing, whole)) as server, client(server.url) as asking:
-        assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
+        assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
     assert len(server.requests) == 5
     assert len({request.prompt for request in server.requests}) == 1
 
@@ -99,7 +99,7 @@ def test_what_fails_for_ever_is_given_up(sent):
 def test_a_slow_answer_is_not_waited_for():
     slow = grades()._replace(seconds=1.0)
     with endpoint(in_turn(slow, grades(3))) as server, client(server.url, timeout=0.2) as asking:
-        assert Grader(asking).answer(pairs(1)[0]).grades[0] == 3
+        assert Grader(asking).grade(pairs(1)).answers[0].grades[0] == 3
     assert len(server.requests) == 2
 
 
@@ -167,7 +167,7 @@ def test_the_newest_answers_are_kept_where_there_is_no_file(monkeypatch):
     monkeypatch.setattr("qbe.models.language_model.MAX_IN_MEMORY", 2)
     answers = Answers()
     for digest in "abc":
-        answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), tokens=(1, 1))
+        answers.add(digest, {}, Answer((1, 2, 3), ("", "", "")), (1, 1))
     assert [answers.get(digest) is not None for digest in "abc"] == [False, True, True]
 
 
@@ -193,12 +193,12 @@ def test_the_form_of_answers_is_requested_as_the_endpoint_is_said_to_know_it():
     formats = {}
     for name in ("json_schema", "json_object", "none"):
         with endpoint(in_turn(grades())) as server, client(server.url, response_format=name) as asking:
-            assert Grader(asking).answer(pairs(1)[0]).grades == (2, 1, 0)
+            assert Grader(asking).grade(pairs(1)).answers[0].grades == (2, 1, 0)
         formats[name] = server.requests[0].body.get("response_format")
-    schema = {"name": "grades", "strict": True, "schema": SCHEMA}
+    schema = {"name": "grades", "strict": True, "schema": answer_schema()}
     assert formats == {
         "json_schema": {"type": "json_schema", "json_schema": schema},
-        "json_object": {"type": "json_object", "schema": SCHEMA},
+        "json_object": {"type": "json_object", "schema": answer_schema()},
         "none": None,
     }
 
@@ -216,7 +216,7 @@ def test_nothing_of_the_environment_is_sent(monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "of-another-service")
     with endpoint(in_turn(grades())) as server:
-        Grader(Client(Endpoint(server.url, "tiny"))).answer(pairs(1)[0])
+        Grader(Client(Endpoint(server.url, "tiny"))).grade(pairs(1))
     assert "Authorization" not in server.requests[0].headers
     assert "of-another-service" not in server.requests[0].headers.values()
 
@@ -275,7 +275,7 @@ def test_an_answer_that_is_refused_is_asked_for_again_and_told_why(tmp_path):
         client(server.url) as asking,
         Answers(file) as answers,
     ):
-        assert Grader(asking, answers).answer(pairs(1)[0]).grades == (2, 1, 0)
+        assert Grader(asking, answers).grade(pairs(1)).answers[0].grades == (2, 1, 0)
     assert "found 'Hm.'" in server.requests[1].prompt
     first, second = kept(file)
     assert (first["completion_tokens"], first["grades"], second["grades"]) == (2, None, [2, 1, 0])
@@ -318,7 +318,7 @@ def test_answers_of_version_0_8_are_taken_over_once(tmp_path):
     for _ in range(2):
         with endpoint(in_turn(grades())) as server, client(server.url) as asking, Answers(file) as answers:
             grader = Grader(asking, answers)
-            assert (answers.requests, answers.tokens, grader.estimate(asked).requests) == (3, 1290, 0)
+            assert (*answers.spent(), grader.estimate(asked).requests) == (3, 1290, 0)
             assert grader.grade(asked).answers == [Answer((3, 1, 0), ("é",) * 3)] * 2
         assert not server.requests
     assert [row["problem"] for row in kept(file)] == ["found 'Hm.'", None, None]
@@ -380,11 +380,11 @@ def test_a_request_that_fails_counts_once():
         client(server.url, budget, tries=2) as asking,
         pytest.raises(RequestError, match="500"),
     ):
-        asking.ask("Grade.", {})
+        asking.ask("Grade.")
     assert len(server.requests) == 2
     assert (budget.requests_spent, budget.tokens_spent) == (1, 0)
     with pytest.raises(BudgetSpentError):
-        asking.ask("Grade.", {})
+        asking.ask("Grade.")
 
 
 # Settings

@@ -72,7 +72,7 @@ def label(
                 f"cannot write {config.answers}: another qbe label does; wait for it, or give other `answers`"
             )
         budget = Budget(config.budget_requests, config.budget_tokens)
-        budget.add(answers.requests, answers.tokens)
+        budget.add(*answers.spent())
         client = Client(config.endpoint, budget)
         grader = Grader(client, answers, config.guideline, parallel=config.parallel)
         asked = [PaperPair(papers[pair.query_id], papers[pair.paper_id]) for pair in order]
