@@ -1,12 +1,10 @@
 """Downloads: continued, tried again, verified; nothing that is not whole is in place."""
 
 import hashlib
-import io
 import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from support.http_files import Server, served
