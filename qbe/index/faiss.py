@@ -23,14 +23,11 @@ from qbe.index.vectors import Floats, Vectors, blocks
 from qbe.models.formats import L2
 
 FAISS = "faiss.index"
-SAMPLED = 64
-"""Vectors per list that its centroid is learned from."""
-CODE_SAMPLED = 2**16
-"""Vectors that codes are learned from, at least (if there are as many)."""
+SAMPLED = 64  # vectors per list that its centroid is learned from
+CODE_SAMPLED = 2**16  # vectors that codes are learned from, at least (if there are as many)
+# Number of query vectors from which FAISS uses matrix products when it searches: never.
 ONE_BY_ONE = 2**31 - 1
-"""Number of query vectors from which FAISS uses matrix products when it searches: never."""
-TOGETHER = 20
-"""The same when it builds (FAISS's default)."""
+TOGETHER = 20  # the same when it builds (FAISS's default)
 
 _state = threading.Condition()
 _unlimited = _builds = 0
@@ -38,13 +35,7 @@ _reading = threading.Lock()
 
 
 def check_factory(factory: str, dimension: int, similarity: str) -> None:
-    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection.
-
-    >>> check_factory("IVF16,PQ7", 16, "cosine")
-    Traceback (most recent call last):
-        ...
-    qbe.errors.UsageError: expected `faiss` as auto or a FAISS factory string such as IVF1024,PQ64x4fs, ...
-    """
+    """Raise UsageError for a factory that FAISS does not take, or whose index cannot search a selection."""
     import faiss
 
     if factory == AUTO:
@@ -93,12 +84,6 @@ def write_faiss(
     added. ``learned`` is the file of an index of the same parameters whose centroids and codes are taken; by
     default they are trained. Its own vectors are ``kept`` where they are the first of ``vectors``. Raises
     OutputError where the file cannot be written.
-
-    >>> folder = Path("exact")
-    >>> folder.mkdir()
-    >>> write_faiss(folder, np.eye(3, dtype=np.float16), "cosine")
-    >>> [path.name for path in folder.iterdir()]
-    ['faiss.index']
     """
     import faiss
 
@@ -170,12 +155,7 @@ class SentenceSelection(NamedTuple):
 
 
 class FaissIndex:
-    """Find the nearest sentences by the similarity of the index.
-
-    >>> faiss_index = FaissIndex(index.folder / "000001", threads=1)
-    >>> faiss_index.nearest(index.sentence_vectors[5:6].astype(np.float32), 1).tolist()
-    [[5]]
-    """
+    """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
         self,
@@ -296,10 +276,6 @@ def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
 
     Short codes often tie, and which of the last ties are found depends on how threads share the work. Where
     all are as near, all are kept.
-
-    >>> closeness = np.array([[0.9, 0.7, 0.7]], np.float32)
-    >>> nearer(closeness, np.array([[4, 8, 2]]), 2).tolist()
-    [[4, -1]]
     """
     if positions.shape[1] <= count:
         return positions
@@ -322,10 +298,6 @@ def searching() -> Iterator[int]:
     """Enter one search of FAISS; gives the number of query vectors that it may take at a time.
 
     While this process builds an index these are so few that FAISS compares them one by one all the same.
-
-    >>> with searching() as most:
-    ...     most == ONE_BY_ONE
-    True
     """
     global _unlimited
     with _state:
@@ -344,10 +316,6 @@ def building(threads: int) -> Iterator[None]:
     """Enter the building of a FAISS index with this many threads; then go back to the settings of searching.
 
     Waits for searches under way; those that begin meanwhile take few query vectors at a time (`searching`).
-
-    >>> with building(threads=1), searching() as most:
-    ...     most
-    19
     """
     global _builds
     import faiss

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SHOWN = 3
-"""Papers that a message names where a name is that of several."""
+_SHOWN = 3  # papers that a message names where a name is that of several
 
 
 class IndexReader:
@@ -123,9 +122,6 @@ class IndexReader:
         or a part of it that no other title has.
 
         Raises PaperNotFoundError where there is none, or several, which it names; TypeError.
-
-        >>> index.find("Two Crops of a Paragraph").paper_id, index.find("S036").paper_id
-        ('s036', 's036')
         """
         if isinstance(name, str) and self.papers.find(name) is None:
             from qbe.index.names import shortcuts
@@ -585,7 +581,7 @@ def build_index(
     """
     from qbe.corpus.records import Reading
     from qbe.index.build import build
-    from qbe.index.source import BuildSettings, Execution, Silent
+    from qbe.index.source import BuildSettings, Execution, Progress as Observer
 
     if settings is not None and not isinstance(settings, BuildSettings):
         raise TypeError(
@@ -605,6 +601,6 @@ def build_index(
         reading=reading or Reading(),
         overwrite=overwrite,
         resume=resume,
-        execution=Execution(threads, progress or Silent()),
+        execution=Execution(threads, progress or Observer()),
     )
     return Index(folder, threads=threads)

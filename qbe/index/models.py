@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Keys of an encoder's identity that say how it reads papers; absent where that is as the default one.
 READING = ("convention", "adapter")
-"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
 
 
 class IndexModels:

@@ -28,9 +28,6 @@ def distinct(values: NDArray[Any]) -> Rows:
 def sentence_rows(starts: Rows, papers: Rows) -> Rows:
     """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
     layout of `qbe.index.papers.PaperLayout`.
-
-    >>> sentence_rows(np.array([0, 2, 3, 6]), np.array([2, 0])).tolist()
-    [3, 4, 5, 0, 1]
     """
     begins = block_starts(starts, papers)
     counts = starts[papers + 1] - starts[papers]

@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Calls a method of `Shard` on some indexes, by number, each with its own arguments.
 Ask = Callable[[str, Mapping[int, Sequence[Any]]], dict[int, Any]]
-"""Calls a method of `Shard` on some indexes, by number, each with its own arguments."""
-KEPT_SELECTIONS = 32
-"""Selections of papers that a shard keeps in the form that Lucene and FAISS take."""
+KEPT_SELECTIONS = 32  # selections of papers that a shard keeps in the form that Lucene and FAISS take
 
 
 def _starts_of(counts: Sequence[int]) -> Rows:
@@ -401,16 +400,7 @@ def combined_manifest(manifests: Sequence[Manifest]) -> Manifest:
 
 
 class SeveralIndexes(Index):
-    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it.
-
-    >>> from qbe.index.index import build_index
-    >>> papers = list(index)
-    >>> build_index("indexes/a", papers[:2]).close(), build_index("indexes/b", papers[2:4]).close()
-    (None, None)
-    >>> with SeveralIndexes(["indexes/a", "indexes/b"]) as several:
-    ...     [paper.paper_id for paper in several]
-    ['s001', 's002', 's003', 's004']
-    """
+    """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it."""
 
     def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
         """Open indexes; options are those of `qbe.index.index.Index`.
