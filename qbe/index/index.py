@@ -581,7 +581,8 @@ def build_index(
     """
     from qbe.corpus.records import Reading
     from qbe.index.build import build
-    from qbe.index.source import BuildSettings, Execution, Progress as Observer
+    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.source import Progress as Observer
 
     if settings is not None and not isinstance(settings, BuildSettings):
         raise TypeError(

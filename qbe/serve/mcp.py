@@ -11,14 +11,11 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import anyio
 import anyio.to_thread
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import Tool, ToolResult
-from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from mcp_types import ToolAnnotations
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.middleware import Middleware
 
@@ -466,43 +463,6 @@ def create_server(service: SearchService) -> FastMCP[None]:
     )
     tools = [_tool(service, function) for function in TOOLS]
     return FastMCP("qbe", instructions, version=version("qbe"), tools=tools, mask_error_details=True)
-
-
-def serve_stdio(server: FastMCP[None]) -> None:
-    """Answer messages of standard input until it ends; the library would skip lines that are no messages."""
-
-    async def pass_on(messages: Any, answers: Any, valid: Any) -> None:
-        async with valid:
-            async for item in messages:
-                if isinstance(item, Exception):
-                    await answers.send(SessionMessage(refusal(item)))
-                else:
-                    await valid.send(item)
-
-    async def run() -> None:
-        inner = server._mcp_server
-        async with (
-            server._lifespan_manager(),
-            stdio_server() as (messages, answers),
-            anyio.create_task_group() as tasks,
-        ):
-            sending, receiving = anyio.create_memory_object_stream[Any]()
-            tasks.start_soon(pass_on, messages, answers, sending)
-            await inner.run(receiving, answers, inner.create_initialization_options())
-
-    anyio.run(run)
-
-
-def refusal(error: Exception) -> JSONRPCError:
-    """The answer to a line that is no message, whose id is unknown (JSON-RPC 2.0, section 5.1).
-
-    >>> refusal(ValueError("no message")).error.code
-    -32600
-    """
-    is_json = not isinstance(error, ValidationError) or error.errors()[0]["type"] != "json_invalid"
-    code, expected = (INVALID_REQUEST, "a message of JSON-RPC 2.0") if is_json else (PARSE_ERROR, "JSON")
-    message = f"expected {expected} in one line, found what cannot be read as such"
-    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
 
 
 def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:
