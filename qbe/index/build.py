@@ -52,8 +52,7 @@ BLOCK = 512  # papers that are encoded between two notes of how far a build is: 
 LABELS = len(FacetProbabilities._fields)
 _WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
 
-# Inputs (settings, sources, encoder), counts, tagger, lucene once it is done, and how many papers are encoded.
-State = dict[str, Any]
+State = dict[str, Any]  # inputs, counts, tagger, lucene once it is done, and how many papers are encoded
 Identity = dict[str, str]
 
 
@@ -70,18 +69,15 @@ def build(
     """Build an index at ``output``; it appears there complete or not at all.
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
-    `qbe.index.source.Source`. ``reading`` says how files are read: their format, which papers are kept, and
-    what is done with records that cannot be used; those that are left out are listed in the file
-    ``OUTPUT.rejected.jsonl``, and counted in the manifest.
-
-    The work is done in a hidden folder next to ``output``. When it is interrupted, what is finished stays
-    there, and the same call with ``resume`` goes on and ends in an index of the same digest. ``overwrite``
-    replaces an index (the old one can be read until the new one is complete) and discards an unfinished
-    build.
+    `qbe.index.source.Source`; records that cannot be used are listed in ``OUTPUT.rejected.jsonl``, and
+    counted in
+    the manifest. An interrupted build leaves what is finished in a hidden folder, with which ``resume`` goes
+    on
+    to an index of the same digest. ``overwrite`` replaces an index, and discards an unfinished build.
 
     Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is in the
-    way or has other inputs; TypeError and CorpusError for a corpus that cannot be read; ModelError, JavaError
-    and OutputError for what the stages need.
+    way
+    or has other inputs; TypeError and CorpusError for the corpus; ModelError, JavaError and OutputError.
     """
     source = open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
@@ -147,9 +143,7 @@ def unfinished_build(output: Path) -> bool:
 def _finished(
     output: Path, staging: Path, source: Source, settings: BuildSettings, *, overwrite: bool, resume: bool
 ) -> Manifest | None:
-    """Return the manifest when a build to resume has ended already; None when there is something to build,
-    and no unfinished build is in the way any more. Raises IndexBuildError.
-    """
+    """Return the manifest of a finished build to resume; None when nothing is in the way of a build."""
     unfinished = (staging / STATE).exists()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         existing = None
@@ -197,7 +191,7 @@ class BuildModels:
     def __init__(
         self, settings: BuildSettings, threads: int, expected_tagger: Identity | None = None
     ) -> None:
-        """Load the encoder. ``expected_tagger`` is the identity that the tagger must have, if one is needed."""
+        """Load the encoder; ``expected_tagger`` is the identity that the tagger must have."""
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
         self.identity: dict[str, Any] | None = None
@@ -224,9 +218,7 @@ class BuildModels:
         return tagger
 
     def prepare(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Yield papers as the index is to store them: without given labels where all are predicted. Opens the
-        tagger at the first paper to be tagged.
-        """
+        """Yield papers as they are to be stored; open the tagger at the first one to be tagged."""
         dense = self._settings.dense
         for paper in papers:
             if dense and self._settings.facets == "predicted":
@@ -236,9 +228,7 @@ class BuildModels:
             yield paper
 
     def tagging_encoder(self, tagger: Identity | None) -> TaggingEncoder:
-        """Return the encoder with the tagger of that identity, or with none; raise IndexBuildError where the
-        tagger was exchanged since an unfinished build began.
-        """
+        """Return the encoder with the tagger, unless it was exchanged since the build began, or with none."""
         assert self.encoder is not None
         if tagger is None:
             return TaggingEncoder(self.encoder, None)
@@ -261,9 +251,7 @@ def read_papers(
     *,
     lucene: bool,
 ) -> State:
-    """The stage that reads the corpus, split into sentences, into an empty folder, and where there is to be a
-    Lucene index, its input. Returns the ``counts`` and the ``tagger`` of a build's state.
-    """
+    """Read the corpus, split into sentences; return ``counts`` and ``tagger`` of a build's state."""
     read = execution.progress.papers(source.papers(split_sentences, left_out), source.share_read)
     papers = models.prepare(read)
     counts = write_papers(folder, write_input(folder, papers) if lucene else papers)
@@ -279,9 +267,7 @@ def read_papers(
 def encode_papers(
     folder: Path, tagging: TaggingEncoder, stored: str, state: State, execution: Execution
 ) -> None:
-    """Write vectors and, out of the same pass, predicted facets; begin behind the papers that ``state`` says
-    are ``encoded``, and save how many are after each BLOCK.
-    """
+    """Write vectors and predicted facets of the papers behind those that ``state`` says are ``encoded``."""
     papers, done = Papers(folder, predictions=False), state.get("encoded", 0)
     starts = np.load(folder / STARTS_FILE)
     total, first, dimension = int(starts[-1]), int(starts[done]), tagging.encoder.dimension
@@ -328,8 +314,9 @@ def build_faiss(
     execution: Execution,
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
-    """The stage of FAISS: what the manifest says of it. ``learned`` is an index whose centroids and codes are
-    kept, whether its vectors are, too, and the number of sentences when it was trained.
+    """Build FAISS's index; ``learned`` is one whose centroids and codes are kept, whether its vectors are,
+    too, and
+    the number of sentences when it was trained.
     """
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
@@ -381,8 +368,9 @@ def check_replaceable(output: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """Give a list of left-out records in the folder of an unfinished build, which goes beside the index
-    ``output`` where the corpus then cannot be used, behind what is listed there already where that ``keeps``.
+    """List left-out records in the folder of an unfinished build; where the corpus then cannot be used,
+    beside the
+    index ``output``, behind what is listed there where that ``keeps``.
     """
     with (folder / REJECTED).open("wb") as stream:
         left_out = RejectedRecords(stream)
@@ -397,8 +385,8 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
 
 
 def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
-    """Move the list of an unfinished build in the place of another, or to its end where it ``keeps`` its
-    lines. Raises OutputError.
+    """Put the list of an unfinished build in the place of another, or at its end where it ``keeps`` its
+    lines.
     """
     path = folder / REJECTED
     lists = [each for each in ((listed, path) if keeps else (path,)) if each.exists() and each.stat().st_size]

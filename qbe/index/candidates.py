@@ -38,12 +38,11 @@ class CandidateSource(Protocol):
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
-        A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
-        papers asked for, so many of which should be among the candidates; there may be more, and fewer where
-        sentences of the same papers are nearest. ``allowed`` restricts them to some papers: then there are at
-        least ``k``, or all of these. Where papers are then scored ``by_mean`` (`qbe.index.scoring.mean_max`),
-        a source may leave out those that cannot be among the best ``k``. The candidates of one query do not
-        depend on the others. Raises IndexFormatError where the source is damaged.
+        A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
+        candidates,
+        and are where ``allowed`` restricts them to enough papers. Where papers are then scored ``by_mean``
+        (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best ``k``. The
+        candidates of one query do not depend on the others.
         """
 
 
@@ -67,12 +66,10 @@ class FaissCandidates:
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Yield the candidates of each query; see `CandidateSource.nearest`.
-
-        For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
-        one call of FAISS for as many queries as MOST_POSITIONS allows; ``by_mean`` fewer, where their
-        similarities show that these name all that can be among the best. Of few selected papers all are
-        candidates; of many, more lists are read, and more sentences until there are candidates enough.
+        """Look up at least ``max(min_candidates, 2 * k)`` sentences for each of a query, or fewer ``by_mean``
+        where
+        similarities show that these name all that can be among the best; of few selected papers all are
+        candidates.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:

@@ -80,10 +80,9 @@ def write_faiss(
 ) -> None:
     """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
 
-    The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added. ``learned`` is the file of an index of the same parameters whose centroids and codes are taken; by
-    default they are trained. Its own vectors are ``kept`` where they are the first of ``vectors``. Raises
-    OutputError where the file cannot be written.
+    The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
+    and
+    codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
     """
     import faiss
 
@@ -131,9 +130,8 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 
 def _read_index(path: Path, flags: int) -> Any:
-    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB.
-
-    FAISS applies the limit to tables that it computes, too, which are larger than a small file.
+    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB, which tables
+    need.
     """
     import faiss
 
@@ -164,11 +162,7 @@ class FaissIndex:
         params: FaissParams | None = None,
         nprobe: int | None = None,
     ) -> None:
-        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs.
-
-        Raises IndexFormatError for a damaged index, UsageError for ``nprobe`` of an index without lists,
-        MissingDependencyError without FAISS.
-        """
+        """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")
         import faiss
 
@@ -215,16 +209,13 @@ class FaissIndex:
     ) -> Rows:
         """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none.
 
-        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists. Raises IndexFormatError
-        for positions that the index cannot have.
+        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists.
         """
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities, up to `qbe.index.scoring.TOLERANCE`, and positions (queries, count), best
-        first.
-
-        None unless the index is exact and compares by inner product.
+        """Return similarities and positions (queries, count), best first, where the index is exact, by inner
+        product.
         """
         if not (self.params.is_exact and self._inner_product and self.sentences):
             return None
@@ -233,10 +224,7 @@ class FaissIndex:
     def search(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> tuple[Floats, Rows]:
-        """Return closeness (more is closer) and positions of the nearest sentences, best first; -1 for none.
-
-        Both are (queries, count), or one more where `nearer` needs it.
-        """
+        """Return closeness and positions (queries, count, or one more), best first; -1 for none."""
         allowed = allowed or SentenceSelection(self.sentences)
         count = min(count if self.params.is_exact else count + 1, allowed.size)
         if not count:
@@ -274,8 +262,7 @@ class FaissIndex:
 def nearer(closeness: Floats, positions: Rows, count: int) -> Rows:
     """Return the first ``count`` positions (queries, count), without those as near as the next one (-1).
 
-    Short codes often tie, and which of the last ties are found depends on how threads share the work. Where
-    all are as near, all are kept.
+    Short codes often tie, and which of the last ties are found depends on how threads share the work.
     """
     if positions.shape[1] <= count:
         return positions
@@ -295,9 +282,8 @@ def set_for_searching(threads: int) -> None:
 
 @contextmanager
 def searching() -> Iterator[int]:
-    """Enter one search of FAISS; gives the number of query vectors that it may take at a time.
-
-    While this process builds an index these are so few that FAISS compares them one by one all the same.
+    """Give the number of query vectors that a search may take at a time: few while this process builds an
+    index.
     """
     global _unlimited
     with _state:
@@ -313,9 +299,8 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Enter the building of a FAISS index with this many threads; then go back to the settings of searching.
-
-    Waits for searches under way; those that begin meanwhile take few query vectors at a time (`searching`).
+    """Wait for searches under way, and build with this many threads; then go back to the settings of
+    searching.
     """
     global _builds
     import faiss

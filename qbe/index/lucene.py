@@ -87,10 +87,7 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
 def write_lucene_index(
     folder: Path, count: int, settings: BuildSettings, execution: Execution
 ) -> dict[str, Any]:
-    """Index the ``count`` papers that `write_input` wrote, into ``folder/lucene``; the input stays.
-
-    Returns version, settings and term statistics. Raises IndexBuildError if Lucene fails or drops a paper.
-    """
+    """Index the ``count`` papers that `write_input` wrote; return version, settings and term statistics."""
     execution.progress.stage("indexing with Lucene")
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
     jvm.silence_log4j()
@@ -116,7 +113,7 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
     """Write ``folder/lucene``: that of ``old`` without ``deleted`` papers and with those of ``added``.
 
     The papers of ``folder`` must be there already. Files of ``old`` are linked, since Lucene never changes
-    one. Returns version and term statistics. Raises IndexBuildError.
+    one.
     """
     java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
@@ -178,10 +175,7 @@ def _finish(folder: Path, count: int) -> dict[str, int]:
 
 
 def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row.
-
-    Raises KeyError for a document that is none of them.
-    """
+    """Return the row of each document's paper, (documents,) int32, given the ids of the papers by row."""
     java = jvm.java_class
     searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
     query = java("org.apache.lucene.search.MatchAllDocsQuery")()
@@ -198,10 +192,7 @@ def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
 
 
 def read_rows(folder: Path | Files, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it.
-
-    Raises IndexFormatError where the documents are not those of so many ``ids``.
-    """
+    """Return what `document_rows` gave; indexes of qbe before 0.5 have no file of it."""
     files, name = Files.of(folder), f"{LUCENE}/{ROWS}"
     try:
         rows = files.array(name, "int32", 1) if files.has(name) else document_rows(reader, ids)
@@ -227,10 +218,7 @@ class Postings:
 
 
 def open_postings(files: Files, ids: Sequence[str], lucene: Mapping[str, Any]) -> Postings:
-    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are those of the papers by row.
-
-    The caller closes them. Raises IndexFormatError where they are damaged, JavaError without Java.
-    """
+    """Open postings with the parameters of a manifest's ``lucene``; ``ids`` are by row."""
     jvm.java_class("java.lang.Object")
     path = files.path(LUCENE)
     try:
@@ -268,8 +256,8 @@ class LuceneSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
     SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
-    which takes half as long as everything else. Here a result comes as one JSON text of document numbers and
-    scores, and ties are ordered afterwards.
+    which
+    takes half as long as everything else. Here a result is one JSON text, and ties are ordered afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
@@ -288,9 +276,9 @@ class LuceneSearch:
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
         """Return the best hits for a bag of words, ties by id.
 
-        A ``pool`` (rows) is ranked as it is: also papers without any of the words, at a score of 0 or, after
-        ties are broken, a little below. ``allowed`` (see `filtering`) restricts the hits and changes no
-        score, but for the millionths that break ties.
+        A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
+        `filtering`)
+        restricts the hits and changes no score, but for the millionths that break ties.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))

@@ -35,10 +35,9 @@ _ACL_NAME = re.compile(
 
 
 class Names:
-    """What the papers of an index are called.
-
-    Ids come in another case and without a version, too; DOIs, arXiv's ids and others with or without address
-    and prefix; titles by their words.
+    """What the papers of an index are called: ids, in another case and without a version, too; DOIs, arXiv's
+    ids and
+    others with or without address and prefix; titles by their words.
     """
 
     def __init__(self, papers: Papers) -> None:
@@ -62,8 +61,9 @@ class Names:
         self._text = bytes(text)
 
     def find(self, text: str) -> list[str]:
-        """The ids of at most MOST papers that a text may name: by id; else by title; else those whose titles
-        have these words in sequence, the last perhaps only begun; else those whose titles have all of them.
+        """Return the ids of at most MOST papers that a text may name: by id; else by title; else those whose
+        titles have
+        these words in sequence, the last perhaps only begun; else those whose titles have all of them.
         """
         named = self._named([text])
         if named is not None:
@@ -75,8 +75,8 @@ class Names:
         return [self._papers.ids[row] for row in rows]
 
     def complete(self, text: str) -> Iterator[str]:
-        """The ids of the paper of that name, and of those whose titles have all words of a text, the last one
-        perhaps only begun.
+        """Yield the ids of the paper of that name, and of those whose titles have all words, the last perhaps
+        begun.
         """
         named = self._named([text])
         if named is not None:
@@ -85,8 +85,9 @@ class Names:
             yield from (self._papers.ids[row] for row in self._with_words(title) if row != named)
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
-        """The id of the paper that a record of a corpus is: by its ids, then by its title, with year and
-        first author, then by a key where titles differ little; None where the index has none.
+        """Return the id of the paper that a record of a corpus is: by its ids, then by its title, with year
+        and first
+        author, then by a key where titles differ little.
         """
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
@@ -154,8 +155,9 @@ class Names:
 
 
 def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
-    """Whether a record tells of another paper, though its id is the paper's: it has another title, another
-    year and another first author; of a citation key, which others choose too, another title and no id of it.
+    """Return whether a record tells of another paper, though its id is the paper's: another title, year and
+    first
+    author; of a citation key, which others choose too, another title and no id of it.
     """
     title, metadata = record.get("title"), record.get("metadata")
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
@@ -168,8 +170,9 @@ def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
 
 
 def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
-    """Whether a record with a title and the paper's key may tell of that paper: more than half the words of
-    the shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
+    """Return whether a record with the paper's key may tell of that paper: more than half the words of the
+    shorter
+    title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
     """
     metadata = record["metadata"]
     words, its_words = (set(normalized_title(each).split()) for each in (record["title"], paper.title))

@@ -47,9 +47,9 @@ class PaperLayout(NamedTuple):
     """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in
-    the order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where it
-    brought all of them or nothing was tagged.
+    (sentences,)
+    uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in the order of
+    `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where nothing was tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -63,10 +63,7 @@ PROBABILITIES_FILE = "facet_probabilities.npy"
 
 
 def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
-    """Write the papers, a stream, and their layout into a folder.
-
-    Raises CorpusError for metadata that JSON cannot hold, which only papers of a program can have.
-    """
+    """Write the papers, a stream, and their layout into a folder."""
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
@@ -125,7 +122,8 @@ class Papers:
     """The papers of a generation, or of a build under way, found by row or by id.
 
     Papers that the index's tagger labelled come with facets and probabilities, or, without ``predictions``,
-    as the corpus brought them. Reading raises IndexFormatError where files are damaged.
+    as
+    the corpus brought them. Reading raises IndexFormatError where files are damaged.
     """
 
     def __init__(self, files: Path | Files, predictions: bool = True) -> None:
@@ -176,9 +174,7 @@ class Papers:
                 yield self._paper(place, line)
 
     def read_containing(self, parts: Sequence[bytes]) -> Iterator[Paper | None]:
-        """All papers, in order; None for one of plain ASCII that lacks some of the parts, which are ASCII in
-        lower case.
-        """
+        """Yield all papers; None for one of plain ASCII that lacks some of the parts, ASCII in lower case."""
         with self._files.stream(RECORDS) as stream:
             for row, line in enumerate(stream):
                 lower = line.lower()
@@ -266,11 +262,9 @@ def without_labels(paper: Paper) -> Paper:
 
 
 def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
-    """Which sentences (sentences,) count as a facet.
-
-    Those of the facet, and in a predicted paper that has none, the best guess: the sentence where the
-    facet is most probable, the first of equals. It is what `qbe.types.Paper.facet_positions` gives for one
-    paper.
+    """Return which sentences (sentences,) count as a facet: those of it, and in a predicted paper that has
+    none the
+    first of the most probable, as `qbe.types.Paper.facet_positions` gives for one paper.
     """
     mask: Mask = layout.facets == FACET_CODES.index(facet)
     if layout.probabilities is None:

@@ -61,10 +61,7 @@ class FaissParams:
 
     @classmethod
     def read(cls, dense: Mapping[str, Any]) -> FaissParams:
-        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings.
-
-        Raises ValueError for an unknown kind.
-        """
+        """Read a manifest's ``dense``; up to format 5 indexes had kinds in place of factory strings."""
         params = dense["ann"]
         if (factory := params.get("factory")) is None:
             nlist, pq = params.get("nlist"), params.get("pq") or 0
@@ -88,8 +85,8 @@ def resolve(faiss: str, sentences: int, dimension: int) -> FaissParams:
     """Return the parameters for a factory string, or for ``auto``.
 
     ``auto`` is exact up to AUTO_SENTENCES sentences; above, there are as many lists as sentences in each, to
-    a power of two, of 4-bit codes for three dimensions each (or four, two or one). Raises UsageError for more
-    lists, or values of a code, than sentences; `qbe.index.faiss.check_factory` tells whether FAISS takes it.
+    a
+    power of two, of 4-bit codes for three dimensions each (or four, two or one).
     """
     if faiss == AUTO:
         nlist = int(2 ** round(math.log2(max(sentences, 1)) / 2))
@@ -117,7 +114,7 @@ def resolve_or_exact(faiss: str, sentences: int, dimension: int) -> FaissParams:
 
 
 def resolve_stored(stored: str, sentences: int) -> str:
-    """Resolve how vectors are stored; ``auto`` is half precision for a small corpus, bytes for a large one."""
+    """Resolve how vectors are stored; ``auto``: half precision for few sentences, bytes for many."""
     if stored != AUTO:
         return stored
     return INT8 if sentences > AUTO_SENTENCES else FLOAT16

@@ -34,9 +34,8 @@ def best_per_paper(similarities: Floats, starts: Rows) -> Floats:
 
 
 def restrict(similarities: Floats, starts: Rows, keep: NDArray[np.bool_]) -> Floats:
-    """Set similarities (queries, sentences) to minus infinity where ``keep`` (sentences,) is false.
-
-    A paper of which no sentence would be kept keeps all.
+    """Set similarities to minus infinity where ``keep`` (sentences,) is false; a paper that would lose all
+    keeps all.
     """
     restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
     return restricted
@@ -51,19 +50,16 @@ def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
 
 
 def mean_max(best: Floats) -> Floats:
-    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,).
-
-    The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+    """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,), the soft
+    alignment
+    of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
     """
     mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
     return mean
 
 
 class MayBeBest(NamedTuple):
-    """Papers that can be among the best: ``rows`` (papers,) int64, ascending.
-
-    Unless they ``are_all``, papers of which no sentence was looked up can be among the best, too.
-    """
+    """Rows (papers,) that can be among the best; others can be, too, unless they ``are_all``."""
 
     rows: Rows
     are_all: bool
@@ -123,11 +119,7 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
 
 
 def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
-    """Return minus the distances (m, n) of vectors with inner products (m, n) and squared lengths (m,), (n,).
-
-    >>> negative_distances(np.array([[0.0]]), np.array([9.0]), np.array([16.0])).tolist()
-    [[-5.0]]
-    """
+    """Return minus the distances (m, n) by inner products (m, n) and squared lengths (m,), (n,)."""
     distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
     return -distances
 
@@ -142,8 +134,9 @@ COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:
     """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
 
-    Half precision is widened by moving its bits to their place in single precision, many numbers at a time:
-    sign and digits are right, and the exponent is too small by the same amount for all numbers.
+    Half precision is widened by moving its bits to their place in single precision: sign and digits are
+    right,
+    and the exponent is too small by the same amount for all numbers.
     """
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
@@ -156,11 +149,9 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
 
 
 class SentenceBlock(NamedTuple):
-    """The sentences of some papers, concatenated.
-
-    ``vectors`` (sentences, dimension) are as stored. Those of paper i are from ``starts[i]`` to
-    ``starts[i + 1]``, or to the end for the last paper; ``starts`` is (papers,) int64. ``rows`` (sentences,)
-    int64 are the positions among all sentences of the index, such as of a facet mask.
+    """The sentences of some papers, concatenated: ``vectors`` (sentences, dimension) as stored; ``starts``
+    (papers,)
+    where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
     """
 
     vectors: Vectors
@@ -169,10 +160,9 @@ class SentenceBlock(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The sentences of some papers compared with a query's.
-
-    ``similarities`` (queries, sentences) float32; ``starts`` (papers,) and ``rows`` (sentences,) are those of
-    a `SentenceBlock`; ``whole`` (papers,) float32 has the similarities of whole papers, if asked for.
+    """The sentences of some papers compared with a query's: ``similarities`` (queries, sentences) float32;
+    ``starts``
+    and ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
     """
 
     similarities: Floats
@@ -195,10 +185,7 @@ class VectorStore(Protocol):
         """Return the whole-paper vectors (n, dimension), as stored, in the order of ``rows``."""
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole`` (dimension,).
-
-        A similarity depends on its two vectors alone.
-        """
+        """Compare papers (n,) exactly with a query's ``sentences`` (m, dimension) and ``whole``."""
 
 
 class MappedVectors:

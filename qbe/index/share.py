@@ -101,10 +101,8 @@ def pack_index(
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their texts are left out, and the digest is another. The same index gives the same bytes.
-
-    Raises IndexFormatError for a folder that is no sound index, UsageError for one with positions that is to
-    be packed without abstracts, OutputError for a file that exists and is no pack, or cannot be written.
+    their
+    texts are left out, and the digest is another. The same index gives the same bytes.
     """
     import zstandard
 
@@ -170,11 +168,7 @@ def _described(pack: Pack) -> str:
 
 
 def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
-    """Write papers with `TEXT_NOT_INCLUDED` for each sentence, and the manifest of an index of them.
-
-    Titles and metadata stay. Raises UsageError where postings or term vectors have positions, from which
-    texts could be put together again.
-    """
+    """Write papers with `TEXT_NOT_INCLUDED` for each sentence, and the manifest of an index of them."""
     manifest = generation.manifest
     lucene = manifest.lucene or {}
     if stored := next((name for name in ("positions", "docvectors") if lucene.get(name)), None):
@@ -205,10 +199,7 @@ def pulled_as(folder: Path) -> Pack | None:
 
 
 def local_folder(address: str | Path) -> Path:
-    """Return the folder of an index; the index of an address is pulled into the cache the first time.
-
-    `pull` brings it up to date. Raises what `pull` does.
-    """
+    """Return the folder of an index; the index of an address is pulled into the cache the first time."""
     if not is_remote(address):
         return Path(address)
     address = str(address)
@@ -252,11 +243,12 @@ def pull(
     ``address`` is a file, a URL (http, https, or whatever fsspec reads, such as s3), or
     ``hf:OWNER/NAME@REVISION/FILE``: a file, by default ``index.tar.zst``, of a data set at Hugging Face.
     ``folder`` is by default that of `cached_folder`. An index that was pulled before is replaced by a newer
-    one; ``overwrite`` replaces any index. An interrupted download goes on with the next call.
+    one;
+    ``overwrite`` replaces any index. An interrupted download goes on with the next call.
 
     Raises PackError for what cannot be read, is damaged or malformed, IndexBuildError for another index or
-    other files in the folder, and where another process writes to it, OutputError where it cannot be written
-    or the disk is too full.
+    other
+    files in the folder, OutputError where it cannot be written or the disk is too full.
     """
     target = Path(os.path.realpath(cached_folder(address) if folder is None else folder))
     if target.exists() and not target.is_dir():
@@ -319,8 +311,9 @@ def _unpacked(
     """Unpack an index into a folder unless the ``target`` is that index; return its description and whether
     it is.
 
-    tarfile's own extraction reads extended headers, of any size, into memory, and decides by itself what a
-    member may do; here a member is a plain file that the manifest names, with the size that it states.
+    tarfile's own extraction reads extended headers, of any size, into memory; here a member is a plain file
+    that
+    the manifest names, with the size that it states.
     """
     import zstandard
 
@@ -424,9 +417,9 @@ def _opened(address: str, download: Path) -> Iterator[IO[bytes]]:
                 raise PackError(
                     f"expected {HUB}OWNER/NAME, or {HUB}OWNER/NAME@REVISION/FILE, found {address}; check it"
                 )
-            file, options = match["file"] or HUB_FILE, {"repo_type": "dataset", "revision": match["revision"]}
+            repo, revision, file = match["repo"], match["revision"], match["file"] or HUB_FILE
             try:
-                copy = snapshot_download(match["repo"], **options, allow_patterns=[file])
+                copy = snapshot_download(repo, repo_type="dataset", revision=revision, allow_patterns=[file])
             except (HfHubHTTPError, LocalEntryNotFoundError) as error:
                 raise unreadable(" ".join(str(error).split())[:200]) from error
             stream = Path(copy, file).open("rb")  # noqa: SIM115

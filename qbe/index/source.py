@@ -54,17 +54,16 @@ class Progress:
 class BuildSettings:
     """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
-    ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
-    names or folders, ``precision`` is the encoder's, one of `qbe.models.session.PRECISIONS` (by default
-    int8, on a GPU fp16), and ``device``, one of `qbe.models.session.DEVICES`, runs it; ``auto`` becomes what
-    this machine has.
-
-    ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
-    the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
-    nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
-    vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
-    ``IVF1024,PQ64x4fs``, or ``auto``: by the size of the corpus), ``stored`` how vectors are stored (one
-    of `qbe.index.params.STORED`, or ``auto``: by the size of the corpus).
+    ``encoder`` and ``tagger`` are names or folders, ``precision`` is the encoder's, one of
+    `qbe.models.session.PRECISIONS`, and ``device``, one of `qbe.models.session.DEVICES`, runs it. With
+    ``facets``
+    "given" an index with vectors holds the labels that the corpus brings, and the ``tagger``'s for papers
+    without; with "predicted" the tagger's for all papers. ``positions`` and ``docvectors`` store term
+    positions
+    and vectors in Lucene. ``faiss`` says which FAISS index finds candidates (a factory string such as
+    ``IVF1024,PQ64x4fs``), ``stored`` how vectors are stored (one of `qbe.index.params.STORED`); ``auto`` goes
+    by
+    the size of the corpus, or by what this machine has.
 
     Raises TypeError and UsageError for values that are not possible.
 
@@ -116,9 +115,7 @@ class BuildSettings:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
-        """The settings of a manifest, with changes. Older ones name kinds of FAISS indexes; all of these but
-        the exact one become ``auto``.
-        """
+        """Return the settings of a manifest, with changes; older ones name kinds of FAISS indexes."""
         settings = {name: value for name, value in record.items() if name not in ("corpus", "ann")}
         if record.get("ann", {}).get("kind") == "flat":
             settings["faiss"] = EXACT
@@ -129,9 +126,7 @@ class BuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a build or change is carried out, which has no influence on its result: the number of ``threads``
-    and the observer of its ``progress``.
-    """
+    """How a build is carried out, which has no influence on its result."""
 
     threads: int = 1
     progress: Progress = field(default_factory=Progress)
@@ -142,8 +137,8 @@ IN_MEMORY = "<papers>"  # what a manifest calls a corpus of papers that a progra
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where papers come from: ``names`` of sources, ``facts`` (JSON values that differ when the papers do),
-    when files last ``changed`` (nanoseconds, else 0), and the record of an unusual `Reading`.
+    """Where papers come from: ``names`` of sources, ``facts`` that differ when the papers do, when files last
+    ``changed`` (nanoseconds, else 0), and the record of an unusual `Reading`.
     """
 
     names: tuple[str, ...]
@@ -154,8 +149,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream of ``papers``, given a splitter of abstracts and a count of records that are left out, and
-    their `Origin`.
+    """A stream of ``papers``, given a splitter of abstracts and a count of left-out records, and their
+    `Origin`.
     """
 
     papers: Callable[[Splitter, RejectedRecords], Iterator[Paper]]
@@ -170,8 +165,7 @@ Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Pa
 def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """Return the source of a corpus; ``reading`` says how files are read.
 
-    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot. Raises
-    TypeError for anything but a path or ``hf:`` name, several of them, or papers, and CorpusError.
+    A build of a sequence of papers can be resumed with equal ones, one of any other iterable cannot.
     """
     if isinstance(corpus, Source):
         return corpus
@@ -184,7 +178,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
         items = itertools.chain(first, stream)
         if first and isinstance(first[0], str | os.PathLike):
             items = list(items)
-    if not isinstance(items, Sequence) or not items or any(isinstance(item, Paper) for item in items):
+    if not isinstance(items, Sequence) or any(isinstance(item, Paper) for item in items):
         return _in_memory(items)
     for item in items:
         if not isinstance(item, str | os.PathLike):
@@ -234,7 +228,7 @@ def _in_memory(papers: Iterable[Any]) -> Source:
             raise CorpusError("expected at least one paper, found none; check `corpus`")
 
     fact = uuid.uuid4().hex
-    if isinstance(papers, Sequence) and papers:
+    if isinstance(papers, Sequence):
         digest = hashlib.sha256()
         for paper in checked():
             digest.update(encode_paper(paper))

@@ -58,14 +58,13 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The description of a generation.
+    """The description of a generation; two builds of one corpus with the same settings have the same
+    ``digest``.
 
-    ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` (None
-    without BM25) has the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, how vectors compare (one of ``STORED_AS``) and are ``stored``, the parameters of the
-    FAISS index, ``ann``, and, where that learns, the number of sentences when it was ``trained``; ``tagger``
-    (None where nothing was predicted) its identity; ``files`` the size and the SHA-256 of every file. Two
-    builds of one corpus with the same settings have the same ``digest``.
+    ``corpus`` counts papers (``labelled`` as they came, or ``predicted``) and sentences; ``lucene`` has the
+    version, settings and term statistics; ``dense`` the encoder's identity, how vectors compare and are
+    ``stored``, FAISS's parameters ``ann``, and, where that learns, the sentences when it was ``trained``;
+    ``tagger`` its identity where papers were predicted; ``files`` the size and the SHA-256 of every file.
     """
 
     format_version: int
@@ -104,19 +103,14 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
-    """One SHA-256 over the digests of all files but Lucene's, of which each build makes others, and over
-    Lucene's statistics.
-    """
+    """Return a SHA-256 over all files but Lucene's, which differ by build, and its statistics."""
     content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
     text = json.dumps([content, lucene], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of an index's newest generation, or of the generation in ``folder``.
-
-    Raises IndexFormatError for no index, another format version and a damaged one, InputError.
-    """
+    """Read the manifest of an index's newest generation, or of the generation in ``folder``."""
     path = current(folder) / MANIFEST
     try:
         record = unseal(path.read_bytes())
@@ -186,11 +180,7 @@ class Files:
     """The files of a generation's folder, or of a folder that is being built; several threads may use it."""
 
     def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Compare the sizes of the ``expected`` files (those of a manifest), and the digests of small ones.
-
-        None are expected of a folder that is being built. Raises IndexFormatError, InputError for a file that
-        may not be read.
-        """
+        """Compare the sizes of the ``expected`` files (of a manifest), and the digests of small ones."""
         self.folder, self._expected = folder, expected
         self._streams: dict[str, BinaryIO] = {}
         self._lock, self._closed = threading.Lock(), False
@@ -267,11 +257,7 @@ class Files:
         return stream
 
     def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
-        """Return the array of a ``.npy`` file, memory-mapped or read.
-
-        Raises IndexFormatError for another ``dtype``, another number of ``axes``, and a shape that the file's
-        size does not allow.
-        """
+        """Return the array of a ``.npy`` file, memory-mapped or read; raise IndexFormatError."""
         with self._open(name) as stream:
             expected, size = f"an array of {dtype} with {axes} axes", os.fstat(stream.fileno()).st_size
             try:
@@ -305,10 +291,7 @@ class Files:
 
 
 class Generation(Files):
-    """A generation of the index in the folder ``index``, locked against removal until it is closed.
-
-    ``number`` is 0 for an index of qbe 0.9 or before. `open_generation` opens it.
-    """
+    """A generation of an index (0: before 0.9), locked against removal until it is closed."""
 
     def __init__(self, index: Path, folder: Path, lock: int) -> None:
         self._locked = os.fstat(lock)
@@ -361,9 +344,7 @@ def open_generation(index: Path) -> Generation:
 
 
 def current(index: Path) -> Path:
-    """Return the folder of the newest generation of an index; ``index`` itself where it has none, as that of
-    qbe 0.9 or before. Raises IndexFormatError.
-    """
+    """Return the folder of the newest generation; ``index`` itself where it has none, as before 0.9."""
     try:
         text = (index / CURRENT).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -400,9 +381,7 @@ def _without_current(index: Path) -> Path:
 
 
 def publish(staged: Path, index: Path) -> Path:
-    """Make a finished folder the newest generation of an index, which may not be there yet; returns its
-    folder. Only for who holds the `write_lock`. Raises OSError, OutputError.
-    """
+    """Make a finished folder the newest generation of an index, new or there; only under the `write_lock`."""
     sync_tree(staged)
     index.mkdir(parents=True, exist_ok=True)
     numbers = [int(path.name) for path in index.iterdir() if _GENERATION.fullmatch(path.name)]
@@ -417,10 +396,7 @@ def publish(staged: Path, index: Path) -> Path:
 
 @contextlib.contextmanager
 def write_lock(index: Path) -> Iterator[None]:
-    """Keep other processes from writing to an index, or building one there; ``index`` has no link in it.
-
-    Raises IndexBuildError where one does, and what `qbe.util.files.lock` does.
-    """
+    """Keep other processes from writing to an index, or building one there; ``index`` has no link in it."""
     with lock(index.with_name(f".{index.name}.lock")) as alone:
         if not alone:
             raise IndexBuildError(f"{index} is being written by another process; wait until it ends")
@@ -429,10 +405,7 @@ def write_lock(index: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(index: str | Path) -> Iterator[Generation]:
-    """The newest generation of an index, while no other process writes to it.
-
-    Raises IndexFormatError for no sound index, IndexBuildError where another process writes, OutputError.
-    """
+    """Give the newest generation of an index, while no other process writes to it."""
     index = Path(os.path.realpath(index))  # the lock file is named after its last part
     open_generation(index).close()  # a folder that is no index gets no lock file
     with write_lock(index):
@@ -447,10 +420,7 @@ def writing(index: str | Path) -> Iterator[Generation]:
 
 
 def clean(index: Path) -> None:
-    """Remove from an index all but its newest generation and what others read; only the writer may.
-
-    Files that cannot be removed stay for the next writer. Raises IndexFormatError.
-    """
+    """Remove from an index all but its newest generation and what others read; only the writer may."""
     newest = current(index)
     with contextlib.suppress(OSError):
         shutil.rmtree(index / NEXT, ignore_errors=True)
@@ -501,8 +471,8 @@ def verify(folder: Path) -> Manifest:
 
 
 class Checked(NamedTuple):
-    """What was found of an index: how many ``files`` with how many ``size`` bytes, what is wrong with which
-    (``damages``, by the file's name), and the file of its ``papers``, None where that is damaged.
+    """What was found of an index: ``damages`` by the file's name, and the file of its ``papers`` unless
+    damaged.
     """
 
     files: int

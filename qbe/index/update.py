@@ -49,13 +49,11 @@ Confirm = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an update did, in papers, and the index afterwards: how many ``papers`` it has, and its
-    ``generation``. ``replaced`` papers are counted neither as ``added`` nor as ``deleted``. ``left_out``
-    counts, by the reason, records of the corpus that were skipped.
-
-    ``unchanged`` papers of the corpus were in the index as they are. ``kept`` are the ids of papers that stay
-    as the index has them although the corpus has other content for them, or a record that cannot be used.
-    ``deleted_titles`` are those of papers that the corpus lacks, by id.
+    """What an update did, in papers, and the index afterwards. ``replaced`` papers are counted neither as
+    ``added``
+    nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers that stay
+    although
+    the corpus has other content for them; ``deleted_titles`` those of papers that the corpus lacks, by id.
     """
 
     added: int
@@ -90,18 +88,19 @@ def append_papers(
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
-    ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are
-    are counted and left alone. Of one that it has with other content under the same id the index keeps its
-    own, and the corpus's is listed with the records that are left out; with ``update`` the corpus's replaces
-    it, and gets a new row. Another paper with a citation key of the index gets another id, as in a build.
-    With ``reading.dedupe`` papers that repeat one of the index by title or DOI are left out.
-    ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
-    ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
-    readers that open the index later; when anything fails the index is unchanged.
+    ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
+    left alone. Of one that it has with other content under the same id the index keeps its own; with
+    ``update``
+    the corpus's replaces it, and gets a new row. Another paper with a citation key of the index gets another
+    id,
+    as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or DOI are left out.
+    ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now, ``device`` runs the
+    encoder.
+    All papers become visible at once, to readers that open the index later.
 
-    Raises IndexBuildError for another tagger than the index's and where another process writes,
-    EncoderMismatchError for another encoder than the index's, and what `qbe.index.build.build` and
-    `qbe.index.store.writing` do.
+    Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
+    another
+    encoder, and what `qbe.index.build.build` does; then the index is unchanged.
     """
     models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
@@ -121,13 +120,14 @@ def sync_papers(
     execution: Execution | None = None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
-    of other content replaced, those that the corpus lacks deleted; all others are left alone.
+    of other
+    content replaced, those that the corpus lacks deleted; all others are left alone.
 
-    A paper whose record in the corpus was skipped stays as it is. Where no ``reading`` is given, files are
-    read as they were when the index was built. ``confirm`` is called with a question before more than one
-    paper and a tenth of all are deleted, or any while skipped records do not tell their ids. Other parameters
-    and errors are those of `append_papers`; raises UsageError where the answer is no, and for a reading with
-    a ``limit``.
+    A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
+    they
+    were when the index was built. ``confirm`` is called with a question before more than one paper and a
+    tenth of
+    all are deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
@@ -202,11 +202,7 @@ def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
 def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
-    """Delete papers from an index.
-
-    Raises PaperNotFoundError where the index lacks one of the ids, UsageError for none and for all of its ids
-    (then nothing is deleted), TypeError, and what `qbe.index.store.writing` does.
-    """
+    """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
     if not isinstance(paper_ids, Iterable):
@@ -260,12 +256,13 @@ def write_next(
     settings: BuildSettings,
     execution: Execution,
 ) -> int:
-    """Write and publish the generation behind ``generation``, without the papers of the ``dead`` rows, and
-    with those that were ``added``: the folder of their files, the state of its build, and the names of all
-    sources. Returns its number.
+    """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
+    were
+    ``added``: the folder of their files, the state of its build, and the names of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
-    are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
+    are
+    kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
     generation.verify()  # damage that was copied would have valid digests
@@ -357,17 +354,13 @@ def _write_dense(
 
 class Additions:
     """The papers of a source that are new to an index or replace some of it; once they are read, also the
-    rows of papers that are ``replaced``, the count of ``unchanged`` ones, the ids of those that are ``kept``
-    although the corpus has other content for them, and the titles, by row, of those that are to go
-    (``gone``).
+    rows of
+    papers that are ``replaced`` or, with titles, ``gone``, and the ids of those that are ``kept``.
     """
 
     def __init__(
         self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
     ) -> None:
-        """``papers`` are the index's without predictions, ``drops_labels`` says that all its facets are
-        predicted, and ``confirm`` is called before many papers are deleted.
-        """
         self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
         self._drops_labels = drops_labels
         self._seen: set[int] = set()
@@ -380,9 +373,7 @@ class Additions:
         self.gone: dict[int, str] = {}
 
     def read(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
-        """Yield the papers to write; raise UsageError at their end where many others would be deleted and the
-        answer is no.
-        """
+        """Yield the papers to write; raise UsageError at their end where too many others would be deleted."""
         self.left_out, papers = left_out, self._papers
         by, before = self._source.origin.reading.get("dedupe"), None
         if by is not None and self._how != SYNC:
@@ -437,9 +428,9 @@ class Additions:
             self.gone |= deleted
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
-        """The paper under the id that it would have in a build behind the index's papers, and its row in the
-        index, if any: where its key, or the id made from its content, is another paper's, it has a
-        `second_id`.
+        """Return the paper under the id that it would have in a build behind the index's papers, and its row,
+        if any:
+        where its key, or the id made from its content, is another paper's, it has a `second_id`.
         """
         is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
         plain = made_id(paper) if is_made else usable_id(str(key or ""))
@@ -461,8 +452,8 @@ class Additions:
         return contradicts(stored, record) and not differs_little(stored, record)
 
     def _find_gone(self, left_out: RejectedRecords) -> None:
-        """Find the papers that the corpus lacks; one whose record there is broken stays, and one that has
-        another id there is replaced.
+        """Find papers that the corpus lacks; one whose record is broken stays, one of another id there is
+        replaced.
         """
         for paper_id in left_out.ids:
             row = self._papers.find(paper_id)
@@ -480,9 +471,7 @@ class Additions:
                     self.gone[row] = paper.title
 
     def _check_gone(self, left_out: RejectedRecords) -> None:
-        """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records
-        that were skipped.
-        """
+        """Ask before many papers are deleted, or one that may be among the records that were skipped."""
         count, total = len(self.gone), len(self._papers)
         is_few = count <= max(1, total // 10)
         if not count or (is_few and not left_out.nameless):

@@ -111,9 +111,7 @@ def writing_rows(
 def writing_vectors(
     folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str, done: int = 0
 ) -> Iterator[Callable[[Half | Quantized], None]]:
-    """Write the file ``name``, and that of its scales, as `writing_rows` does; vectors that are quantized
-    already are written as they are.
-    """
+    """Write the file ``name``, and that of its scales, as `writing_rows` does."""
     if stored == FLOAT16:
         with writing_rows(folder / name, shape, np.float16, done) as write:
             yield write  # type: ignore[misc]
