@@ -11,8 +11,8 @@ from qbe.cli import train as command
 from qbe.errors import UsageError
 from qbe.models import formats
 from qbe.models.folders import BASE_ENCODER
+from qbe.train.cocitations import CocitationRecipe
 from qbe.train.cross_encoder import CrossEncoderRecipe
-from qbe.train.encoder import CocitationRecipe
 from qbe.train.losses import OBJECTIVES
 from qbe.train.pairs import DATA
 from qbe.train.work import Folders, RunOptions, Sources

@@ -70,7 +70,7 @@ COMMANDS = {
         "a sentence encoder",
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
-        "encoder:CocitationTraining",
+        "cocitations:CocitationTraining",
         "cocitations output work dev-cocitations leave-out objective encoder similarity epochs learning-rate "
         "seed threads device",
     ),
@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> None:
     make = _training(options.command)
     own = {"encoder": options.encoder} if "encoder" in options else {}
     if options.command == "encoder":
-        from qbe.train.encoder import CocitationRecipe
+        from qbe.train.cocitations import CocitationRecipe
 
         own["recipe"] = common.made(CocitationRecipe, options)
     if options.command == "citation-pairs":
