@@ -17,7 +17,7 @@ from qbe.index.index import Index
 from qbe.query import PLAIN, Variety
 from qbe.search.filters import PaperFilter
 from qbe.search.stages import CrossEncoder, Grades, Projections, Stages
-from qbe.util.files import Unfinished, atomic_file, lock, resumable_staging, sha256, write_text
+from qbe.util.files import atomic_file, lock, resumable_staging, resumed_state, sha256, write_text
 from qbe.util.outputs import Seal
 
 log = logging.getLogger(__name__)
@@ -94,16 +94,10 @@ def _resume(folder: Path, inputs: Inputs, *, resume: bool) -> None:
     """Decide about an unfinished run that is in the way."""
     if not folder.exists():
         return
-    inputs_called = "the index, topics and options"
-    unfinished = Unfinished(folder, STATE, "run", inputs_called, "remove that folder", RunError)
-    former_inputs = unfinished.read_state()
-    if former_inputs is None:
+    work = ("run", "the index, topics and options", "remove that folder", RunError)
+    if resumed_state(folder / STATE, inputs if resume else None, *work) is None:
         shutil.rmtree(folder)
         return
-    if not resume:
-        raise unfinished.in_the_way()
-    unfinished.check_inputs(former_inputs, inputs)
-    unfinished.remove_partial_files()
     log.info("continuing the unfinished run in %s", folder)
 
 
