@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -126,63 +126,51 @@ def by_hand(
     features["new"] = {name: age if math.isnan(age) else float(age <= 1) for name, age in ages.items()}
     cites = {each.paper_id: set(each.metadata.get("cites", ())) for each in index}
     asked = {name for name, its in years.items() if its is not None and its < year} - {paper.paper_id}
+
+    def each(feature: str, value: Callable[[str], float], scale: Callable = dict) -> None:
+        features[feature] = scale({name: float(value(name)) for name in names})
+
     if known.links:
         near, nearest = (
-            weights(first, [name for name in names if name in asked], n) for n in (NEAR, NEAREST)
+            weights(first, [each for each in names if each in asked], n) for n in (NEAR, NEAREST)
         )
-        features["citations"] = {
-            name: math.log1p(sum(name in cites[each] for each in asked)) for name in names
-        }
-        features["neighbours"] = {
-            name: math.sqrt(sum(weight for each, weight in near.items() if name in cites[each]))
-            for name in names
-        }
-        features["cited_neighbours"] = {
-            name: math.sqrt(sum(weight for each, weight in nearest.items() if each in cites[name]))
-            for name in names
-        }
+        each("citations", lambda name: math.log1p(sum(name in cites[other] for other in asked)))
+        each("neighbours", lambda name: sum(near[other] for other in near if name in cites[other]) ** 0.5)
+        each("cited_neighbours", lambda name: sum(nearest[i] for i in nearest if i in cites[name]) ** 0.5)
     if known.seeds:
         whole = {name: index.vectors(index.paper(name)).whole[None] for name in [*names, *SEEDS]}
         cosines = {name: [mean_max(whole[name], whole[seed]) for seed in SEEDS] for name in names}
-        features["seed_mean"] = z({name: float(np.mean(each)) for name, each in cosines.items()})
-        features["seed_best"] = z({name: max(each) for name, each in cosines.items()})
+        each("seed_mean", lambda name: np.mean(cosines[name]), z)
+        each("seed_best", lambda name: max(cosines[name]), z)
         by_seed = {
             name: sorted(late_interaction(index, index.paper(seed), name) for seed in SEEDS) for name in names
         }
-        features["seed_sentences_mean"] = z({name: float(np.mean(each)) for name, each in by_seed.items()})
-        features["seed_sentences_best"] = z({name: each[-1] for name, each in by_seed.items()})
-        features["seed_sentences_two"] = z({name: np.mean(each[-2:]) for name, each in by_seed.items()})
+        each("seed_sentences_mean", lambda name: np.mean(by_seed[name]), z)
+        each("seed_sentences_best", lambda name: by_seed[name][-1], z)
+        each("seed_sentences_two", lambda name: np.mean(by_seed[name][-2:]), z)
     if known.links and known.seeds:
-        features["cocitations"] = {
-            name: math.log1p(sum({name, seed} <= cites[each] for each in asked for seed in SEEDS))
-            for name in names
+        citing = {name: {other for other in asked if name in cites[other]} for name in cites}
+        inside = {
+            name: {other for other in cites[name] if other in cites and other != name} for name in cites
         }
-        citing = {name: {each for each in asked if name in cites[each]} for name in cites}
-        features["cocitation_cosines"] = {
-            name: math.sqrt(
-                sum(
-                    len(citing[name] & citing[seed]) / math.sqrt(len(citing[name]) * len(citing[seed]))
-                    for seed in SEEDS
-                    if citing[name] and citing[seed]
-                )
+        walks = {
+            name: sum(
+                (name in inside[other]) / len(inside[other]) for seed in SEEDS for other in citing[seed]
             )
             for name in names
         }
-        inside = {name: {each for each in cites[name] if each in cites and each != name} for name in cites}
-        walks = {
-            name: sum((name in inside[each]) / len(inside[each]) for seed in SEEDS for each in citing[seed])
-            for name in names
-        }
-        features["seed_walks"] = {name: math.sqrt(walk) for name, walk in walks.items()}
-        features["rare_seed_walks"] = {
-            name: math.sqrt(walk / math.sqrt(max(len(citing[name]), 1))) for name, walk in walks.items()
-        }
-        features["cited_by_seeds"] = {
-            name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])) for name in names
-        }
-        features["citing_seeds"] = {
-            name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])) for name in names
-        }
+
+        def cosine(name: str, seed: str) -> float:
+            both = citing[name], citing[seed]
+            return len(both[0] & both[1]) / math.sqrt(len(both[0]) * len(both[1])) if all(both) else 0.0
+
+        together = {name: [{name, seed} <= cites[i] for i in asked for seed in SEEDS] for name in names}
+        each("cocitations", lambda name: math.log1p(sum(together[name])))
+        each("cocitation_cosines", lambda name: math.sqrt(sum(cosine(name, seed) for seed in SEEDS)))
+        each("seed_walks", lambda name: math.sqrt(walks[name]))
+        each("rare_seed_walks", lambda name: math.sqrt(walks[name] / math.sqrt(max(len(citing[name]), 1))))
+        each("cited_by_seeds", lambda name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])))
+        each("citing_seeds", lambda name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])))
     head = random_heads()[known.key]
     judged = {}
     for name in names:
