@@ -60,7 +60,6 @@ def config(citing_model) -> CiteConfig:
 
 @pytest.fixture(scope="module")
 def opened(index, config):
-    """A recommender of any configuration, opened once."""
     kept: dict[str, Recommender] = {}
 
     def open_once(**parameters: object) -> Recommender:
@@ -72,9 +71,6 @@ def opened(index, config):
     yield open_once
     for recommender in kept.values():
         recommender.close()
-
-
-# Scores, worked paper by paper
 
 
 def z(values: Mapping[str, float]) -> dict[str, float]:
@@ -98,7 +94,6 @@ def components(index: Index, paper: Paper) -> dict[str, dict[str, float]]:
 
 
 def late_interaction(index: Index, paper: Paper, name: str) -> float:
-    """The score of a paper by the vectors of another."""
     own, stored = index.vectors(paper), index.vectors(index.paper(name))
     whole = mean_max(own.whole[None], stored.whole[None])
     forward = mean_max(own.sentences, stored.sentences)
@@ -182,7 +177,6 @@ def by_hand(
 
 
 def weights(first: Mapping[str, float], names: Sequence[str], count: int) -> dict[str, float]:
-    """How far each of the best is above the next one, as a share."""
     chosen = names[: count + 1]
     above = {name: first[name] - first[chosen[-1]] for name in chosen}
     total = sum(above.values())
@@ -216,9 +210,6 @@ def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
     found = ids(opened(depth=3).recommend(paper, 100, cited=seeds))
     assert sorted(found) == sorted(expected)
     assert len(found) > 3
-
-
-# What is left out
 
 
 def test_own_paper_what_it_cited_and_what_is_excluded_are_not_recommended(opened, index):
@@ -262,9 +253,6 @@ def test_papers_of_the_future_are_not_asked_whom_they_cite(opened, index):
     expected = by_hand(index, oldest, FeatureSet(True, False), set(), True)
     assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
     assert len(opened(depth=3).recommend(oldest, 100)) == 3
-
-
-# Many at a time
 
 
 def requests_of(index: Index) -> list[CiteRequest]:
@@ -344,12 +332,8 @@ def test_matches_are_pairs_of_sentences(opened, index):
     assert (bare.paper_id, bare.score, bare.matches) == (hit.paper_id, hit.score, ())
 
 
-# Changes of the index
-
-
 @pytest.fixture
 def live(tmp_path, citing_folder) -> Path:
-    """A copy of the index, to be written to."""
     return Path(shutil.copytree(citing_folder, tmp_path / "index"))
 
 
@@ -365,7 +349,6 @@ def test_papers_appended_are_found_after_a_refresh(live, config, tmp_path, paper
 
 
 def test_a_deleted_paper_cites_nobody(live, config, tmp_path, citing, tiny_encoder):
-    """One that cites a seed is not proposed, and its citations do not count."""
     seeds = ["s012"]
     gone = [paper.paper_id for paper in citing if "s012" in paper.metadata.get("cites", ())]
     delete_papers(live, gone)
@@ -402,9 +385,6 @@ def test_evidence_is_read_from_metadata(index, citing):
     assert np.flatnonzero(evidence.citing_papers(2001, 2)).tolist() == [0, 1, 3]
     assert np.flatnonzero(~evidence.citing_papers(None, 2)).tolist() == [2]
     assert evidence.citing_papers(None, None).all()
-
-
-# What does not fit
 
 
 @pytest.mark.parametrize(("lacking", "bm25"), [("vectors", True), ("postings", False)])

@@ -42,7 +42,6 @@ QUERIES = ["s036", "s024", "s011"]
 
 @pytest.fixture
 def label(tiny_index, tmp_path, monkeypatch, capsys):
-    """Runs the command in an empty folder; gives what it printed."""
     monkeypatch.chdir(tmp_path)
     Path("queries.txt").write_text("\n".join(QUERIES))
 
@@ -54,11 +53,7 @@ def label(tiny_index, tmp_path, monkeypatch, capsys):
 
 
 def by_words(request) -> object:
-    """Grades that depend on the candidate alone."""
     return grades(len(request.prompt) % 4, len(request.prompt) % 3, 0)
-
-
-# Candidates
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +92,6 @@ def test_an_index_of_one_paper_has_no_candidates(sample, tiny_encoder, tmp_path)
     build(tmp_path / "index", [str(corpus)], BuildSettings(encoder=str(tiny_encoder)))
     with Index(tmp_path / "index") as alone, pytest.raises(UsageError, match="give a larger one"):
         pool_candidates(alone, ids_of(alone), 16, seed=0)
-
-
-# The command
 
 
 def test_pairs_without_a_model_have_no_grades(label):
@@ -252,12 +244,8 @@ def test_nothing_answered_is_asked_for_again_after_a_kill(label, light_index):
     assert Path("graded.tsv").read_bytes() == Path("alone.tsv").read_bytes()
 
 
-# Agreement
-
-
 @pytest.fixture
 def two(tmp_path, monkeypatch) -> tuple[str, str]:
-    """Grades by two assessors; the second has one pair more."""
     monkeypatch.chdir(tmp_path)
     pairs = [Pair("q", "a"), Pair("q", "b"), Pair("r", "a"), Pair("r", "b"), Pair("r", "c")]
     write_pairs("a.tsv", pairs[:4], [(3, 0, 1), (1, 0, 1), (2, 1, 1), (0, 2.5, 1)])
@@ -324,9 +312,6 @@ def test_what_grades_are_merged_and_compared(two, told):
             parse_merges([text])
 
 
-# A reranker
-
-
 @pytest.fixture(scope="module")
 def asked(index) -> SearchRequest:
     return SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=20)
@@ -334,7 +319,6 @@ def asked(index) -> SearchRequest:
 
 @pytest.fixture(scope="module")
 def third(index, asked):
-    """The paper that the first stage ranks third."""
     with SearchSession(index, Fused()) as session:
         return index.paper(session.search(asked).hits[2].paper_id)
 
@@ -417,9 +401,6 @@ def test_a_language_model_as_the_command_line_has_it():
     assert stage == LanguageModel("qwen3:4b", "http://127.0.0.1:8080/v1", 5)
     with pytest.raises(UsageError, match="llm:model=NAME"):
         parse_reranker("llm")
-
-
-# By hand
 
 
 def test_grades_by_hand_are_kept_for_each_assessor(tmp_path):

@@ -39,7 +39,6 @@ class Training:
     def train(
         self, folders: Folders, run: RunOptions = RUN, sources: Sources | None = None, **changes: Any
     ) -> Any:
-        """Train, on other sources or with changes of the recipe."""
         with self.around():
             training = self.make(replace(self.recipe, **changes), **self.options)
             return run_training(training, sources or self.sources, folders, run)
@@ -47,8 +46,6 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """A training that was done by two seeds, its folders, and what it returned."""
-
     training: Training
     sources: Sources
     output: Path
@@ -61,7 +58,6 @@ class Trained:
         return cls(training, training.sources, folders.output, folders.work, training.train(folders))
 
     def again(self, folder: Path, sources: Sources | None = None, **changes: Any) -> Any:
-        """Train on other sources or by another recipe, with one seed."""
         return self.training.train(new_folders(folder), RunOptions((0,)), sources, **changes)
 
 
@@ -80,11 +76,8 @@ def mktemp(request: pytest.FixtureRequest, name: str) -> Path:
 
 
 def left_out(folder: Path, title: str = "Of no paper") -> Path:
-    """A paper that models are evaluated on."""
     return write(folder / "evaluated.jsonl", {"paper_id": "e", "title": title, "abstract": ["Other words."]})
 
-
-# The facet tagger.
 
 WORDS = {
     "background": "people often need help with many old problems",
@@ -159,11 +152,7 @@ def tagger(request: pytest.FixtureRequest) -> Training:
     return Training(TaggerTraining, sources, recipe, other, files, options, parts, small_heads)
 
 
-# The citation model.
-
-
 def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
-    """Who cites whom, of the papers at some places."""
     from support.citing import cited_by
 
     names = [paper.paper_id for paper in papers]
@@ -204,8 +193,6 @@ def cross_encoder(request: pytest.FixtureRequest) -> Training:
     return Training(CrossEncoderTraining, sources, recipe, {"classes": "balanced"}, weights, options)
 
 
-# The grade model.
-
 GRADED = {
     "s036": ("s051 0 3 1", "s059 3 0 1", "s031 2.5 1 0"),
     "s118": ("s012 1 2 0.5", "s001 0 0 0", "s002 1 1 1"),
@@ -234,9 +221,6 @@ def grades(request: pytest.FixtureRequest) -> Training:
     return Training(GradeTraining, sources, recipe, {"hidden": 3}, files, parts=parts)
 
 
-# Sentence encoders.
-
-
 def encoder(request: pytest.FixtureRequest) -> Training:
     """Four pairs have a paper with the evaluated one's title."""
     from qbe.train.cocitations import CocitationRecipe, CocitationTraining
@@ -261,9 +245,6 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
     options = {"encoder": str(folder / "bert")}
     return Training(CocitationTraining, sources, recipe, {"similarity": "cosine"}, weights, options)
-
-
-# Encoders of graded pairs.
 
 
 @contextmanager
@@ -304,7 +285,6 @@ def graded_sources(request: pytest.FixtureRequest) -> Sources:
 
 
 def large_encoder(request: pytest.FixtureRequest) -> Training:
-    """A tiny MPNet in place of the base."""
     from qbe.train import encoder as training
     from support.published import write_mpnet
 
@@ -330,7 +310,6 @@ def large_encoder(request: pytest.FixtureRequest) -> Training:
 
 
 def small_encoder(request: pytest.FixtureRequest) -> Training:
-    """The same of a tiny BERT, which is published as a whole."""
     from qbe.train.encoder import GradedTraining
 
     large = large_encoder(request)
@@ -362,8 +341,6 @@ def joint_grades(request: pytest.FixtureRequest) -> Training:
     options = {"bases": (folder / "teacher", folder / "student")}
     return Training(JointTraining, sources, recipe, {"found": 3}, weights, options, (*parts_, "drawn.json"))
 
-
-# The facet projections.
 
 PROJECTED = [f"s{number:03d}" for number in range(1, 25)]
 
