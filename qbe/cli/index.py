@@ -114,12 +114,19 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
 
     from qbe.index import build as here
     from qbe.index.source import Execution
+    from qbe.util.text import plain
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action is not None:
         written = _change(output, action, options, execution)
         _say_left_out(output, written.left_out)
-        _say_papers(written, action)
+        deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
+        why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
+        for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
+            for paper in papers[:NAMED]:
+                print(f"{what}: {plain(paper)}")
+            if len(papers) > NAMED:
+                print(f"{what}: {len(papers) - NAMED:,} more")
         print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
@@ -273,16 +280,3 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
         total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
         print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")
-
-
-def _say_papers(written: Written, action: str) -> None:
-    """Name papers that stay although the corpus has others in their place, and those that were deleted."""
-    from qbe.util.text import plain
-
-    deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
-    why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
-    for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
-        for paper in papers[:NAMED]:
-            print(f"{what}: {plain(paper)}")
-        if len(papers) > NAMED:
-            print(f"{what}: {len(papers) - NAMED:,} more")
