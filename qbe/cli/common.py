@@ -56,6 +56,7 @@ _OPTIONS = {
 }
 """Parameters of the library whose options have other names: of each the first that the command has."""
 
+OVERWRITE = {"--overwrite": "replace a file that exists"}
 THREADS = {"--threads N": "default: all processors this process may use"}
 RERANK = {
     "--rerank NAME[:PARAMETER=VALUE,...]": "how hits are reranked, as of qbe search: none, projections "

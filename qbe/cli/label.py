@@ -34,7 +34,7 @@ def parser() -> Parser:
         "model behind an OpenAI-compatible endpoint; or compare two files of grades.",
         EPILOG,
     )
-    parser.options({"--output FILE": "the pairs, tab-separated, with their grades"})
+    parser.options({"--output FILE": "the pairs, tab-separated, with their grades", **common.OVERWRITE})
     pairs = {
         "--index DIR": "an index that holds the papers, built by qbe index",
         "--sample N": "so many query papers, or pairs, at random",
@@ -116,8 +116,8 @@ def main(arguments: list[str]) -> None:
     import json
     from pathlib import Path
 
-    from qbe.label.pairs import GRADED, PAIRS, parse_merges, write_pairs
-    from qbe.util.outputs import check_output
+    from qbe.label.pairs import parse_merges, write_pairs
+    from qbe.util.files import check_output
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     output = Path(options.output)
-    check_output(output, GRADED if options.model or options.pairs else PAIRS)
+    check_output(output, options.overwrite)
     if not options.model and options.pairs:
         from qbe.label.pairs import merged, read_grades, read_pairs
 
@@ -240,13 +240,13 @@ def _label(
         common.note(
             PROGRAM,
             f"{left:,} pairs were not asked for: {labelled.stopped}; repeat the command with a larger budget "
-            "for the rest",
+            "and `overwrite` for the rest",
         )
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
         raise ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
-            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command, which asks for these alone"
+            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which asks for these alone"
         )
 
 

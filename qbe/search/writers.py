@@ -489,11 +489,11 @@ class Result(NamedTuple):
 
 
 class ResultWriter(NamedTuple):
-    """Turns results into text: ``text(results, first)`` is that of consecutive results, ``first`` True at the
-    beginning; all texts joined are the file. ``needs_matches`` if hits must carry their matches.
+    """Turns results into text: ``text(result, first)``, ``first`` True at the beginning; all texts joined are
+    the file. ``needs_matches`` if hits must carry their matches.
     """
 
-    text: Callable[[Sequence[Result], bool], str]
+    text: Callable[[Result, bool], str]
     needs_matches: bool = True
 
 
@@ -519,7 +519,7 @@ def open_writer(
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
     >>> for form in ("trec", "csv", "bibtex"):
-    ...     print(open_writer(form, "qbe-bm25", index.paper, 100, explain=False).text([result], True))
+    ...     print(open_writer(form, "qbe-bm25", index.paper, 100, explain=False).text(result, True))
     s036 Q0 s051 1 1.5 qbe-bm25
     <BLANKLINE>
     query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence,background,method,result
@@ -537,18 +537,14 @@ def open_writer(
     if form == "trec":
         from qbe.runs import format_run
 
-        return ResultWriter(
-            lambda results, _: format_run(tag, {query_id: hits for query_id, _, hits in results}),
-            needs_matches=False,
-        )
+        return ResultWriter(lambda result, _: format_run(tag, {result.query_id: result.hits}), False)
     if form == "json":
-        return ResultWriter(
-            lambda results, _: "".join(
-                json.dumps(to_record(lookup, *result, explain=explain), ensure_ascii=False, allow_nan=False)
-                + "\n"
-                for result in results
-            )
-        )
+
+        def to_json(result: Result, _: bool) -> str:
+            record = to_record(lookup, *result, explain=explain)
+            return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+        return ResultWriter(to_json)
     if form == "csv":
         return ResultWriter(partial(_csv, lookup))
     if form in ("bibtex", "ris"):
@@ -557,52 +553,48 @@ def open_writer(
         write = partial(_bibtex, command) if form == "bibtex" else _ris
         return ResultWriter(partial(write, lookup, Bibliography(form)), needs_matches=False)
 
-    def text_of(query: Query, hits: Sequence[Hit]) -> str:
+    def text(result: Result, first: bool) -> str:
+        _, query, hits = result
         if form == "markdown":
-            return to_markdown(lookup, query, hits, title, graded_by)
-        return to_table(lookup, query, hits, width, explain=explain, title=title, graded_by=graded_by)
-
-    def text(results: Sequence[Result], first: bool) -> str:
-        texts = (text_of(query, hits) for _, query, hits in results)
-        return ("" if first else "\n") + "\n\n".join(texts) + "\n"
+            made = to_markdown(lookup, query, hits, title, graded_by)
+        else:
+            made = to_table(lookup, query, hits, width, explain=explain, title=title, graded_by=graded_by)
+        return ("" if first else "\n") + made + "\n"
 
     return ResultWriter(text)
 
 
-def _csv(lookup: Lookup, results: Sequence[Result], first: bool) -> str:
+def _csv(lookup: Lookup, result: Result, first: bool) -> str:
     rows: list[Iterable[object]] = [COLUMNS] if first else []
-    for query_id, query, hits in results:
-        for rank, hit in enumerate(hits, start=1):
-            paper = lookup(hit.paper_id)
-            reference = reference_of(paper)
-            best = shown(query, paper, hit)
-            sentence = paper.sentences[best.match.position] if best else Sentence("")
-            grades = hit.grades or {}
-            rows.append(
-                (
-                    *(query_id, rank, hit.paper_id, reference.title, "; ".join(reference.authors)),
-                    *(reference.year, reference.venue, reference.doi, reference.page, hit.score),
-                    *(sentence.facet.value if sentence.facet else "", sentence.text),
-                    *(grades.get(facet.value, "") for facet in Facet),
-                )
+    query_id, query, hits = result
+    for rank, hit in enumerate(hits, start=1):
+        paper = lookup(hit.paper_id)
+        reference = reference_of(paper)
+        best = shown(query, paper, hit)
+        sentence = paper.sentences[best.match.position] if best else Sentence("")
+        grades = hit.grades or {}
+        rows.append(
+            (
+                *(query_id, rank, hit.paper_id, reference.title, "; ".join(reference.authors)),
+                *(reference.year, reference.venue, reference.doi, reference.page, hit.score),
+                *(sentence.facet.value if sentence.facet else "", sentence.text),
+                *(grades.get(facet.value, "") for facet in Facet),
             )
+        )
     return to_csv(rows)
 
 
-def _bibtex(
-    command: str, lookup: Lookup, bibliography: Bibliography, results: Sequence[Result], first: bool
-) -> str:
+def _bibtex(command: str, lookup: Lookup, bibliography: Bibliography, result: Result, first: bool) -> str:
     from qbe.corpus.bibliography import comment
 
-    parts = []
-    for query_id, _, hits in results:
-        entries = [(hit.paper_id, bibliography.add(lookup(hit.paper_id))) for hit in hits]
-        above = [bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
-        about = comment(f"above: {', '.join(above)}") if above else ""
-        parts += [comment(f"{command}: {query_id}") + about, *(entry for _, entry in entries if entry)]
+    query_id, _, hits = result
+    entries = [(hit.paper_id, bibliography.add(lookup(hit.paper_id))) for hit in hits]
+    above = [bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
+    about = comment(f"above: {', '.join(above)}") if above else ""
+    parts = [comment(f"{command}: {query_id}") + about, *(entry for _, entry in entries if entry)]
     return ("" if first else "\n") + "\n".join(parts)
 
 
-def _ris(lookup: Lookup, bibliography: Bibliography, results: Sequence[Result], _: bool) -> str:
-    records = (bibliography.add(lookup(hit.paper_id)) for _, _, hits in results for hit in hits)
+def _ris(lookup: Lookup, bibliography: Bibliography, result: Result, _: bool) -> str:
+    records = (bibliography.add(lookup(hit.paper_id)) for hit in result.hits)
     return "".join(f"{record}\n" for record in records if record is not None)
