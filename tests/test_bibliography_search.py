@@ -9,7 +9,7 @@ import rispy
 from support.bibliographies import CHIPS, paper_of, read_bibtex
 from support.papers import Papers
 
-from qbe.cli.search import check, checked_form, form_of_file, parser
+from qbe.cli.search import PARSER, check, checked_form, form_of_file
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
 from qbe.search.explain import label_of, shown
@@ -256,10 +256,10 @@ def test_the_name_of_the_output_says_the_format():
 
 @pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris"])
 def test_only_tables_and_json_explain_and_a_bibliography_is_not_resumed(form):
-    options = parser().parse_args(["--index", "i", "--paper", "p", "--explain"])
+    options = PARSER.parse_args(["--index", "i", "--paper", "p", "--explain"])
     with pytest.raises(UsageError, match=f"^--explain goes with --format table or json, found {form}$"):
         check(options, form)
-    options = parser().parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
+    options = PARSER.parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
     options.format = form
     if form in ("csv", "markdown"):
         assert checked_form(options)[0] == form

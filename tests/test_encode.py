@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from qbe.errors import ModelError
 from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
-from qbe.models.tokenizer import SpecialTokens, Window, windows
+from qbe.models.tokenizer import SpecialTokens, Window, passes
 from qbe.types import Paper, Sentence
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def paper(title: str, *sentences: str) -> Paper:
 
 
 def layout(title: list[int], sentences: list[list[int]], max_tokens: int) -> list[Window]:
-    return list(windows(title, sentences, SPECIAL, max_tokens))
+    return list(passes(title, sentences, SPECIAL, max_tokens))
 
 
 TOKENS = st.lists(st.integers(10, 99), max_size=14)
@@ -72,7 +72,7 @@ def reference(paper: Paper, tokenizer: Tokenizer, states) -> tuple[np.ndarray, n
     title = tokenizer.encode(paper.title, add_special_tokens=False).ids
     sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in paper.sentences]
     vectors, everything = [], []
-    for window in windows(title, sentences, SPECIAL, MAX_TOKENS):
+    for window in passes(title, sentences, SPECIAL, MAX_TOKENS):
         output = states(window.ids)
         vectors += [output[begin:end].mean(axis=0) for begin, end in window.spans]
         everything.append(output)
@@ -123,7 +123,7 @@ def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some
         title = tokenizer.encode(item.title, add_special_tokens=False).ids
         sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in item.sentences]
         expected = []
-        for window in windows(title, sentences, SPECIAL, MAX_TOKENS):
+        for window in passes(title, sentences, SPECIAL, MAX_TOKENS):
             states = layer_states(tiny_model, window.ids)
             expected += [
                 np.concatenate([states[layer][begin:end].mean(axis=0) for layer in layers])

@@ -110,7 +110,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(folders.processes, "run", run)
+    monkeypatch.setattr(folders.work, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:5] == [sys.executable, "-m", "qbe", "export", "encoder"]
@@ -139,6 +139,6 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(folders.processes, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(folders.work, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -123,15 +123,15 @@ def codes_of(folder):
 
 def refused(monkeypatch, too_far):
     """Let int8 models whose matrices are ``too_far`` fail the check, as they do on some processors."""
-    measure = export._encoder_parity
+    write = export._write_models
 
-    def parity(model, folder, encoder_format):
-        measured = measure(model, folder, encoder_format)
-        if not too_far(codes_of(folder)):
-            return measured
-        return {**measured, "int8": {**measured["int8"], "min_cosine": 0.0}}
+    def writing(traced, fp32, int8, measure, is_near, *others):
+        def near(figures):
+            return is_near(figures) and not too_far(codes_of(int8.parent))
 
-    monkeypatch.setattr(export, "_encoder_parity", parity)
+        return write(traced, fp32, int8, measure, near, *others)
+
+    monkeypatch.setattr(export, "_write_models", writing)
 
 
 def smoothed_in(model):
@@ -229,17 +229,13 @@ def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model
 
 
 def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
-    states, to_onnx = export._states, export._trace_encoder
+    original = export._original
 
     def astray(*inputs):
-        last, embeddings, *others = states(*inputs)
+        last, embeddings, *others = original(*inputs)
         return last, embeddings + 0.01, *others
 
-    def export_then_go_astray(model, path):
-        to_onnx(model, path)
-        monkeypatch.setattr(export, "_states", astray)
-
-    monkeypatch.setattr(export, "_trace_encoder", export_then_go_astray)
+    monkeypatch.setattr(export, "_original", astray)
     with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 

@@ -21,7 +21,6 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from support.messages import refusals
 from support.serving import serving
 
@@ -301,8 +300,6 @@ def test_nothing_but_messages_of_the_protocol_is_printed(light_index):
     assert process.returncode == 0
     assert rest == ""
     assert all(message["jsonrpc"] == "2.0" for message in lines)
-    refused = [message["error"]["code"] for message in lines if "error" in message and message["id"] is None]
-    assert refused == [PARSE_ERROR, INVALID_REQUEST]
     answers = {message["id"]: message["result"] for message in lines if "result" in message}
     assert answers[1]["serverInfo"]["name"] == "qbe"
     assert len(answers[2]["structuredContent"]["hits"]) == 3

@@ -120,7 +120,7 @@ def requests(tmp_path, monkeypatch) -> list[tuple[str, ...]]:
         asked.append((name, *(file for file in weights if file in allow_patterns)))
         return str(tmp_path / name)
 
-    monkeypatch.setattr(folders.processes, "run", exported_here)
+    monkeypatch.setattr(folders.work, "run", exported_here)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     return asked

@@ -81,7 +81,7 @@ def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone
         "qbe",
         "qbe.__main__",
         "qbe.cli",
-        *({"qbe.corpus"} if command == "index" else ()),  # the names of its formats, no reader
+        *({"qbe.corpus"} if command in ("index", "cluster") else ()),  # the names of its formats, no reader
         *({"qbe.datasets"} if command == "datasets" else {"qbe.feeds"} if command == "harvest" else ()),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qbe.cli import common
 from qbe.cli.common import Parser
+from qbe.cli.search import FORMATS, RUN_HITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,61 +20,45 @@ PROGRAM = "qbe cite"
 TABLE_HITS = 20
 
 
-def parser() -> Parser:
-    """The command's options."""
-    from qbe.cli.search import FORMATS, RUN_HITS
-
-    parser = Parser(
-        PROGRAM,
-        "Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and "
-        "by vectors projected for citation, scored by the citation model; where the index knows who cites "
-        "whom, by that as well.",
-    )
-    parser.options({"--index DIR...": "built by qbe index; several are searched as one"}, required=True)
-    sources = {
-        "--paper ID": "a paper of the index",
-        "--paper-file FILE": "a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited, "
-        "too), JSON (with the year in metadata), an entry of a bibliography, or text; - is standard input",
-        "--text TEXT": "an abstract, as it is",
-        "--bibtex FILE": "drafts as BibTeX entries with title and abstract",
-        "--topics FILE": "tab-separated: query_id, paper_id",
-    }
-    parser.options(sources, required=True, exclusive=True)
-    parser.options({"--title TITLE": "the title that goes with --text"})
-    given = {
-        "--cited FILE": "papers that it cites already, which help to find the rest and are not recommended: "
-        "a bibliography, or a list of ids, DOIs, arXiv ids or addresses, one a line",
-        "--exclude FILE": "papers not to recommend, as in --cited",
-        "--before YEAR_OR_QUERY": "only papers of this year or earlier; query: not younger than the paper "
-        "itself",
-        "--no-links": "leave out who cites whom among the papers of the index",
-    }
-    parser.options(given, "papers given, and years")
-    results = {
-        "--hits N": f"default: {TABLE_HITS} in a table, {RUN_HITS} in a run",
-        f"--format {FORMATS}": "default: by the name of --output; else a table on a terminal, trec elsewhere",
-        "--output FILE": "default: standard output",
-        **common.OVERWRITE,
-        "--run-tag TAG": "default: qbe-cite",
-        "--resume": "with --topics: continue an unfinished run",
-        **common.THREADS,
-    }
-    parser.options(results)
-    model = {
-        "--depth N": "candidates (default: 1000)",
-        "--model DIR": "a citation model of your own, by qbe train citation",
-        "--rerank FOLDER": "a model of qbe train citation-pairs, or another of pairs of texts, that scores "
-        "the best candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the "
-        "score)",
-        "--encoder NAME": "of an index whose encoder's folder has moved",
-    }
-    parser.options(model, "model")
-    return parser
+ABOUT = """\
+Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and by \
+vectors projected for citation, scored by the citation model; where the index knows who cites whom, by \
+that as well."""
+OPTIONS = f"""
+--index DIR...!  built by qbe index; several are searched as one
+? --paper ID!  a paper of the index
+? --paper-file FILE!  a paper with title and abstract: PDF, LaTeX (what it cites counts as --cited, too), JSON
+  (with the year in metadata), an entry of a bibliography, or text; - is standard input
+? --text TEXT!  an abstract, as it is
+? --bibtex FILE!  drafts as BibTeX entries with title and abstract
+? --topics FILE!  tab-separated: query_id, paper_id
+--title TITLE  the title that goes with --text
+--hits N  default: {TABLE_HITS} in a table, {RUN_HITS} in a run
+--format {FORMATS}  default: by the name of --output; else a table on a
+  terminal, trec elsewhere
+--output FILE  default: standard output
+{common.OVERWRITE}\
+--run-tag TAG  default: qbe-cite
+--resume  with --topics: continue an unfinished run
+{common.THREADS}# papers given, and years
+--cited FILE  papers that it cites already, which help to find the rest and are not recommended: a
+  bibliography, or a list of ids, DOIs, arXiv ids or addresses, one a line
+--exclude FILE  papers not to recommend, as in --cited
+--before YEAR_OR_QUERY  only papers of this year or earlier; query: not younger than the paper itself
+--no-links  leave out who cites whom among the papers of the index
+# model
+--depth N  candidates (default: 1000)
+--model DIR  a citation model of your own, by qbe train citation
+--rerank FOLDER  a model of qbe train citation-pairs, or another of pairs of texts, that scores the best
+  candidates again, with parameters as in my-reranker:depth=50,weight=0.5 (its share of the score)
+--encoder NAME  of an index whose encoder's folder has moved
+"""
+PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 
 
 def main(arguments: list[str]) -> None:
     """Parse the options, recommend, and write the results."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
 
     from qbe.cite.config import RUN_TAG
     from qbe.cli.search import checked_form, default_hits, named_papers, write
@@ -108,7 +93,7 @@ def main(arguments: list[str]) -> None:
             if config.filter is not None:
                 selected = [recommender.selected(load(place)) for place in places]
                 common.note(PROGRAM, describe(selected, None if len(ids) > 1 else k))
-            with common.counter("recommending", "papers", len(places)) as advance:
+            with common.Bar("recommending", "papers", len(places)) as advance:
                 for first in range(0, len(places), request.BLOCK):
                     block = places[first : first + request.BLOCK]
                     papers = list(map(load, block))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from qbe.cli import common
-from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,26 +13,30 @@ if TYPE_CHECKING:
     from qbe.index.index import IndexReader
     from qbe.types import Paper
 
+LIST = common.Parser(
+    "qbe list",
+    "List the papers of an index, one a line: id, year, first author, title. With words those whose title, "
+    "authors or ids have all of them.",
+    f"""
+[WORD...]  a word, perhaps only begun
+--index DIR!  built by qbe index
+{common.PAPER_FORMATS}# filters: papers that are listed
+{common.FILTERS}""",
+)
+SHOW = common.Parser(
+    "qbe show",
+    "Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the abstract "
+    "with its facet.",
+    f"""
+ID...  ids or other names (DOI, arXiv id, ...), or words of the title of one paper
+--index DIR!  built by qbe index
+{common.PAPER_FORMATS}""",
+)
 WIDEST_ID = 32
 
 
-def list_parser() -> Parser:
-    """The options of ``qbe list``."""
-    parser = Parser(
-        "qbe list",
-        "List the papers of an index, one a line: id, year, first author, title. With words those whose "
-        "title, authors or ids have all of them.",
-    )
-    parser.options({"[WORD...]": "a word, perhaps only begun"})
-    parser.options({"--index DIR": "built by qbe index"}, required=True)
-    parser.options(common.PAPER_FORMATS)
-    parser.options(common.FILTERS, "filters: papers that are listed")
-    return parser
-
-
 def list_main(arguments: list[str]) -> None:
-    """Parse the options, and list papers."""
-    options = list_parser().parse_args(arguments)
+    options = LIST.parse_args(arguments)
 
     import shutil
 
@@ -66,23 +69,8 @@ def list_main(arguments: list[str]) -> None:
             )
 
 
-def show_parser() -> Parser:
-    """The options of ``qbe show``."""
-    parser = Parser(
-        "qbe show",
-        "Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the "
-        "abstract with its facet.",
-    )
-    names = {"ID...": "ids or other names (DOI, arXiv id, ...), or words of the title of one paper"}
-    parser.options(names)
-    parser.options({"--index DIR": "built by qbe index"}, required=True)
-    parser.options(common.PAPER_FORMATS)
-    return parser
-
-
 def show_main(arguments: list[str]) -> None:
-    """Parse the options, and show papers."""
-    options = show_parser().parse_args(arguments)
+    options = SHOW.parse_args(arguments)
 
     from qbe.errors import PaperNotFoundError
     from qbe.index.index import open_index

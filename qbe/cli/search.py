@@ -49,78 +49,57 @@ OTHER_NAMES = (
 """How names of files end that are of a format which qbe does not write."""
 
 
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        PROGRAM,
-        "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
-        "sentences picked by hand, or by its whole abstract.",
-    )
-    about = "built by qbe index, or an address of qbe pull; several are searched as one"
-    parser.options({"--index DIR...": about}, required=True)
-    sources = {
-        "--topics FILE": "tab-separated with a header: query_id, paper_id (or text and title, of a paper "
-        "from outside), facet (none: the whole abstract), aspects (several, with weights, in place of the "
-        "facet)",
-        "--paper ID...": "a paper of the index, or several: papers like these",
-        "--cited FILE": "papers like those of the index that a bibliography names (in any format that qbe "
-        "index reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a "
-        "line",
-        "--paper-file FILE": "a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text "
-        "with the title on the first line; - is standard input",
-        "--text TEXT": "an abstract, as it is, or a question",
-    }
-    parser.options(sources, required=True, exclusive=True)
-    parser.options(
-        {
-            "--title TITLE": "the title that goes with --text",
-            "--not-paper ID...": "papers of the index: rank papers similar to these lower",
-        }
-    )
-    aspects = {
-        "--facet background|method|result": "facet to match; background includes the problem and the "
-        "objective, result the findings; with --topics, of all topics that state no other (default: the "
-        "topic's own, else the whole abstract)",
-        "--sentences 0,3": "positions of the sentences to match, from 0",
-        "--like FACET...": "facets to have in common: background, method or result, with a weight as in "
-        "method:0.5, or with the grade that a paper must have at least or at most, as in 'background>=2' "
-        "'method<=1'; or same-problem-other-method, same-method-other-problem or competitors, short for "
-        "background --unlike method, method --unlike background, background method; or several of these, a "
-        "mixed list, each with its number of hits as in competitors:5",
-    }
-    parser.options(aspects, exclusive=True)
-    results = {
-        "--unlike FACET...": "with --like: facets not to have in common",
-        "--facets given|predicted (given)": "of the query's sentences: those its paper brings, predicted "
-        "where it brings none, or always predicted",
-        "--hits N": f"hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other "
-        "formats; of a mixed list the sum of its numbers)",
-        "--pool FILE": "tab-separated file of query_id, paper_id: candidates for each query",
-        "--output FILE": "write there (default: standard output)",
-        **common.OVERWRITE,
-        "--resume": "continue an interrupted run of --topics to --output; it ends in the same bytes",
-        f"--format {FORMATS}": "default: by the name of --output (.json, .jsonl, .csv, .md, .bib, .ris), a "
-        "table on a terminal, else a TREC run",
-        "--explain": "show each sentence of the query, with facet and probability, all matches, and the "
-        "scores and sentences behind each rank (table or json)",
-        "--run-tag TAG": "last column of the TREC run (default: qbe-, the first stage, + and the reranker)",
-        "--threads N": "queries and candidates processed at a time, with the same results whatever their "
-        "number (default: all processors this process may use)",
-    }
-    parser.options(results)
-    parser.options(common.FILTERS, "filters: papers that may be found")
-    stages = {
-        "--first-stage STAGE": "bm25, dense or fused, with parameters as in "
-        "fused:depth=500,background_penalty=0; help lists them (default: fused; dense or bm25 where the "
-        "index has but one of them)",
-        "--rerank STAGE": "none, grades (by stored vectors and words), projections (stored vectors projected "
-        "for the facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in "
-        "projections:depth=1000; help lists them (default: grades or projections where the index's encoder "
-        "has some, else cross-encoder)",
-        "--encoder NAME": "for queries from outside (default: the one the index was built with)",
-    }
-    parser.options(stages, "stages")
-    return parser
+ABOUT = """\
+Find papers like a paper, for its problem (background), its method or its findings (result), or by \
+sentences picked by hand, or by its whole abstract."""
+OPTIONS = f"""
+--index DIR...!  built by qbe index, or an address of qbe pull; several are searched as one
+? --topics FILE!  tab-separated with a header: query_id, paper_id (or text and title, of a paper from
+  outside), facet (none: the whole abstract), aspects (several, with weights, in place of the facet)
+? --paper ID...!  a paper of the index, or several: papers like these
+? --cited FILE!  papers like those of the index that a bibliography names (in any format that qbe index
+  reads), or that a LaTeX source cites, or a list of ids, DOIs, arXiv ids or addresses, one a line
+? --paper-file FILE!  a paper with title and abstract: PDF, LaTeX, JSON, BibTeX, RIS, CSV, or text with the
+  title on the first line; - is standard input
+? --text TEXT!  an abstract, as it is, or a question
+--title TITLE  the title that goes with --text
+--not-paper ID...  papers of the index: rank papers similar to these lower
+? --facet background|method|result  facet to match; background includes the problem and the objective, result
+  the findings; with --topics, of all topics that state no other (default: the topic's own, else the whole
+  abstract)
+? --sentences 0,3  positions of the sentences to match, from 0
+? --like FACET...  facets to have in common: background, method or result, with a weight as in method:0.5, or
+  with the grade that a paper must have at least or at most, as in 'background>=2' 'method<=1'; or
+  same-problem-other-method, same-method-other-problem or competitors, short for background --unlike method,
+  method --unlike background, background method; or several of these, a mixed list, each with its number of
+  hits as in competitors:5
+--unlike FACET...  with --like: facets not to have in common
+--facets given|predicted (given)  of the query's sentences: those its paper brings, predicted where it brings
+  none, or always predicted
+--hits N  hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats; of a
+  mixed list the sum of its numbers)
+--pool FILE  tab-separated file of query_id, paper_id: candidates for each query
+--output FILE  write there (default: standard output)
+{common.OVERWRITE}\
+--resume  continue an interrupted run of --topics to --output; it ends in the same bytes
+--format {FORMATS}  default: by the name of --output (.json, .jsonl, .csv, .md,
+  .bib, .ris), a table on a terminal, else a TREC run
+--explain  show each sentence of the query, with facet and probability, all matches, and the scores and
+  sentences behind each rank (table or json)
+--run-tag TAG  last column of the TREC run (default: qbe-, the first stage, + and the reranker)
+--threads N  queries and candidates processed at a time, with the same results whatever their number (default:
+  all processors this process may use)
+# filters: papers that may be found
+{common.FILTERS}# stages
+--first-stage STAGE  bm25, dense or fused, with parameters as in fused:depth=500,background_penalty=0; help
+  lists them (default: fused; dense or bm25 where the index has but one of them)
+--rerank STAGE  none, grades (by stored vectors and words), projections (stored vectors projected for the
+  facet), cross-encoder, matching, llm, or the folder of a model, with parameters as in
+  projections:depth=1000; help lists them (default: grades or projections where the index's encoder has some,
+  else cross-encoder)
+--encoder NAME  for queries from outside (default: the one the index was built with)
+"""
+PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 
 
 def main(arguments: list[str]) -> None:
@@ -132,7 +111,7 @@ def main(arguments: list[str]) -> None:
 
             print(describe_stages(RERANKERS if option == "--rerank" else FIRST_STAGES))
             return
-    run(parser().parse_args(arguments))
+    run(PARSER.parse_args(arguments))
 
 
 def run(
@@ -335,7 +314,7 @@ def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:
     """The filter that the options state, None where they state none; raises UsageError.
 
-    >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
+    >>> options = PARSER.parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
     >>> filter_of(options).years
     (2018, None)
     """
@@ -425,7 +404,7 @@ def _results(
     pairs = _rerank_pairs(session, source, pools, places, selected)
     empty: list[str] = []
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
-    with common.counter(*bar) as advance:
+    with common.Bar(*bar) as advance:
         for block in blocks:
             rankings = session.batch(load(block), advance if pairs else None)
             for place, ranking in zip(block, rankings, strict=True):

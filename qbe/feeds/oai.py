@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 import time
+import urllib.error
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -98,9 +99,7 @@ class Repository:
             log.warning("%s: %s; asking again in %.0f s", self.address, error, seconds)
 
         try:
-            return self._retries.run(
-                lambda: self._page(self._answer(arguments)), sleep=self._sleep, tell=tell
-            )
+            return self._retries.run(lambda: self._page(self._answer(arguments)), tell, self._sleep)
         except web.TemporaryError as error:
             raise CorpusError(
                 f"{self.address}: expected an answer, found {error} ({error.attempts} attempts); what "
@@ -111,13 +110,20 @@ class Repository:
         """The body of an answer, also with an error status where it may hold the protocol's own error."""
         self._sleep(max(0.0, self._next - time.monotonic()))
         url = f"{self.address}?{urllib.parse.urlencode({'verb': 'ListRecords', **arguments})}"
+        body = bytearray()
         try:
-            answer = web.ask(url, headers={"Accept": "text/xml"}, timeout=TIMEOUT_S, most=MAX_PAGE_BYTES)
-        except web.TooLargeError:
-            limit = f"{MAX_PAGE_BYTES >> 20} MiB"
-            raise CorpusError(
-                f"{self.address}: expected a page of at most {limit}, found more; check `address`"
-            ) from None
+            try:
+                response = web.open_url(url, {"Accept": "text/xml"}, TIMEOUT_S)
+            except urllib.error.HTTPError as error:
+                response = error
+            with response:
+                while block := web.read_block(response, 1 << 18):
+                    body += block
+                    if len(body) > MAX_PAGE_BYTES:
+                        limit = f"{MAX_PAGE_BYTES >> 20} MiB"
+                        raise CorpusError(
+                            f"{self.address}: expected a page of at most {limit}, found more; check `address`"
+                        )
         except http.client.IncompleteRead:
             raise web.TemporaryError("an answer that breaks off") from None
         except (OSError, http.client.HTTPException) as error:
@@ -129,14 +135,14 @@ class Repository:
             raise web.TemporaryError(f"no answer ({reason})") from None
         finally:
             self._next = time.monotonic() + self._interval
-        if web.is_temporary_status(answer.status):
-            raise web.TemporaryError(f"HTTP status {answer.status}", web.retry_after(answer.headers))
-        if answer.status >= 300 and b"<error" not in answer.body:
+        if web.is_temporary_status(response.status):
+            raise web.TemporaryError(f"HTTP status {response.status}", web.retry_after(response.headers))
+        if response.status >= 300 and b"<error" not in body:
             raise CorpusError(
-                f"{self.address}: expected the records of a repository, found HTTP status {answer.status} "
-                f"{answer.reason}; check `address`"
+                f"{self.address}: expected the records of a repository, found HTTP status {response.status} "
+                f"{response.reason}; check `address`"
             )
-        return answer.body
+        return bytes(body)
 
     def _page(self, data: bytes) -> Page:
         if b"OAI-PMH" in data[: 1 << 12]:

@@ -67,11 +67,12 @@ from qbe.models.encoder import Encoder
 from qbe.models.folders import resolve_encoder
 from qbe.models.tagger import Tagger, TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
-from qbe.util.files import Unfinished, atomic_file, resumable_staging, sync_tree, write_text
+from qbe.util.files import atomic_file, resumable_staging, resumed_state, sync_tree, write_text
 
 log = logging.getLogger(__name__)
 
 STATE = "build.json"
+_WORK = ("build", "the corpus and settings", "discard it with `overwrite` alone", IndexBuildError)
 REJECTED = "rejected.jsonl"
 """The list of records that were left out, within an unfinished build."""
 BLOCK = 512
@@ -213,14 +214,9 @@ def _finished(
             raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {how}")
     if staging.exists() and not resume:
         if unfinished and not overwrite:
-            raise _unfinished(staging).in_the_way()
+            resumed_state(staging / STATE, None, *_WORK)
         shutil.rmtree(staging)
     return None
-
-
-def _unfinished(staging: Path) -> Unfinished:
-    remedy = "discard it with `overwrite` alone"
-    return Unfinished(staging, STATE, "build", "the corpus and settings", remedy, IndexBuildError)
 
 
 def save_state(staging: Path, state: State) -> None:
@@ -231,12 +227,9 @@ def save_state(staging: Path, state: State) -> None:
 
 def _read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
     """The state of an unfinished build of the same inputs; None where no stage was finished."""
-    unfinished = _unfinished(staging)
-    state = unfinished.read_state()
+    state = resumed_state(staging / STATE, inputs, *_WORK)
     if state is None:
         return None
-    unfinished.check_inputs(state["inputs"], inputs)
-    unfinished.remove_partial_files()
     log.info("going on with the unfinished build in %s", staging)
     return state
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
-import http.client
 import io
 import json
 import logging
@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple
-from urllib.parse import quote, urlsplit
 
 import numpy as np
 
@@ -52,7 +51,6 @@ from qbe.util.work import thread_count
 DESCRIPTION = "pack.json"
 HUB_FILE = "index.tar.zst"
 """The file of a Hugging Face data set that is pulled where none is named."""
-RETRIES = web.Retries(attempts=4)
 
 _HUB = re.compile(
     r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>[\w./-]+))?", re.ASCII
@@ -67,8 +65,6 @@ _WINDOW = 128 << 20
 _RESERVE = 64 << 20
 """Bytes of a disk that are left free."""
 _SAY_EVERY_S = 10.0
-_KEPT = ":/?#[]@!$&'()*+,;=%"
-"""Characters of a URL that are not percent-encoded."""
 
 Progress = Callable[[int, int], object]
 """Called with bytes done and bytes in all."""
@@ -541,7 +537,8 @@ def _opened(address: str, partial: Path) -> Iterator[IO[bytes]]:
         if address.startswith(HUB):
             stream = _from_hub(address).open("rb")
         elif address.startswith(("http://", "https://")):
-            stream = io.BufferedReader(_Download(address, partial), _BLOCK)
+            fail = functools.partial(_unreadable, address)
+            stream = io.BufferedReader(web.Download(address, partial, fail), _BLOCK)
         elif is_remote(address):
             stream = open_address(address)
         else:
@@ -574,68 +571,3 @@ def _from_hub(address: str) -> Path:
 
 def _unreadable(address: str, reason: str) -> PackError:
     return PackError(f"cannot read {address}: {reason}; check the address and the network")
-
-
-class _Download(io.RawIOBase):
-    """The bytes of a URL, kept in a file, from which the next process goes on.
-
-    A connection that breaks is opened again where it broke.
-    """
-
-    def __init__(self, address: str, partial: Path) -> None:
-        self._address, self._url, self._partial = address, quote(address, safe=_KEPT), partial
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        self._file = partial.open("ab+")
-        self._file.seek(0)
-        self._response: Any = None
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        if self._response is not None:
-            self._response.close()
-        super().close()
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._file.read(len(buffer))
-        if not block:
-            try:
-                block = RETRIES.run(lambda: self._received(len(buffer)), tell=self._tell)
-            except web.TemporaryError as error:
-                raise _unreadable(self._address, str(error)) from error
-            self._file.write(block)
-        buffer[: len(block)] = block
-        return len(block)
-
-    def _tell(self, error: Exception, seconds: float) -> None:
-        log.info("%s: %s; trying again in %.0f s", self._address, error, seconds)
-
-    def _received(self, count: int) -> bytes:
-        try:
-            if self._response is None:
-                self._response = self._connected(self._file.tell())
-            block: bytes = self._response.read(count)
-            if not block and getattr(self._response, "length", None):  # http.client says nothing
-                raise http.client.IncompleteRead(b"", self._response.length)
-            return block
-        except (OSError, http.client.HTTPException) as error:
-            self._response = None
-            if getattr(error, "code", None) == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return b""  # nothing follows what has come
-            if web.is_temporary(error):
-                raise web.TemporaryError(web.reason_of(error), web.wait_of(error)) from error
-            raise _unreadable(self._address, web.reason_of(error)) from error
-
-    def _connected(self, place: int) -> Any:
-        """Request the rest of the file; skip what has come where the server sends no ranges."""
-        response = web.open_from(self._url, place or None)
-        if urlsplit(self._url).scheme == "https" != urlsplit(response.geturl()).scheme:
-            raise PackError(f"{self._address}: expected an address of https, found one that leads to another")
-        if place and response.status != http.client.PARTIAL_CONTENT:
-            while place and (block := response.read(min(_BLOCK, place))):
-                place -= len(block)
-            if place:
-                raise http.client.IncompleteRead(b"", place)
-        return response

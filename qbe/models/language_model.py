@@ -422,7 +422,8 @@ class Answers(Closing):
         self, digest: str, about: Mapping[str, str], answer: Answer | str, tokens: tuple[int, int]
     ) -> None:
         """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot."""
-        row = dict.fromkeys(_COLUMNS) | about | dict(zip(_TOKENS, tokens, strict=True)) | {"digest": digest}
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS)
+        row |= dict(about) | dict(zip(("digest", *_TOKENS), (digest, *tokens), strict=True))
         if isinstance(answer, str):
             row["problem"] = answer
         else:

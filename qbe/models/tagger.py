@@ -19,7 +19,7 @@ from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.records import dump_record
 from qbe.corpus.sentences import split_sentences
 from qbe.errors import ModelError, UsageError
-from qbe.models.cards import DEFAULT_TAGGER, TaggerFiles
+from qbe.models.cards import DEFAULT_TAGGER, HEAD, TaggerFiles
 from qbe.models.encoder import Encoder, chunks
 from qbe.models.folders import resolve_tagger
 from qbe.models.formats import TITLE_ABSTRACT
@@ -83,8 +83,8 @@ class Tagger:
             )
         self.metadata = metadata
         self.layers = tuple(metadata.layers)
-        self.head = files.head
-        self._session = open_session(files.head)
+        self.head = files.folder / HEAD
+        self._session = open_session(self.head)
         self._begin, self._end = np.array(metadata.begin), np.array(metadata.end)
         self._transitions = np.array(metadata.transitions)
 

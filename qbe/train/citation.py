@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.cite.links import Evidence
+from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
@@ -24,7 +24,7 @@ from qbe.errors import CorpusError, UsageError
 from qbe.index.index import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.heads import Head, mean_head
-from qbe.models.pooling import EncodedAspect, PaperVectors
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filters import FilterCache, PaperFilter
@@ -37,18 +37,15 @@ from qbe.train.work import Training
 from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
-Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 NO_ROWS: Ints = np.zeros(0, np.int64)
+Cited = Mapping[int, Ints]  # what queries cite, by row
 
 # Who cites whom, and the measures of recommendation.
 
 
 def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
     """For each query of a split, by row, the rows of the papers that it cites, ascending; out of qrels, whose
-    query ids are paper ids.
-
-    Raises CorpusError where the index lacks a paper of them.
+    query ids are paper ids. Raises CorpusError where the index lacks a paper of them.
     """
     cited: dict[int, Ints] = {}
     for query_id, judged in read_qrels(qrels).items():
@@ -65,13 +62,11 @@ def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
     return cited
 
 
-def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO_ROWS) -> CiteQuery:
+def query_at(reader: IndexReader, evidence: Evidence, row: int) -> CiteQuery:
     """The paper at a row as a query, with its stored vectors."""
-    paper = reader.papers[row]
-    vectors: PaperVectors | None = reader.stored_vectors(paper) if reader.manifest.dense else None
-    year = evidence.years[row]
-    encoded = EncodedAspect.of(Aspect(paper), vectors)
-    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
+    paper, year = reader.papers[row], evidence.years[row]
+    encoded = EncodedAspect.of(Aspect(paper), reader.stored_vectors(paper) if reader.manifest.dense else None)
+    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, NO_ROWS, frozenset())
 
 
 def not_younger(filters: FilterCache, query: CiteQuery) -> Selection | None:
@@ -98,24 +93,18 @@ class RankedList(NamedTuple):
 
 
 def citation_figures(lists: Iterable[RankedList]) -> CitationFigures:
-    """The means over queries.
-
-    >>> citation_figures([RankedList(np.array([False, True]), 4)])  # P@20 1/20, R@20 1/4
-    CitationFigures(f1=0.0833..., mrr=0.5, recall=0.25)
-    """
     rows = []
     for cited, total in lists:
         hits = int(cited[:CUT].sum())
         first = int(cited.argmax()) + 1 if cited.any() else 0
         rows.append((2 * hits / (CUT + total), 1 / first if first else 0.0, cited.sum() / total))
-    f1, mrr, recall = np.mean(rows, axis=0).tolist()
-    return CitationFigures(f1, mrr, recall)
+    return CitationFigures(*np.mean(rows, axis=0).tolist())
 
 
 # The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
+# Of the TERMS: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
-"""Of the TERMS: as large as the similarities need for a softmax over some hundred candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +135,8 @@ class ProjectionNetwork(nn.Module):
 
     def __init__(self, vectors: StoredVectors) -> None:
         super().__init__()
-        size = vectors.whole.shape[1]
         self.vectors = vectors
-        self.matrices = nn.Parameter(torch.eye(size).repeat(2, 1, 1))
+        self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
         assert len(START_WEIGHTS) == len(TERMS)
 
@@ -183,22 +171,14 @@ def projection_of(weights: Weights) -> Projection:
 class Citations(NamedTuple):
     """What queries, by row, have ``cited``, their ``nearest`` papers, and the ``years`` of all papers."""
 
-    cited: Mapping[int, Ints]
-    nearest: Mapping[int, Ints]
+    cited: Cited
+    nearest: Cited
     years: NDArray[np.float64]
 
 
-class Step(NamedTuple):
-    """The queries of a step and the candidates of all of them, by row."""
-
-    queries: Sequence[int]
-    candidates: Ints
-
-
-class ProjectionTask(Task[Step]):
-    """A projection that learns to rank what is cited above what is not.
-
-    Raises CorpusError where no query cites a paper.
+class ProjectionTask(Task[tuple[Sequence[int], Ints]]):
+    """A projection that learns to rank what is cited above what is not, as ``figure`` measures it on dev (if
+    None, the last epoch is kept). Raises CorpusError where no query cites a paper.
     """
 
     network: ProjectionNetwork
@@ -210,7 +190,6 @@ class ProjectionTask(Task[Step]):
         schedule: ProjectionSchedule,
         figure: Callable[[ProjectionNetwork], float] | None = None,
     ) -> None:
-        """``figure`` measures the network on dev; without it the last epoch is kept."""
         self.network = network
         self._citations, self._schedule, self._figure = citations, schedule, figure
         self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
@@ -222,32 +201,30 @@ class ProjectionTask(Task[Step]):
     def rate(self, name: str, _: Tensor) -> tuple[float, float]:
         return self._schedule.weight_rate if name == "weights" else self._schedule.learning_rate, 0.0
 
-    def batches(self, seed: int) -> Iterator[Step]:
+    def batches(self, seed: int) -> Iterator[tuple[Sequence[int], Ints]]:
+        """The queries of each step and the candidates of all of them, by row."""
         schedule, rng = self._schedule, np.random.default_rng(seed)
         for chosen in shuffled(self._queries, schedule.queries, schedule.epochs, rng):
-            yield Step(chosen, self._candidates(chosen, rng))
+            nearest = [self._citations.nearest[query] for query in chosen]
+            parts = [self._citations.cited[query] for query in chosen]
+            parts += [rows[: schedule.nearest] for rows in nearest]
+            parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
+            yield chosen, np.unique(np.concatenate(parts))
 
-    def losses(self, batch: Step) -> Iterator[Tensor]:
+    def losses(self, batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
         """The loss of a step, and how far the matrices are from the identity."""
-        scores = self.network(torch.tensor(batch.queries), torch.tensor(batch.candidates))
+        queries, candidates = batch
+        scores, years = self.network(torch.tensor(queries), torch.tensor(candidates)), self._citations.years
         losses = []
-        for place, query in enumerate(batch.queries):
-            years = self._citations.years
-            may = (batch.candidates != query) & ~(years[batch.candidates] > years[query])
-            right = np.isin(batch.candidates, self._citations.cited[query])
+        for place, query in enumerate(queries):
+            may = (candidates != query) & ~(years[candidates] > years[query])
+            right = np.isin(candidates, self._citations.cited[query])
             losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
         distance = ((self.network.matrices - self._identity) ** 2).sum()
         yield torch.stack(losses).mean() + self._schedule.anchor * distance
 
     def score(self) -> float | None:
         return None if self._figure is None else self._figure(self.network)
-
-    def _candidates(self, queries: Sequence[int], rng: np.random.Generator) -> Ints:
-        nearest, schedule = [self._citations.nearest[query] for query in queries], self._schedule
-        parts = [self._citations.cited[query] for query in queries]
-        parts += [rows[: schedule.nearest] for rows in nearest]
-        parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
-        return np.unique(np.concatenate(parts))
 
 
 # The heads.
@@ -285,9 +262,6 @@ class _RankingHead(nn.Module):
         scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
         return scores
 
-    def head(self, standard: Standardization) -> Head:
-        return Head(*standard, *map(as_array, (self.hidden, self.bias, self.direct, self.out)))
-
 
 class _RankingTask(Task[list[int]]):
     """The cross-entropy of the softmax of scores against equal shares for what is cited."""
@@ -298,9 +272,9 @@ class _RankingTask(Task[list[int]]):
         self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
     ) -> None:
         together = np.concatenate([each.features for each in lists])
-        self.standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
+        self._standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
         self.network = _RankingHead(together.shape[1], schedule.hidden)
-        self._inputs = [self.standard.inputs(each.features) for each in lists]
+        self._inputs = [self._standard.inputs(each.features) for each in lists]
         self._cited = [torch.tensor(each.cited) for each in lists]
         self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
         self.steps_per_epoch = len(self._usable)
@@ -315,8 +289,12 @@ class _RankingTask(Task[list[int]]):
         for place in batch:
             yield -torch.log_softmax(self.network(self._inputs[place]), 0)[self._cited[place]].mean()
 
+    def head(self) -> Head:
+        parts = (self.network.hidden, self.network.bias, self.network.direct, self.network.out)
+        return Head(*self._standard, *map(as_array, parts))
+
     def score(self) -> float:
-        return self._figure(self.network.head(self.standard))
+        return self._figure(self.head())
 
 
 def fit_head(
@@ -333,25 +311,15 @@ def fit_head(
     torch.manual_seed(seed)  # for the weights at the start
     task = _RankingTask(lists, schedule, figure)
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
-    return task.network.head(task.standard)
+    return task.head()
 
 
 # The whole.
 
-Cited = Mapping[int, Ints]
-"""What queries cite, by row."""
-
-Lists = Mapping[str, list[FeatureList]]
-"""Candidates of queries, by what is known."""
-
-BLOCK = 64
-"""Queries whose candidates are found at a time."""
-
-HALF = ", half left out"
-"""Follows the name of what is known where half of what a query cites is neither known nor wanted."""
-
-SEEDS_SEED = 7
-"""Of the halves of bibliographies that are seeds."""
+Lists = Mapping[str, list[FeatureList]]  # candidates of queries, by what is known
+BLOCK = 64  # queries whose candidates are found at a time
+HALF = ", half left out"  # after what is known, where half of what a query cites is neither known nor wanted
+SEEDS_SEED = 7  # of the halves of bibliographies that are seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +333,8 @@ class Recipe:
     smaller.
     """
 
-    projection: ProjectionSchedule = field(default_factory=ProjectionSchedule)
-    heads: HeadSchedule = field(default_factory=HeadSchedule)
+    projection: ProjectionSchedule = ProjectionSchedule()
+    heads: HeadSchedule = HeadSchedule()
     depth: int = 1000
     held_back: int = 6
     draws: int = 3
@@ -381,18 +349,15 @@ class CitationTraining(Training):
     are by what is known beside texts.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: Recipe = Recipe()
 
     def open(self) -> dict[str, Any]:
         index, self._reader = self.open_index()
         self._encoder = encoder_of(self._reader)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
         self._filters = FilterCache(self._reader)
-        self._vectors = StoredVectors(
-            index.sentence_vectors.astype(np.float32),
-            index.whole_vectors.astype(np.float32),
-            np.asarray(self._reader.layout.starts, np.int64),
-        )
+        starts = np.asarray(self._reader.layout.starts, np.int64)
+        self._vectors = StoredVectors(index.sentence_vectors, index.whole_vectors, starts)
         return {"index": self._reader.manifest.digest}
 
     def fit(self) -> None:
@@ -407,16 +372,25 @@ class CitationTraining(Training):
                 "expected an `index` whose papers say what they cite, found none that does; build it from "
                 "papers.jsonl of the `collection`"
             )
-        nearest = self._nearest()
+        depth, nearest = self.recipe.projection.depth, {}  # before training, of what a query does not cite
+        for query, rows in self._ranked(ProjectionNetwork(self._vectors), sorted(self._train)):
+            nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         early, late = self._split_by_year()
-        task = self._task(self._train, nearest)
+        task, without_late = (
+            ProjectionTask(
+                ProjectionNetwork(self._vectors),
+                Citations(cited, nearest, self._years),
+                self.recipe.projection,
+                self._f1,
+            )
+            for cited in (self._train, early)
+        )
         fitted = fit_seeds(task, schedule, seeds, self.work)
         by_seed = {
             name: with_weights(task.network, weights, lambda: self._f1(task.network))
             for name, weights in fitted.items()
         }
         self._projection = projection_of(list(fitted.values())[-1])
-        without_late = self._task(early, nearest)
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
         held_back = projection_of(copied(without_late.network))
         self._heads, self._figures = self._fitted_heads(
@@ -456,12 +430,6 @@ class CitationTraining(Training):
         late = {row: cited for row, cited in self._train.items() if self._years[row] >= last}
         return {row: cited for row, cited in self._train.items() if row not in late}, late
 
-    def _nearest(self) -> dict[int, Ints]:
-        """For each training query the nearest papers before training that it does not cite."""
-        ranked = self._ranked(ProjectionNetwork(self._vectors), sorted(self._train))
-        depth = self.recipe.projection.depth
-        return {query: rows[~np.isin(rows, self._train[query])][:depth] for query, rows in ranked}
-
     def _ranked(self, network: ProjectionNetwork, queries: Sequence[int]) -> Iterator[tuple[int, Ints]]:
         """Each query with all papers that are not younger, best first by the projection alone."""
         everything = torch.arange(len(self._years))
@@ -473,20 +441,13 @@ class CitationTraining(Training):
                 order = np.argsort(-row, kind="stable")
                 yield query, order[~(self._years[order] > self._years[query]) & (order != query)]
 
-    def _task(self, cited: Cited, nearest: Cited) -> ProjectionTask:
-        """A projection to fit to what queries cite, with the best epoch on dev."""
-        citations = Citations(cited, nearest, self._years)
-        network = ProjectionNetwork(self._vectors)
-        return ProjectionTask(network, citations, self.recipe.projection, self._f1)
-
     def _f1(self, network: ProjectionNetwork) -> float:
         """F1@20 on dev of the network's scores alone, over all papers that are not younger."""
-        ranked = self._ranked(network, sorted(self._dev))
-        lists = (
-            RankedList(np.isin(rows[: self.recipe.depth], self._dev[query]), len(self._dev[query]))
-            for query, rows in ranked
-        )
-        return citation_figures(lists).f1
+        depth, dev = self.recipe.depth, self._dev
+        ranked = self._ranked(network, sorted(dev))
+        return citation_figures(
+            RankedList(np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked
+        ).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
         """A head for everything that may be known, the mean of the seeds', and its figures on dev; those
@@ -554,7 +515,6 @@ class CitationTraining(Training):
 
 
 def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:
-    """The figures of what a head ranks."""
     orders = (np.argsort(-head.scores(each.features), kind="stable") for each in lists)
     return citation_figures(
         RankedList(each.cited[order], each.total) for each, order in zip(lists, orders, strict=True)

@@ -1,7 +1,4 @@
-"""The trainer: steps, learning rates, the choice of an epoch on dev, checkpoints that resume exactly.
-
-What is trained is a `Task`: a network, its batches, their losses, and its score on dev.
-"""
+"""The trainer: steps, learning rates, the choice of an epoch on dev, checkpoints that resume exactly."""
 
 from __future__ import annotations
 
@@ -66,12 +63,11 @@ class Task(ABC, Generic[B]):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long `fit` trains, and how the optimizer's steps are scaled.
+    """How long `fit` trains: ``epochs``, or until ``patience`` epochs had no better score on dev.
 
-    It trains ``epochs``, or until ``patience`` epochs had no better score on dev (None: all). Gradients are
-    clipped to a norm of ``clip`` (None: not). Learning rates follow `lr_factor` with ``warm_up`` (None: they
-    are constant). With an ``ema_decay`` an exponential moving average of the weights is scored and kept;
-    while ``ema_ramp``, it follows the first steps more closely.
+    Gradients are clipped to a norm of ``clip``. Learning rates follow `lr_factor` with ``warm_up`` (None:
+    constant). With an ``ema_decay`` an exponential moving average of the weights is scored and kept; while
+    ``ema_ramp``, it follows the first steps more closely.
     """
 
     epochs: int
@@ -83,7 +79,7 @@ class Schedule:
 
 
 class Progress(NamedTuple):
-    """How many steps a fit has done, and its scores on dev by epoch (higher is better)."""
+    """How many steps a fit has done, and its scores on dev by epoch."""
 
     step: int
     dev: tuple[float, ...]
@@ -92,10 +88,10 @@ class Progress(NamedTuple):
 def fit_seeds(
     task: Task[B], schedule: Schedule, seeds: Iterable[int], work: Path, every: int = 50
 ) -> dict[str, dict[str, Tensor]]:
-    """Fit a task once a seed, each time from the network's present weights, and return the weights by name.
+    """Fit a task once a seed from the network's present weights, and return the weights by name.
 
     These are ``seed 0``, ``seed 1`` and so on; of several the last is their ``mean`` (a "soup"; Wortsman et
-    al., *Model soups*, ICML 2022). Checkpoints are ``seed-N.pt`` in ``work``; see `fit`.
+    al., *Model soups*, ICML 2022). Checkpoints are ``seed-N.pt`` in ``work``.
     """
     start, weights = copied(task.network), {}
     for seed in seeds:
@@ -113,11 +109,10 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
     ModelError for a checkpoint that cannot be read, and for a loss that is not finite.
     """
     torch.manual_seed(seed)
-    state = _State(task, schedule)
+    network, state = task.network, _State(task, schedule)
     if path.exists():
         state.load(path)
-    network, per_epoch = task.network, task.steps_per_epoch
-    total, begin = schedule.epochs * per_epoch, state.step
+    total, begin = schedule.epochs * task.steps_per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
     losses: list[float] = []
     batches = itertools.islice(task.batches(seed), begin, None)
@@ -134,7 +129,7 @@ def fit(task: Task[B], schedule: Schedule, seed: int, path: Path, every: int = 5
             )
         losses.append(loss)
         state.update(total)
-        epoch_ends = state.step % per_epoch == 0
+        epoch_ends = state.step % task.steps_per_epoch == 0
         if epoch_ends:
             network.eval()
             state.measure()
@@ -214,11 +209,7 @@ class _State:
 
 
 def shuffled(items: Sequence[T], size: int, epochs: int, rng: np.random.Generator) -> Iterator[list[T]]:
-    """The items in groups of ``size``, in another random order in each epoch; the last group may be smaller.
-
-    >>> [sorted(group) for group in shuffled("abc", 3, 2, np.random.default_rng(0))]
-    [['a', 'b', 'c'], ['a', 'b', 'c']]
-    """
+    """The items in groups of ``size``, in another random order each epoch; the last group may be smaller."""
     for _ in range(epochs):
         order = rng.permutation(len(items)).tolist()
         for first in range(0, len(order), size):
@@ -239,19 +230,14 @@ def matmul_dtype(device: str) -> torch.dtype:
 
 
 def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
-    """The factor of the full learning rate at a step (from 0).
-
-    It rises linearly to 1 over a share ``warm_up`` of the steps, and then falls linearly to 0.
-
-    >>> [lr_factor(step, 10, warm_up=0.2) for step in (0, 1, 2, 6, 10)]
-    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """The factor of the full learning rate at a step (from 0): it rises linearly to 1 over a share
+    ``warm_up`` of the steps, and then falls linearly to 0.
     """
     warm = max(1, int(total * warm_up))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that have gradients, by name."""
     return {name: part for name, part in network.named_parameters() if part.requires_grad}
 
 
@@ -275,7 +261,6 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """Read the best weights out of the checkpoint of a fit; raises ModelError where there are none."""
     with checked_checkpoint(checkpoint):
         best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
         return best

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,7 @@ class WordsRecipe:
 
 
 def slots_of(title: str) -> tuple[str, str] | None:
-    """The technique and the problem that a title names by its form, None for other titles.
-
-    >>> slots_of("Deep dive: Traffic forecasting with graph networks")
-    ('graph networks', 'Traffic forecasting')
-    >>> slots_of("Graph kernels for molecules")
-    ('Graph kernels', 'molecules')
-    """
+    """The technique and the problem that a title names by its form, None for other titles."""
     text = title.rpartition(":")[2].strip()
     if match := _USING.fullmatch(text):
         return match[2], match[1]
@@ -57,20 +51,10 @@ def slots_of(title: str) -> tuple[str, str] | None:
 
 
 class Counts:
-    """In how many papers, titles' techniques and titles' problems each term stands.
-
-    >>> titles = "Graph kernels for molecules", "Molecules by kernels"
-    >>> counts = Counts(Paper(title, title, ()) for title in titles)
-    >>> counts.techniques["kernel"], counts.problems["kernel"], counts.papers["molecule"]
-    (2, 0, 2)
-    >>> counts.lean("kernel", 4.0) > 0 > counts.lean("molecule", 4.0)
-    True
-    """
+    """In how many papers, titles' techniques and titles' problems each term stands."""
 
     def __init__(self, papers: Iterable[Paper]) -> None:
-        self.papers: Counter[str] = Counter()
-        self.techniques: Counter[str] = Counter()
-        self.problems: Counter[str] = Counter()
+        self.papers, self.techniques, self.problems = (Counter[str]() for _ in range(3))
         self.total = 0
         for paper in papers:
             self.total += 1
@@ -91,18 +75,15 @@ class Counts:
         techniques = self.techniques[term] * self._share + prior * expected
         return math.log(techniques / (self.problems[term] + prior * (1 - expected)))
 
-    def chosen(self, recipe: WordsRecipe) -> Iterator[str]:
+    def chosen(self, recipe: WordsRecipe) -> list[str]:
         """The terms to keep: those of titles first, then the others, by the number of papers."""
-        frequent = sorted(
-            (term for term, count in self.papers.items() if count >= recipe.papers),
-            key=lambda term: (
-                self.techniques[term] + self.problems[term] < 1 + len(term.split()),
-                " " in term,
-                -self.papers[term],
-                term,
-            ),
-        )
-        yield from frequent[: recipe.terms]
+
+        def order(term: str) -> tuple[bool, bool, int, str]:
+            is_rare = self.techniques[term] + self.problems[term] < 1 + len(term.split())
+            return is_rare, " " in term, -self.papers[term], term
+
+        frequent = (term for term, count in self.papers.items() if count >= recipe.papers)
+        return sorted(frequent, key=order)[: recipe.terms]
 
 
 @dataclass
@@ -121,7 +102,7 @@ class WordsTraining(Training):
 
     def publish(self, folder: Path) -> Card:
         counts = self._counts
-        terms = list(counts.chosen(self.recipe))
+        terms = counts.chosen(self.recipe)
         log.info("%d terms of %d papers", len(terms), counts.total)
         frequencies = np.array([counts.papers[term] for term in terms], np.float64)
         idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))

@@ -10,38 +10,29 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import ModelError, UsageError
+from qbe.index.index import Index, IndexReader, open_index
 from qbe.models.cards import check_model_folder, staged_folder
+from qbe.train.card import Card
 from qbe.util.files import atomic_file, sha256, write_text
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from qbe.index.index import Index, IndexReader
-    from qbe.train.card import Card
-
 _NONE = Path()
-_NOTE = "made-from.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folders:
-    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints.
-
-    Raises UsageError where ``work`` lies in ``output``, which is replaced as a whole.
-
-    >>> Folders(Path("model"), Path("model/work"))
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected a `work` folder outside of `output`, found model/work in model; ...
-    """
+    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints."""
 
     output: Path
     work: Path
 
     def __post_init__(self) -> None:
+        """Raise UsageError where ``work`` lies in ``output``, which is replaced as a whole."""
         if self.work.resolve().is_relative_to(self.output.resolve()):
             raise UsageError(
                 f"expected a `work` folder outside of `output`, found {self.work} in {self.output}; "
@@ -100,17 +91,12 @@ class Training(ABC):
     sources: Sources
     run: RunOptions
     work: Path
-    name: str
-    """The name of the folder that is published."""
-    opened: contextlib.ExitStack
-    """What `open` opens closes with it."""
-    made_from: Mapping[str, Any]
-    """The recipe, the identities of models and index, and the digests of the data."""
+    name: str  # of the folder that is published
+    opened: contextlib.ExitStack  # closes what `open` opens
+    made_from: Mapping[str, Any]  # the recipe, the identities of models and index, the digests of the data
 
     def open_index(self) -> tuple[Index, IndexReader]:
         """Open the index of the sources, until the training ends."""
-        from qbe.index.index import open_index
-
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
         return index, self.opened.enter_context(index.reading())
 
@@ -133,9 +119,7 @@ def run_training(
     """Train a model, or continue its training, and publish it with its card, whose figures are returned.
 
     Raises ModelError where the work folder holds parts of another recipe or of other data or a check fails,
-    OutputError where nothing can be written or ``output`` holds other files than a model's, CorpusError and
-    FileFormatError for data that cannot be read or are too few, IndexFormatError for an index without what is
-    read, UsageError for a GPU that does not exist.
+    OutputError where ``output`` cannot be written or replaced, and what reading the sources does.
     """
     import torch
 
@@ -160,7 +144,7 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
     A note that is alone in its folder is replaced: that training failed before it made anything.
     """
-    note, text = work / _NOTE, json.dumps(made_from, indent=1) + "\n"
+    note, text = work / "made-from.json", json.dumps(made_from, indent=1) + "\n"
     if not note.exists() or list(work.iterdir()) == [note]:
         write_text(note, text)
     elif note.read_text() != text:
@@ -171,23 +155,17 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
-    """Write arrays by name to an npz file in one step."""
-    import numpy as np
-
     with _replacing(path) as stream:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
     """Read arrays of `save_arrays`; raises ModelError, which says ``what`` they are, for a damaged file."""
-    import numpy as np
-
     with checked(path, f"{what} of this training"), np.load(path) as stored:
         return {name: stored[name] for name in names}
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write tensors, numbers and texts in nested dictionaries and lists with torch, in one step."""
     import torch
 
     with _replacing(path) as stream:
@@ -196,14 +174,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def checked(path: Path, what: str, advice: str = "delete it") -> Iterator[None]:
-    """Convert any error while ``path`` is read to a ModelError of one line.
-
-    >>> with checked(Path("seed-0.npz"), "the projections of this training"):
-    ...     raise ValueError("no archive")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.ModelError: seed-0.npz: expected the projections of this training, found: no archive; delete it
-    """
+    """Convert any error while ``path`` is read to a ModelError of one line."""
     try:
         yield
     except Exception as error:
