@@ -13,7 +13,8 @@ from qbe.cli.search import PARSER, check, checked_form, form_of_file
 from qbe.errors import UsageError
 from qbe.query import COMPETITORS, SAME_PROBLEM_OTHER_METHOD, Aspect, Query
 from qbe.search.explain import label_of, shown
-from qbe.search.writers import COLUMNS, Result, escaped, heading, open_writer, to_record, to_table
+from qbe.search.present import escaped, heading, to_table
+from qbe.search.writers import COLUMNS, Result, open_writer, to_record
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 ASKED = Paper(
@@ -277,8 +278,7 @@ def test_people_get_ten_hits_and_programs_all(search):
 @pytest.mark.parametrize("form", ["bibtex", "ris"])
 def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, monkeypatch, form):
     """Its finished blocks would be of no use: later ones depend on the papers of earlier ones."""
-    from qbe.search import output as outputs
-    from qbe.search import request
+    from qbe.search import request, writers
 
     monkeypatch.setattr(request, "BLOCK", 4)
     output = tmp_path / "refs"
@@ -292,7 +292,7 @@ def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, mo
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(outputs, "write_text", interrupt)
+    monkeypatch.setattr(writers, "write_text", interrupt)
     with pytest.raises(KeyboardInterrupt):
         search(*options, "--format", form, "--output", output)
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,7 @@ from qbe.cli import common as _cli
 from qbe.cli.index import PROGRAM, main
 from qbe.errors import QbeError, UsageError
 from qbe.query import Query
-from qbe.search.records import export_parts
-from qbe.search.writers import Result, open_writer, to_csv
+from qbe.search.writers import Result, export_parts, open_writer, to_csv
 from qbe.types import Hit, Paper, Sentence
 from qbe.util.text import one_line, plain
 
@@ -58,7 +57,7 @@ def test_records_for_shell_and_page_are_harmless_and_json():
     record = json.loads("".join(export_parts([PAPER], "json")))
     texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
     assert not SIGNS & set("".join(texts))
-    from qbe.search.records import as_json
+    from qbe.search.writers import as_json
 
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):

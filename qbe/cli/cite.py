@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> None:
     from qbe.query import Query
     from qbe.search import request
     from qbe.search.filters import describe
-    from qbe.search.writers import Result, heading_to_cite, open_writer
+    from qbe.search.present import heading_to_cite
+    from qbe.search.writers import Result, open_writer
 
     k, tag = options.hits or default_hits(form, TABLE_HITS), options.run_tag or RUN_TAG
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:

@@ -271,7 +271,7 @@ def write(
     ids: Sequence[str],
     search: Callable[[Sequence[int]], Iterable[Result]],
 ) -> None:
-    """Write results where the options say, as `qbe.search.output.write_run` does; a run of topics to a file
+    """Write results where the options say, as `qbe.search.writers.write_run` does; a run of topics to a file
     so that it can be continued.
     """
     import hashlib
@@ -279,7 +279,7 @@ def write(
     from importlib.metadata import version
     from pathlib import Path
 
-    from qbe.search.output import write_run
+    from qbe.search.writers import write_run
     from qbe.util.files import sha256
 
     inputs = None
