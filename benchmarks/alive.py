@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> None:
             served = [as_served(opened.paper(each), f"n{number}") for number, each in enumerate(new)]
             served += [as_served(opened.paper(each), each, authors=[("Ek", "Bo")]) for each in replaced]
             served += [paper(1, id=each, datestamp="2026-11-25", deleted=True) for each in deleted]
-            watches.note(opened)
+            watches.known = list(ids)
             facets = (*(str(facet) for facet in Facet), None)
             for number, each in enumerate(queries):
                 asked: dict[str, Any] = {"paper_ids": [each], "facet": facets[number % 4]}

@@ -87,9 +87,8 @@ def searched(folder: Path, watches: Watches) -> dict[str, QbeError]:
 
 
 def kept(folder: Path, *watches: Watch) -> Watches:
-    content = Watches()
     with Index(folder) as index:
-        content.note(index)
+        content = Watches(known=[each.paper_id for each in index])
     for each in watches:
         content.add(each)
     return content

@@ -145,7 +145,9 @@ def main(arguments: list[str]) -> None:
 
         guideline = _guideline(options.guideline)
         config = LabelConfig(
-            Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
+            Endpoint(
+                options.endpoint, options.model, options.timeout, response_format=options.response_format
+            ),
             Path(options.answers or f"{output}.answers.sqlite"),
             guideline,
             options.budget_requests,
