@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qbe.corpus.records import Reading
-    from qbe.index.source import BuildSettings, Execution
+    from qbe.index.source import BuildSettings, Execution, Progress
     from qbe.index.store import Manifest
     from qbe.index.update import Written
     from qbe.types import Paper
@@ -73,29 +73,34 @@ PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
 NAMED = 20  # how many papers that were kept or deleted are named
 
 
-class Bars:
-    """Progress on a terminal (a `qbe.index.source.Progress`)."""
+def bars() -> Progress:
+    """Progress on a terminal."""
+    from qbe.index.source import Progress
 
-    def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
-        if not sys.stderr.isatty():
-            yield from papers
-            return
-        from tqdm import tqdm
+    class Bars(Progress):
+        def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
+            if not sys.stderr.isatty():
+                yield from papers
+                return
+            from tqdm import tqdm
 
-        form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
-        with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
-            for count, paper in enumerate(papers, start=1):
-                if count % 500 == 0:
-                    bar.set_postfix_str(f"{count:,} papers", refresh=False)
-                    bar.update((share_read() or 0.0) - bar.n)
-                yield paper
-            bar.update(1.0 - bar.n)
+            form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
+            with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
+                for count, paper in enumerate(papers, start=1):
+                    if count % 500 == 0:
+                        bar.set_postfix_str(f"{count:,} papers", refresh=False)
+                        bar.update((share_read() or 0.0) - bar.n)
+                    yield paper
+                bar.update(1.0 - bar.n)
 
-    steps = common.Bar
+        def steps(self, name: str, unit: str, total: int) -> common.Bar:
+            return common.Bar(name, unit, total)
 
-    def stage(self, name: str) -> None:
-        if sys.stderr.isatty():
-            print(name, file=sys.stderr)
+        def stage(self, name: str) -> None:
+            if sys.stderr.isatty():
+                print(name, file=sys.stderr)
+
+    return Bars()
 
 
 def main(arguments: list[str]) -> None:
@@ -116,7 +121,7 @@ def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = Non
     from qbe.index.source import Execution
     from qbe.util.text import plain
 
-    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
+    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, bars())
     if action is not None:
         written = _change(output, action, options, execution)
         _say_left_out(output, written.left_out)
