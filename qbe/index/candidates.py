@@ -39,10 +39,9 @@ class CandidateSource(Protocol):
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
         A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
-        candidates,
-        and are where ``allowed`` restricts them to enough papers. Where papers are then scored ``by_mean``
-        (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best ``k``. The
-        candidates of one query do not depend on the others.
+        candidates, and are where ``allowed`` restricts them to enough papers. Where papers are then scored
+        ``by_mean`` (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best
+        ``k``. The candidates of one query do not depend on the others.
         """
 
 
@@ -67,8 +66,7 @@ class FaissCandidates:
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Look up at least ``max(min_candidates, 2 * k)`` sentences for each of a query, or fewer ``by_mean``
-        where
-        similarities show that these name all that can be among the best; of few selected papers all are
+        where similarities show that these name all that can be among the best; of few selected papers all are
         candidates.
         """
         count = max(self.sentences.min_candidates, 2 * k)

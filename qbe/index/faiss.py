@@ -81,8 +81,7 @@ def write_faiss(
     """Build an index over vectors (sentences, dimension), by default an exact one, and save it in a folder.
 
     The same vectors and parameters give the same bytes. ``learned`` is the file of an index whose centroids
-    and
-    codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
+    and codes are taken; its own vectors are ``kept`` where they are the first of ``vectors``.
     """
     import faiss
 

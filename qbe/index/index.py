@@ -122,8 +122,8 @@ class IndexReader:
 
     def find(self, name: str) -> Paper:
         """Return the one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as a URL, its
-        title, or a
-        part of it that no other title has; raise PaperNotFoundError where there is none, or several.
+        title, or a part of it that no other title has; raise PaperNotFoundError where there is none, or
+        several.
         """
         if not isinstance(name, str) or self.papers.find(name) is not None:
             return self.paper(name)
@@ -336,14 +336,12 @@ class Index(Closing):
         time.
 
         ``encoder`` (a name or folder) says where the encoder of the index is now, if not where it was;
-        ``tagger``
-        labels queries, by default the index's. ``threads`` serve FAISS and the models; by default all
-        processors.
+        ``tagger`` labels queries, by default the index's. ``threads`` serve FAISS and the models; by default
+        all processors.
 
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
-        than the
-        index's, ModelError for a tagger that cannot be found, UsageError, and what `qbe.index.share.pull`
-        does.
+        than the index's, ModelError for a tagger that cannot be found, UsageError, and what
+        `qbe.index.share.pull` does.
         """
         self.threads = thread_count(threads)
         if is_remote(folder):
@@ -442,8 +440,7 @@ class Index(Closing):
         """Return a query's paper with its sentences labelled, and its vectors if labelling made them.
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
-        a tagger
-        predicted before are kept in any case.
+        a tagger predicted before are kept in any case.
         """
         _check_paper(paper)
         if facets != "given":
@@ -471,8 +468,7 @@ class Index(Closing):
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
         """Make the papers of the index those of a corpus; more than one paper and a tenth of all are deleted
-        with
-        ``overwrite`` only. See `qbe.index.update.sync_papers`.
+        with ``overwrite`` only. See `qbe.index.update.sync_papers`.
         """
         return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
 

@@ -256,8 +256,8 @@ class LuceneSearch:
     """Search as Anserini's SimpleSearcher does: the same queries, scores and order.
 
     SimpleSearcher fetches the stored fields of each hit and has Lucene compare ids where scores are equal,
-    which
-    takes half as long as everything else. Here a result is one JSON text, and ties are ordered afterwards.
+    which takes half as long as everything else. Here a result is one JSON text, and ties are ordered
+    afterwards.
     """
 
     def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
@@ -277,8 +277,7 @@ class LuceneSearch:
         """Return the best hits for a bag of words, ties by id.
 
         A ``pool`` (rows) is ranked as it is: also papers without any of the words. ``allowed`` (see
-        `filtering`)
-        restricts the hits and changes no score, but for the millionths that break ties.
+        `filtering`) restricts the hits and changes no score, but for the millionths that break ties.
         """
         rows, scores = self.unbroken(text, k, pool, allowed)
         return Ranked(rows, break_ties(scores))

@@ -36,8 +36,7 @@ _ACL_NAME = re.compile(
 
 class Names:
     """What the papers of an index are called: ids, in another case and without a version, too; DOIs, arXiv's
-    ids and
-    others with or without address and prefix; titles by their words.
+    ids and others with or without address and prefix; titles by their words.
     """
 
     def __init__(self, papers: Papers) -> None:
@@ -62,8 +61,8 @@ class Names:
 
     def find(self, text: str) -> list[str]:
         """Return the ids of at most MOST papers that a text may name: by id; else by title; else those whose
-        titles have
-        these words in sequence, the last perhaps only begun; else those whose titles have all of them.
+        titles have these words in sequence, the last perhaps only begun; else those whose titles have all of
+        them.
         """
         named = self._named([text])
         if named is not None:
@@ -86,8 +85,7 @@ class Names:
 
     def of_record(self, record: Mapping[str, Any]) -> str | None:
         """Return the id of the paper that a record of a corpus is: by its ids, then by its title, with year
-        and first
-        author, then by a key where titles differ little.
+        and first author, then by a key where titles differ little.
         """
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
@@ -156,8 +154,7 @@ class Names:
 
 def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
     """Return whether a record tells of another paper, though its id is the paper's: another title, year and
-    first
-    author; of a citation key, which others choose too, another title and no id of it.
+    first author; of a citation key, which others choose too, another title and no id of it.
     """
     title, metadata = record.get("title"), record.get("metadata")
     if not isinstance(title, str) or not isinstance(metadata, Mapping):
@@ -171,8 +168,7 @@ def contradicts(paper: Paper, record: Mapping[str, Any]) -> bool:
 
 def differs_little(paper: Paper, record: Mapping[str, Any]) -> bool:
     """Return whether a record with the paper's key may tell of that paper: more than half the words of the
-    shorter
-    title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
+    shorter title are in the other, and neither first author nor DOI differs; a DOI of arXiv may.
     """
     metadata = record["metadata"]
     words, its_words = (set(normalized_title(each).split()) for each in (record["title"], paper.title))

@@ -51,8 +51,7 @@ def kept_or_all(keep: NDArray[np.bool_], starts: Rows) -> NDArray[np.bool_]:
 
 def mean_max(best: Floats) -> Floats:
     """Return the mean over query sentences of their best matches: (queries, papers) -> (papers,), the soft
-    alignment
-    of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+    alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
     """
     mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
     return mean
@@ -105,8 +104,8 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 def nearness(queries: Floats, vectors: Vectors) -> Floats:
     """Return minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
 
-    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`),
-    exact in double precision like `similarities`, so equal vectors have distance 0.
+    Squared distances are sums of products of multiples of 2 ** -16 (see `qbe.models.pooling.stored`), exact
+    in double precision like `similarities`, so equal vectors have distance 0.
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
@@ -135,8 +134,7 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
     """Return vectors as numbers (n, dimension) and the factors, one for all or (n,), to multiply them with.
 
     Half precision is widened by moving its bits to their place in single precision: sign and digits are
-    right,
-    and the exponent is too small by the same amount for all numbers.
+    right, and the exponent is too small by the same amount for all numbers.
     """
     if isinstance(vectors, Quantized):
         return vectors.codes.astype(np.float64), vectors.scales.astype(np.float64)
@@ -150,8 +148,7 @@ def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float
 
 class SentenceBlock(NamedTuple):
     """The sentences of some papers, concatenated: ``vectors`` (sentences, dimension) as stored; ``starts``
-    (papers,)
-    where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
+    (papers,) where those of each begin; ``rows`` (sentences,) the positions among all sentences of the index.
     """
 
     vectors: Vectors
@@ -161,8 +158,8 @@ class SentenceBlock(NamedTuple):
 
 class Compared(NamedTuple):
     """The sentences of some papers compared with a query's: ``similarities`` (queries, sentences) float32;
-    ``starts``
-    and ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if asked for.
+    ``starts`` and ``rows`` of a `SentenceBlock`; ``whole`` (papers,) the similarities of whole papers, if
+    asked for.
     """
 
     similarities: Floats

@@ -59,18 +59,9 @@ class Shard:
         allowed = None if selected is None else self._once("dense", selected, Selection)
         return list(self._reader.candidate_source(nprobe).nearest(queries, k, allowed, by_mean))
 
-    def gather(self, rows: Rows) -> Vectors:
-        """Return the sentence vectors of papers."""
-        return self._reader.vector_store.gather(rows).vectors
-
-    def whole(self, rows: Rows) -> Vectors:
-        """Return the whole-paper vectors of papers."""
-        return self._reader.vector_store.whole(rows)
-
-    def compare(self, rows: Rows, sentences: Floats, whole: Floats | None) -> tuple[Floats, Floats | None]:
-        """Return the similarities of sentences and of whole papers."""
-        compared = self._reader.vector_store.compare(sentences, rows, whole)
-        return compared.similarities, compared.whole
+    def of_papers(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the `VectorStore`."""
+        return getattr(self._reader.vector_store, method)(*arguments)
 
     def search(self, text: str, k: int, pool: Rows | None, selected: tuple[str, Rows] | None) -> Ranked:
         """Return the best papers by BM25, with the scores that Lucene gives."""
@@ -178,7 +169,8 @@ class SeveralVectors:
 
         owners, answers = self._owners("gather", rows)
         starts = self._papers.layout.starts
-        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), answers)
+        parts = {shard: block.vectors for shard, block in answers.items()}
+        vectors = _together(np.repeat(owners, starts[rows + 1] - starts[rows]), parts)
         return SentenceBlock(vectors, block_starts(starts, rows), sentence_rows(starts, rows))
 
     def whole(self, rows: Rows) -> Vectors:
@@ -187,21 +179,24 @@ class SeveralVectors:
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
         from qbe.index.scoring import Compared
 
-        owners, answers = self._owners("compare", rows, sentences, whole)
+        owners, answers = self._owners("compare", rows, (sentences,), (whole,))
         starts = self._papers.layout.starts
         of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
         similarities = np.empty((len(sentences), len(of_sentences)), np.float32)
         of_papers = None if whole is None else np.empty(len(rows), np.float32)
-        for shard, (part, papers) in answers.items():
-            similarities[:, of_sentences == shard] = part
+        for shard, compared in answers.items():
+            similarities[:, of_sentences == shard] = compared.similarities
             if of_papers is not None:
-                of_papers[owners == shard] = papers
+                of_papers[owners == shard] = compared.whole
         return Compared(similarities, block_starts(starts, rows), sentence_rows(starts, rows), of_papers)
 
-    def _owners(self, method: str, rows: Rows, *compared: Any) -> tuple[Rows, dict[int, Any]]:
+    def _owners(
+        self, method: str, rows: Rows, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+    ) -> tuple[Rows, dict[int, Any]]:
         """Ask the indexes of papers (n,); return the number of each paper's index (n,), and the answers."""
         owners, local = self._papers.local(rows)
-        return owners, self._ask(method, {shard: (some, *compared) for shard, some in local.items()})
+        asked = {shard: (method, *before, some, *after) for shard, some in local.items()}
+        return owners, self._ask("of_papers", asked)
 
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
@@ -218,8 +213,10 @@ def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     if not parts:
         return np.zeros((0, 0), np.float16)
     if all(isinstance(part, Quantized) for part in parts.values()):
-        codes = merged({shard: part.codes for shard, part in parts.items()})
-        return Quantized(codes, merged({shard: part.scales for shard, part in parts.items()}))
+        codes, scales = (
+            {shard: getattr(part, name) for shard, part in parts.items()} for name in ("codes", "scales")
+        )
+        return Quantized(merged(codes), merged(scales))
     if len({part.dtype for part in parts.values()}) > 1:
         parts = {shard: part.astype(np.float32) for shard, part in parts.items()}
     vectors: Vectors = merged(parts)
@@ -364,8 +361,7 @@ class SeveralIndexes(Index):
 
     def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
         """Open indexes; options are those of `qbe.index.index.Index`. Raises EncoderMismatchError or
-        IndexFormatError for
-        indexes that do not go together.
+        IndexFormatError for indexes that do not go together.
         """
         from qbe.index.share import local_folder
 

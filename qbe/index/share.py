@@ -101,8 +101,7 @@ def pack_index(
     """Write the newest generation of an index to a file, from which `pull` makes the same index.
 
     ``license`` and ``source`` are by default those that the index was pulled with. Without ``abstracts``
-    their
-    texts are left out, and the digest is another. The same index gives the same bytes.
+    their texts are left out, and the digest is another. The same index gives the same bytes.
     """
     import zstandard
 
@@ -243,12 +242,10 @@ def pull(
     ``address`` is a file, a URL (http, https, or whatever fsspec reads, such as s3), or
     ``hf:OWNER/NAME@REVISION/FILE``: a file, by default ``index.tar.zst``, of a data set at Hugging Face.
     ``folder`` is by default that of `cached_folder`. An index that was pulled before is replaced by a newer
-    one;
-    ``overwrite`` replaces any index. An interrupted download goes on with the next call.
+    one; ``overwrite`` replaces any index. An interrupted download goes on with the next call.
 
     Raises PackError for what cannot be read, is damaged or malformed, IndexBuildError for another index or
-    other
-    files in the folder, OutputError where it cannot be written or the disk is too full.
+    other files in the folder, OutputError where it cannot be written or the disk is too full.
     """
     target = Path(os.path.realpath(cached_folder(address) if folder is None else folder))
     if target.exists() and not target.is_dir():
@@ -312,8 +309,7 @@ def _unpacked(
     it is.
 
     tarfile's own extraction reads extended headers, of any size, into memory; here a member is a plain file
-    that
-    the manifest names, with the size that it states.
+    that the manifest names, with the size that it states.
     """
     import zstandard
 

@@ -50,10 +50,9 @@ Confirm = Callable[[str], bool]
 @dataclass(frozen=True, slots=True)
 class Written:
     """What an update did, in papers, and the index afterwards. ``replaced`` papers are counted neither as
-    ``added``
-    nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers that stay
-    although
-    the corpus has other content for them; ``deleted_titles`` those of papers that the corpus lacks, by id.
+    ``added`` nor as ``deleted``; ``left_out`` counts skipped records by reason; ``kept`` are ids of papers
+    that stay although the corpus has other content for them; ``deleted_titles`` those of papers that the
+    corpus lacks, by id.
     """
 
     added: int
@@ -90,17 +89,13 @@ def append_papers(
 
     ``corpus`` and ``reading`` are those of `qbe.index.build.build`. Papers that the index has as they are are
     left alone. Of one that it has with other content under the same id the index keeps its own; with
-    ``update``
-    the corpus's replaces it, and gets a new row. Another paper with a citation key of the index gets another
-    id,
-    as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or DOI are left out.
-    ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now, ``device`` runs the
-    encoder.
-    All papers become visible at once, to readers that open the index later.
+    ``update`` the corpus's replaces it, and gets a new row. Another paper with a citation key of the index
+    gets another id, as in a build. With ``reading.dedupe`` papers that repeat one of the index by title or
+    DOI are left out. ``encoder`` and ``tagger`` (a name or folder) say where those of the index are now,
+    ``device`` runs the encoder. All papers become visible at once, to readers that open the index later.
 
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
-    another
-    encoder, and what `qbe.index.build.build` does; then the index is unchanged.
+    another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
     """
     models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
@@ -120,14 +115,12 @@ def sync_papers(
     execution: Execution | None = None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
-    of other
-    content replaced, those that the corpus lacks deleted; all others are left alone.
+    of other content replaced, those that the corpus lacks deleted; all others are left alone.
 
     A paper whose record in the corpus was skipped stays. Where no ``reading`` is given, files are read as
-    they
-    were when the index was built. ``confirm`` is called with a question before more than one paper and a
-    tenth of
-    all are deleted, or any while skipped records do not tell their ids; UsageError where the answer is no.
+    they were when the index was built. ``confirm`` is called with a question before more than one paper and a
+    tenth of all are deleted, or any while skipped records do not tell their ids; UsageError where the answer
+    is no.
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
@@ -257,12 +250,10 @@ def write_next(
     execution: Execution,
 ) -> int:
     """Write and publish the next generation, without the papers of the ``dead`` rows, and with those that
-    were
-    ``added``: the folder of their files, the state of its build, and the names of all sources.
+    were ``added``: the folder of their files, the state of its build, and the names of all sources.
 
     The result is that of a build of these papers in this order, but for FAISS's centroids and codes, which
-    are
-    kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
+    are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
     generation.verify()  # damage that was copied would have valid digests
@@ -354,8 +345,7 @@ def _write_dense(
 
 class Additions:
     """The papers of a source that are new to an index or replace some of it; once they are read, also the
-    rows of
-    papers that are ``replaced`` or, with titles, ``gone``, and the ids of those that are ``kept``.
+    rows of papers that are ``replaced`` or, with titles, ``gone``, and the ids of those that are ``kept``.
     """
 
     def __init__(
@@ -429,8 +419,7 @@ class Additions:
 
     def _placed(self, paper: Paper) -> tuple[Paper, int | None]:
         """Return the paper under the id that it would have in a build behind the index's papers, and its row,
-        if any:
-        where its key, or the id made from its content, is another paper's, it has a `second_id`.
+        if any: where its key, or the id made from its content, is another paper's, it has a `second_id`.
         """
         is_made, key = paper.paper_id.startswith(MADE), paper.metadata.get("key")
         plain = made_id(paper) if is_made else usable_id(str(key or ""))
