@@ -114,8 +114,7 @@ def test_kinds_of_former_versions_are_factory_strings(ann, factory):
 
 
 @pytest.mark.parametrize(
-    "factory",
-    ["lsh", "", "IVF8,PQ7", "IVF8,PQ4x4fs,RFlat", "IDMap,Flat", "NSG32", "PQ4x4fs", "IMI2x4,PQ4"],
+    "factory", ["lsh", "", "IVF8,PQ7", "IVF8,PQ4x4fs,RFlat", "IDMap,Flat", "NSG32", "PQ4x4fs", "IMI2x4,PQ4"]
 )
 def test_what_faiss_does_not_take_or_cannot_select_from_is_refused(factory):
     with pytest.raises(UsageError, match=rf"`faiss` as auto or a FAISS .* found '{factory}' \(.+\)$"):

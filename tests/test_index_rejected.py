@@ -153,10 +153,7 @@ def test_the_command_says_what_an_append_left_out(tmp_path, copy, capsys):
 
 @pytest.mark.parametrize(
     "reading",
-    [
-        Reading(format="jsonl", limit=128),
-        Reading(dedupe="title", on_error="skip"),
-    ],
+    [Reading(format="jsonl", limit=128), Reading(dedupe="title", on_error="skip")],
     ids=["format and limit", "dedupe and on_error"],
 )
 def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, sample, reading):

@@ -14,13 +14,7 @@ from support.tiny_tagger import write_tagger
 
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index.index import Index
-from qbe.index.papers import (
-    FACET_CODES,
-    PaperLayout,
-    Papers,
-    facet_mask,
-    without_labels,
-)
+from qbe.index.papers import FACET_CODES, PaperLayout, Papers, facet_mask, without_labels
 from qbe.index.store import current
 from qbe.models.cards import HEAD
 from qbe.models.encoder import Encoder

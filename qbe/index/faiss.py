@@ -155,11 +155,7 @@ class FaissIndex:
     """Find the nearest sentences by the similarity of the index."""
 
     def __init__(
-        self,
-        folder: Path | Files,
-        threads: int,
-        params: FaissParams | None = None,
-        nprobe: int | None = None,
+        self, folder: Path | Files, threads: int, params: FaissParams | None = None, nprobe: int | None = None
     ) -> None:
         """Open the index in a folder, built with ``params``; ``nprobe`` overrides theirs."""
         check_package("faiss")

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,12 @@ from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index import jvm
 from qbe.index.papers import IDS
 from qbe.index.rows import Rows, run_starts
-from qbe.index.source import BuildSettings, Execution
 from qbe.index.store import Files
 from qbe.types import Paper
 from qbe.util.files import link_or_copy
+
+if TYPE_CHECKING:
+    from qbe.index.source import BuildSettings, Execution
 
 LUCENE = "lucene"
 # In Lucene's folder: the row of the paper of each document, (documents,) int32. Lucene numbers documents as

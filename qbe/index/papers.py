@@ -31,7 +31,7 @@ Metadata = Mapping[str, Any]
 Mask = NDArray[np.bool_]
 _LABELS = len(FacetProbabilities._fields)
 
-# Before the metadata in a line that `dump_record` wrote: the last field, and no text in front has bare quotes.
+# Before the metadata, the last field in a line of `dump_record`; no text in front of it has bare quotes.
 _METADATA_KEY = b'"metadata": '
 _ABSTRACT_KEY = b'", "abstract": ['  # what stands behind the title in such a line
 

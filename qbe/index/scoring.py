@@ -124,10 +124,7 @@ def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbe
 
 
 # How vectors are compared, by the similarity of their index; more is better.
-COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {
-    "cosine": similarities,
-    "l2": nearness,
-}
+COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {"cosine": similarities, "l2": nearness}
 
 
 def _parts(vectors: Half | Floats | Quantized) -> tuple[Doubles, Doubles | float]:

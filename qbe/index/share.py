@@ -123,7 +123,7 @@ def pack_index(
             contextlib.closing(store.open_generation(folder)) as generation,
             tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as replaced,
         ):
-            generation.verify()
+            generation.verify_all()
             if not abstracts:
                 _leave_out_abstracts(generation, Path(replaced))
             manifest = store.read_manifest(generation.folder if abstracts else Path(replaced))
@@ -138,7 +138,7 @@ def pack_index(
                 source=source or (before.source if before else None),
                 bytes=size,
             )
-            (Path(replaced) / DESCRIPTION).write_text(_described(pack))
+            _describe(pack, Path(replaced))
             compressor, done = zstandard.ZstdCompressor(3, threads=thread_count(threads)), 0
             with atomic_file(output) as stream:
                 with compressor.stream_writer(stream, closefd=False) as archive:
@@ -161,19 +161,19 @@ def pack_index(
         raise file_error(error, output) from error
 
 
-def _described(pack: Pack) -> str:
+def _describe(pack: Pack, folder: Path) -> None:
     record = {"format": 2, "qbe_version": version("qbe"), **dataclasses.asdict(pack)}
-    return json.dumps(record, indent=1) + "\n"
+    write_text(folder / DESCRIPTION, json.dumps(record, indent=1) + "\n")
 
 
 def _leave_out_abstracts(generation: store.Generation, folder: Path) -> None:
     """Write papers with `TEXT_NOT_INCLUDED` for each sentence, and the manifest of an index of them."""
     manifest = generation.manifest
-    lucene = manifest.lucene or {}
-    if stored := next((name for name in ("positions", "docvectors") if lucene.get(name)), None):
+    stored = [name for name in ("positions", "docvectors") if (manifest.lucene or {}).get(name)]
+    if stored:
         raise UsageError(
             "expected an index without positions of words, from which texts can be put together again, "
-            f"found one with; build it without `{stored}`"
+            f"found one with; build it without `{stored[0]}`"
         )
     offsets = [0]
     with generation.stream(RECORDS) as lines, (folder / RECORDS).open("wb") as records:
@@ -258,7 +258,7 @@ def pull(
                 pack, was_there = _unpacked(stream, address, index, target, overwrite, progress)
                 if not was_there:
                     store.publish(index, target)
-                write_text(target / DESCRIPTION, _described(pack))
+                _describe(pack, target)
                 store.clean(target)
             download.unlink(missing_ok=True)
             return Pulled(target, pack, was_there)
@@ -298,12 +298,7 @@ def _is_there(target: Path, pack: Pack, overwrite: bool) -> bool:
 
 
 def _unpacked(
-    stream: IO[bytes],
-    address: str,
-    folder: Path,
-    target: Path,
-    overwrite: bool,
-    progress: Progress | None,
+    stream: IO[bytes], address: str, folder: Path, target: Path, overwrite: bool, progress: Progress | None
 ) -> tuple[Pack, bool]:
     """Unpack an index into a folder unless the ``target`` is that index; return its description and whether
     it is.

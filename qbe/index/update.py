@@ -196,10 +196,9 @@ def delete_papers(
     folder: str | Path, paper_ids: Iterable[str], *, execution: Execution | None = None
 ) -> Written:
     """Delete papers from an index; none where it lacks one of the ids, or would be left empty."""
-    if isinstance(paper_ids, str):
-        raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
-    if not isinstance(paper_ids, Iterable):
-        raise TypeError(f"expected `paper_ids` as an iterable of str, found {type(paper_ids).__name__}")
+    if isinstance(paper_ids, str) or not isinstance(paper_ids, Iterable):
+        found = "one str; put it into a list" if isinstance(paper_ids, str) else type(paper_ids).__name__
+        raise TypeError(f"expected `paper_ids` as an iterable of str, found {found}")
     paper_ids = list(paper_ids)
     for paper_id in paper_ids:
         if not isinstance(paper_id, str):
@@ -235,11 +234,11 @@ class _Part(NamedTuple):
     rows: Rows
     sentences: Rows
 
-    @classmethod
-    def of(cls, files: Files, dead: Sequence[int] = ()) -> _Part:
-        papers = Papers(files, predictions=False)
-        rows = np.delete(np.arange(len(papers)), dead)
-        return cls(files, papers, rows, sentence_rows(papers.layout.starts, rows))
+
+def _part(files: Files, dead: Sequence[int] = ()) -> _Part:
+    stored = Papers(files, predictions=False)
+    rows = np.delete(np.arange(len(stored)), dead)
+    return _Part(files, stored, rows, sentence_rows(stored.layout.starts, rows))
 
 
 def write_next(
@@ -256,11 +255,11 @@ def write_next(
     are kept until the number of sentences has doubled, and for vectors in bytes, which stay so.
     """
     manifest, folder = generation.manifest, generation.index / NEXT / "generation"
-    generation.verify()  # damage that was copied would have valid digests
+    generation.verify_all()  # damage that was copied would have valid digests
     execution.progress.stage("copying")
     folder.mkdir(parents=True)
-    old = _Part.of(generation, dead)
-    parts = [old, _Part.of(Files(added[0]))] if added else [old]
+    old = _part(generation, dead)
+    parts = [old, _part(Files(added[0]))] if added else [old]
     _copy_records(folder, parts)
 
     gone = {"papers": len(dead), "labelled": sum(old.papers[row].labelled for row in dead)}
@@ -392,26 +391,21 @@ class Additions:
                 self.kept.append(paper.paper_id)
                 continue
             if paper.paper_id != each.paper_id and row is None:
-                left_out.note(
-                    RENAMED,
-                    each.paper_id,
-                    f"the index has another paper of the id {each.paper_id!r}; this one is "
-                    f"{paper.paper_id!r}",
-                )
+                reason = f"the index has another paper of the id {each.paper_id!r}; this one is "
+                left_out.note(RENAMED, each.paper_id, f"{reason}{paper.paper_id!r}")
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
             elif same_paper is not None:
                 self._former.add(same_paper)
             if self._how == SYNC:
-                self._ids.update(_ids(paper))
+                self._ids.update((content_id(paper), made_id(paper)))
             yield paper
         rows = {papers.find(paper_id) for paper_id in left_out.deleted}
         deleted = {row: papers[row].title for row in rows - self._seen if row is not None}
         self._seen |= deleted.keys()
         if self._how == SYNC:
             self._find_gone(left_out)
-            self._check_gone(left_out)
         else:
             self.replaced += self._former - self._seen
         if self._how != APPEND:
@@ -441,44 +435,37 @@ class Additions:
         return contradicts(stored, record) and not differs_little(stored, record)
 
     def _find_gone(self, left_out: RejectedRecords) -> None:
-        """Find papers that the corpus lacks; one whose record is broken stays, one of another id there is
-        replaced.
+        """Find papers that the corpus lacks: one whose record is broken stays, one of another id there is
+        replaced. Ask before many are deleted, or one that may be among the records that were skipped.
         """
+        papers = self._papers
         for paper_id in left_out.ids:
-            row = self._papers.find(paper_id)
+            row = papers.find(paper_id)
             if row is not None and row not in self._seen:
                 self._seen.add(row)
                 self.kept.append(paper_id)
         left = self.written - len(self.replaced)  # papers that replace none so far
-        for row in range(len(self._papers)):
-            if row not in self._seen:
-                paper = self._papers[row]
-                if left and not self._ids.isdisjoint(_ids(paper)):
-                    self.replaced.append(row)
-                    left -= 1
-                else:
-                    self.gone[row] = paper.title
-
-    def _check_gone(self, left_out: RejectedRecords) -> None:
-        """Ask before many papers are deleted, or one that may be among the records that were skipped."""
-        count, total = len(self.gone), len(self._papers)
+        for row in range(len(papers)):
+            if row in self._seen:
+                continue
+            paper = papers[row]
+            if left and not self._ids.isdisjoint((content_id(paper), made_id(paper))):
+                self.replaced.append(row)
+                left -= 1
+            else:
+                self.gone[row] = paper.title
+        count, total = len(self.gone), len(papers)
         is_few = count <= max(1, total // 10)
         if not count or (is_few and not left_out.nameless):
             return
-        named = ", ".join(
-            f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
-        )
-        others = f" and {count - NAMED:,} more" if count > NAMED else ""
-        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named}{others})"
+        some = [f"{title:.60} [{papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)]
+        named = ", ".join(some) + (f" and {count - NAMED:,} more" if count > NAMED else "")
+        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
         if not self._confirm(f"found {missing}; delete these papers?"):
             expected = "no skipped records" if is_few else "at most one paper or a tenth to delete"
             raise UsageError(
-                f"expected {expected}, found {missing}; nothing was changed: "
-                "check the corpus, or delete them with `overwrite`"
+                f"expected {expected}, found {missing}; nothing was changed: check the corpus, or delete "
+                "them with `overwrite`"
             )
-
-
-def _ids(paper: Paper) -> tuple[str, str]:
-    return content_id(paper), made_id(paper)

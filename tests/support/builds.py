@@ -91,12 +91,3 @@ def killer() -> Iterator[Killer]:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, SCRIPT], text=True, **pipes) as process:
         yield Killer(process)
-
-
-def comparable(manifest: Manifest) -> Manifest:
-    """What two builds of the same papers agree in: all but the digests of Lucene's files."""
-    files = {
-        name: entry if not name.startswith("lucene/") else {"bytes": entry["bytes"]}
-        for name, entry in manifest.files.items()
-    }
-    return dataclasses.replace(manifest, qbe_version="", files=files)
