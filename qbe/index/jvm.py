@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package, output_error
+from qbe.errors import JavaError, MissingDependencyError, QbeError, check_package
 from qbe.util import work
 from qbe.util.files import atomic_file, cache_folder, make_once
 from qbe.util.work import Workers
@@ -276,12 +276,6 @@ def java_message(error: Exception) -> str:
     return f"{name}: {' '.join(text.split())[:200]}"
 
 
-def record_classes(path: Path) -> None:
-    """Have the virtual machine, once it starts, list the classes that it loads in a file until it ends."""
-    global _recorded
-    _recorded = path
-
-
 def expect_one_search() -> None:
     """Use only Java's quick compiler: a sixth off one cold search, but many searches are slower."""
     global _compiles_well
@@ -345,10 +339,6 @@ def anserini_jar() -> Path:
     if (jar := find_jar()) is not None:
         return jar
     jar = cached_jar()
-    try:
-        jar.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(jar, error) from error
     make_once(
         jar,
         jar.is_file,
@@ -395,11 +385,7 @@ def _address(file: str, remedy: str) -> str:
 
 
 def class_archive(home: Path, jar: Path) -> Path:
-    """Return the path of the class data archive (JEP 310) for a Java and a jar, whether it is there or not.
-
-    >>> class_archive(find_java(), anserini_jar()).suffix
-    '.jsa'
-    """
+    """Return the path of the class data archive (JEP 310) for a Java and a jar, there or not."""
     status = jar.stat()
     environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
     version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
@@ -413,7 +399,7 @@ from pathlib import Path
 from qbe.index import jvm
 from qbe import BM25, Pipeline, Query, open_index
 
-jvm.record_classes(Path(sys.argv[2]))
+jvm._recorded = Path(sys.argv[2])  # where Java lists the classes that it loads
 with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)

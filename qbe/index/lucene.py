@@ -58,15 +58,7 @@ def contents(paper: Paper) -> str:
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
-    """Yield papers while writing them to ``folder/lucene-input`` as files of JSON lines, one per Java thread.
-
-    >>> folder = Path("input")
-    >>> folder.mkdir()
-    >>> sum(1 for paper in write_input(folder, index))
-    128
-    >>> [path.name for path in (folder / "lucene-input").iterdir()]
-    ['0000000000.jsonl']
-    """
+    """Yield papers while writing them to ``folder/lucene-input`` as JSON lines, a file per Java thread."""
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
