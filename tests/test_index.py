@@ -67,7 +67,6 @@ def settings(sample, tiny_encoder, tiny_tagger) -> Job:
 
 @pytest.fixture
 def small(tmp_path, sample, settings) -> Job:
-    """Settings for a quick build: twelve papers, dense only."""
     corpus = tmp_path / "small.jsonl"
     corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:12]))
     return replace(settings, corpus=(str(corpus),), bm25=False)

@@ -24,7 +24,6 @@ from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 @pytest.fixture(scope="module")
 def mixed(papers) -> list[Paper]:
-    """Papers of the sample, every third without labels."""
     return [without_labels(paper) if i % 3 == 0 else paper for i, paper in enumerate(papers[:40])]
 
 
@@ -36,7 +35,6 @@ def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> Job:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, settings) -> dict[str, Path]:
-    """An index for each choice of facets."""
     made = tmp_path_factory.mktemp("indexes")
     for facets in LABEL_SOURCES:
         build_job(made / facets, replace(settings, facets=facets))
