@@ -358,14 +358,14 @@ def _unpacked(
     except (ValueError, EOFError, IndexFormatError, tarfile.HeaderError, zstandard.ZstdError) as error:
         if pack is None:
             text = "expected a pack, as qbe pack writes them, found another file; check it"
-        elif isinstance(error, ValueError):
+        elif name == store.COMMIT:
             text = (
-                f"{name!r:.60} is not what a pack of an index has there; qbe pack did not write it: do not "
+                "expected one segment, found several, of qbe 0.9 or before; ask its author to pack it again"
             )
-            text += "trust it"
+        elif isinstance(error, ValueError):
+            text = f"{name!r:.60} is not what a pack of an index has there: do not trust it"
         else:
-            text = f"expected {name} as it was packed, found other bytes; the pack was damaged or cut off on "
-            text += "the way: get it again"
+            text = f"expected {name} as it was packed, found other bytes; it was damaged: get it again"
         raise _NoPackError(f"{address}: {text}") from error
 
 
