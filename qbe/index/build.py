@@ -312,9 +312,7 @@ def build_faiss(
     execution: Execution,
     learned: tuple[Path, bool, int] | None = None,
 ) -> dict[str, Any]:
-    """Build FAISS's index; ``learned`` is one whose centroids and codes are kept, whether its vectors are,
-    too, and the number of sentences when it was trained.
-    """
+    """Build FAISS's index; ``learned``: whose centroids are kept, its vectors too, trained on how many."""
     vectors = read_vectors(folder, stored)[0]
     with execution.progress.steps("indexing with FAISS", "vectors", len(vectors)) as advance:
         before, kept, trained = learned or (None, False, len(vectors))
@@ -365,8 +363,8 @@ def check_replaceable(output: Path) -> None:
 
 @contextlib.contextmanager
 def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[RejectedRecords]:
-    """List left-out records in the folder of an unfinished build; where the corpus then cannot be used,
-    beside the index ``output``, behind what is listed there where that ``keeps``.
+    """List left-out records; where the corpus cannot be used, beside the index ``output``, which may keep its
+    list.
     """
     with (folder / REJECTED).open("wb") as stream:
         left_out = RejectedRecords(stream)
@@ -381,9 +379,7 @@ def recorded(folder: Path, output: Path, *, keeps: bool = False) -> Iterator[Rej
 
 
 def add_rejected(folder: Path, listed: Path, *, keeps: bool) -> None:
-    """Put the list of an unfinished build in the place of another, or at its end where it ``keeps`` its
-    lines.
-    """
+    """Put the list of an unfinished build in the place of another, or at its end where that ``keeps``."""
     path = folder / REJECTED
     lists = [each for each in ((listed, path) if keeps else (path,)) if each.exists() and each.stat().st_size]
     if not lists:

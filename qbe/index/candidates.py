@@ -56,10 +56,6 @@ class FaissCandidates:
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Look up at least ``max(min_candidates, 2 * k)`` sentences for each of a query, or fewer ``by_mean``
-        where similarities show that these name all that can be among the best; of few selected papers all are
-        candidates.
-        """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:
             if by_mean:

@@ -129,9 +129,7 @@ def _train(vectors: Vectors, similarity: str, params: FaissParams) -> Any:
 
 
 def _read_index(path: Path, flags: int) -> Any:
-    """Read an index; counts in a damaged file allocate no more than the file's size, or 256 MB, which tables
-    need.
-    """
+    """Read an index; counts in a damaged file allocate its size at most, or 256 MB, which tables need."""
     import faiss
 
     untyped: Any = faiss
@@ -202,16 +200,11 @@ class FaissIndex:
     def nearest(
         self, queries: Floats, count: int, allowed: SentenceSelection | None = None, breadth: int = 1
     ) -> Rows:
-        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none.
-
-        ``allowed`` restricts them; ``breadth`` multiplies the usual number of lists.
-        """
+        """Return the positions (queries, up to count) of the nearest sentences, best first; -1 for none."""
         return nearer(*self.search(queries, count, allowed, breadth), count)
 
     def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
-        """Return similarities and positions (queries, count), best first, where the index is exact, by inner
-        product.
-        """
+        """Return similarities and positions, best first, of an exact index by inner product."""
         if not (self.params.is_exact and self._inner_product and self.sentences):
             return None
         return self.search(queries, count)
@@ -277,9 +270,7 @@ def set_for_searching(threads: int) -> None:
 
 @contextmanager
 def searching() -> Iterator[int]:
-    """Give the number of query vectors that a search may take at a time: few while this process builds an
-    index.
-    """
+    """Give the number of query vectors that a search may take at a time: few during a build."""
     global _unlimited
     with _state:
         limited = _builds > 0
@@ -294,9 +285,7 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Wait for searches under way, and build with this many threads; then go back to the settings of
-    searching.
-    """
+    """Wait for searches under way, and build with this many threads; then reset."""
     global _builds
     import faiss
 

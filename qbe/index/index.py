@@ -122,9 +122,8 @@ class IndexReader:
             return names
 
     def find(self, name: str) -> Paper:
-        """Return the one paper of a name: its id, a DOI, an id of arXiv or the ACL, each also as a URL, its
-        title, or a part of it that no other title has; raise PaperNotFoundError where there is none, or
-        several.
+        """Return the one paper of a name: its id, DOI, id of arXiv or the ACL, a URL of it, its title or part
+        of it.
         """
         if not isinstance(name, str) or self.papers.find(name) is not None:
             return self.paper(name)
@@ -441,15 +440,11 @@ class Index(Closing):
         return self.encoder.encode_paper(paper) if stored is None else stored
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers that the index lacks; with ``update`` replace those that it has with other content. See
-        `qbe.index.update.append_papers`.
-        """
+        """Add papers, or ``update`` those of other content; see `qbe.index.update.append_papers`."""
         return self._changed("append_papers", corpus, reading=reading, update=update)
 
     def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
-        """Make the papers of the index those of a corpus; more than one paper and a tenth of all are deleted
-        with ``overwrite`` only. See `qbe.index.update.sync_papers`.
-        """
+        """Make the papers those of a corpus, by ``overwrite`` many; see `qbe.index.update.sync_papers`."""
         return self._changed("sync_papers", corpus, reading=reading, confirm=lambda _: overwrite)
 
     def delete(self, paper_ids: Iterable[str]) -> Written:

@@ -408,10 +408,7 @@ with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
 
 
 def make_class_archive(index: Path) -> bool:
-    """Archive the classes that searches of an index with postings load; return whether that was done now.
-
-    It only saves time: where it cannot be made, nothing is raised and nothing is left.
-    """
+    """Archive the classes that searches load; return whether that was done now. It only saves time."""
     from subprocess import SubprocessError  # not needed by a search
 
     try:

@@ -339,10 +339,7 @@ class LuceneSearch:
 
 
 def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round descending scores (n,) to four decimals and lower equal ones, as Anserini does.
-
-    In single precision, the second of equal scores loses a millionth, the third two millionths, and so on.
-    """
+    """Round descending scores (n,) to four decimals and lower equal ones by millionths, as Anserini does."""
     adjusted = (np.floor(scores * 10_000 + 0.5) / 10_000).astype(np.float32)
     run = 0
     # Most scores are further apart: there is work only behind one that is near enough, or was lowered.

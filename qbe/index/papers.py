@@ -246,9 +246,7 @@ def without_labels(paper: Paper) -> Paper:
 
 
 def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
-    """Return which sentences (sentences,) count as a facet: those of it, and in a predicted paper that has
-    none the first of the most probable, as `qbe.types.Paper.facet_positions` gives for one paper.
-    """
+    """Return which sentences (sentences,) count as a facet, as `qbe.types.Paper.facet_positions` does."""
     mask: Mask = layout.facets == FACET_CODES.index(facet)
     if layout.probabilities is None:
         return mask

@@ -360,9 +360,6 @@ class SeveralIndexes(Index):
     """Ordinary indexes opened side by side; they are updated one by one, and `refresh` shows it."""
 
     def __init__(self, folders: Sequence[str | Path], **options: Any) -> None:
-        """Open indexes; options are those of `qbe.index.index.Index`. Raises EncoderMismatchError or
-        IndexFormatError for indexes that do not go together.
-        """
         from qbe.index.share import local_folder
 
         if not folders:

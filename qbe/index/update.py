@@ -343,9 +343,7 @@ def _write_dense(
 
 
 class Additions:
-    """The papers of a source that are new to an index or replace some of it; once they are read, also the
-    rows of papers that are ``replaced`` or, with titles, ``gone``, and the ids of those that are ``kept``.
-    """
+    """The papers of a source that are new to an index or replace some of it; then also those that go."""
 
     def __init__(
         self, source: Source, papers: Papers, how: str, confirm: Confirm, drops_labels: bool
