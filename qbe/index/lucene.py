@@ -95,12 +95,12 @@ def write_lucene_index(
     arguments.storeDocvectors = settings.docvectors
     arguments.optimize = True
     arguments.quiet = True
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         indexer = jvm.java_class("io.anserini.index.IndexCollection")(arguments)
         jvm.silence_log4j()
         indexer.run()
     stored = {"positions": settings.positions, "docvectors": settings.docvectors}
-    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **_finish(folder, count)}
+    return {"version": jvm.lucene_version(), "k1": K1, "b": B, **stored, **statistics}
 
 
 def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
     """
     java, target = jvm.java_class, folder / LUCENE
     count = (folder / IDS).read_bytes().count(b"\n")
-    with _building(folder, count):
+    with _building(folder, count) as statistics:
         target.mkdir()
         for file in (old / LUCENE).iterdir():
             if file.name not in (ROWS, "write.lock"):
@@ -132,40 +132,36 @@ def update_lucene(folder: Path, old: Path, added: Path | None, deleted: Sequence
             writer.commit()
         finally:
             writer.close()
-    return {"version": jvm.lucene_version(), **_finish(folder, count)}
+    return {"version": jvm.lucene_version(), **statistics}
 
 
 @contextlib.contextmanager
-def _building(folder: Path, count: int) -> Iterator[None]:
-    """Convert Lucene's errors; those of a full disk are many."""
+def _building(folder: Path, count: int) -> Iterator[dict[str, int]]:
+    """Write the rows of the documents that the block has indexed, and give the term statistics; convert
+    Lucene's errors, of which a full disk has many.
+    """
+    statistics: dict[str, int] = {}
+    failure: Exception | None = None
     try:
-        yield
-    except Exception as error:
-        raise _unfinished(folder, count, jvm.java_message(error)) from error
-
-
-def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
-    return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
-        f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go on "
-        "with `resume`"
-    )
-
-
-def _finish(folder: Path, count: int) -> dict[str, int]:
-    """Write the rows of the documents and return the term statistics."""
-    with _building(folder, count):
+        yield statistics
         reader = jvm.open_lucene(folder / LUCENE)
         try:
             ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
-            statistics = {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
+            statistics["documents"] = reader.numDocs()
+            statistics["tokens"] = reader.getSumTotalTermFreq("contents")
             if statistics["documents"] == len(ids):
                 np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
         finally:
             reader.close()
-    if statistics["documents"] != count:
-        raise _unfinished(folder, count, f"{statistics['documents']} documents")
-    return statistics
+        result = f"{statistics['documents']} documents"
+    except Exception as error:
+        failure, result = error, jvm.java_message(error)
+    if failure is not None or statistics["documents"] != count:
+        raise IndexBuildError(
+            f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result} and "
+            f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB left on the disk; check its free space, and go "
+            "on with `resume`"
+        ) from failure
 
 
 def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
