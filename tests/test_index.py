@@ -127,14 +127,6 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
             index.paper("s999")
 
 
-def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
-    manifest = build_job(tmp_path / "again", replace(settings, threads=3))
-    first = Index(tiny_index).manifest
-    assert manifest.digest == first.digest
-    lucene = {name for name in first.files if name.startswith("lucene/")}
-    assert all(entry == first.files[name] for name, entry in manifest.files.items() if name not in lucene)
-
-
 def test_one_side_only(tmp_path, settings):
     dense = build_job(tmp_path / "dense", replace(settings, bm25=False))
     assert dense.lucene is None

@@ -80,10 +80,8 @@ def append_papers(
     *,
     reading: Reading = AS_IT_COMES,
     update: bool = False,
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Add the papers of a corpus to an index, encoded with the index's settings, as its next generation.
 
@@ -97,7 +95,6 @@ def append_papers(
     Raises IndexBuildError for another tagger and where another process writes, EncoderMismatchError for
     another encoder, and what `qbe.index.build.build` does; then the index is unchanged.
     """
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
     with writing(folder) as generation:
         return _change(generation, source, how, models, execution)
@@ -109,10 +106,8 @@ def sync_papers(
     *,
     reading: Reading = AS_IT_COMES,
     confirm: Confirm = lambda question: False,  # noqa: ARG005
-    encoder: str | None = None,
-    tagger: str | None = None,
-    device: str | None = None,
     execution: Execution | None = None,
+    **models: str | None,
 ) -> Written:
     """Make the papers of an index those of a corpus, in one generation: those that it lacks are added, those
     of other content replaced, those that the corpus lacks deleted; all others are left alone.
@@ -124,7 +119,6 @@ def sync_papers(
     """
     if reading.limit is not None:
         raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
-    models = {"encoder": encoder, "tagger": tagger, "device": device}
     with writing(folder) as generation:
         if reading == AS_IT_COMES:
             as_built = generation.manifest.corpus.get("reading", {})
