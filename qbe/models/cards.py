@@ -264,10 +264,7 @@ class EncoderFiles(ModelFolder[EncoderMetadata]):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Identify vectors that can be compared, as an index records it.
-
-        Defaults are left out, so that indexes built before there was a choice have the same identity.
-        """
+        """Identify vectors that can be compared, as an index records it; defaults are left out."""
         card = self.metadata
         identity: dict[str, Any] = {
             "name": card.name,
@@ -307,10 +304,7 @@ def check_model_folder(folder: Path, output: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def staged_folder(destination: Path) -> Iterator[Path]:
-    """Yield a hidden folder that replaces ``destination`` when the block ends without an error.
-
-    Raises OutputError where `check_model_folder` does, before the block.
-    """
+    """Yield a hidden folder that replaces ``destination`` when the block ends without an error."""
     check_model_folder(destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))

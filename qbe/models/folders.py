@@ -142,11 +142,7 @@ class Weights(NamedTuple):
 
 
 def find(kind: ModelKind[Any], name: str) -> Path | Weights:
-    """Find a model by folder, known name or hub name: the folder of finished files, or weights to export.
-
-    Raises ModelError where nothing has that name, files are missing, cannot be downloaded or are not
-    supported.
-    """
+    """Find a model by folder, known name or hub name: finished files, or weights to export."""
     folder = Path(name)
     if (folder / kind.metadata_file).is_file():
         return folder
@@ -167,10 +163,7 @@ def find(kind: ModelKind[Any], name: str) -> Path | Weights:
 
 
 def find_weights(kind: ModelKind[Any], name: str) -> Weights | None:
-    """Find PyTorch weights by folder, known name or hub name; None where there are none.
-
-    The encoder format is a known name's, the one that a folder declares (`declared_format`), or the default.
-    """
+    """Find PyTorch weights by folder, known name or hub name; None where there are none."""
     folder, hub = Path(name), PublishedEncoder(name, None)
     if folder.is_dir():
         name_of = folder.resolve().name
@@ -275,10 +268,7 @@ def _download(noun: str, name: str, files: Sequence[str]) -> Path:
 
 
 def exported(kind: ModelKind[Any], source: Path | Weights) -> Path:
-    """Return the folder of a model's finished files; export weights in a process of their own, once.
-
-    Raises ModelError where weights cannot be verified or exported.
-    """
+    """Return the folder of a model's finished files; export weights in another process, once."""
     if isinstance(source, Path):
         return source
     name, origin, digest, locate, encoder_format, adapter, graph = source
@@ -324,11 +314,7 @@ def _folder_of(kind: ModelKind[Any], name: str, precision: str) -> Path:
 
 
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
-    """Return the files of an encoder: a known name, an exported or Hugging Face folder, or a hub name.
-
-    Raises UsageError for an unknown precision, ModelError where it cannot be found, read, verified or
-    exported.
-    """
+    """Return the files of an encoder: a known name, a folder (exported or not), or a hub name."""
     folder = _folder_of(ENCODER, name, precision)
     metadata = read_card(folder, ENCODER)
     if precision != HALF and model_file(precision) not in metadata.files:

@@ -137,8 +137,7 @@ def encoder_batches(
     """Return the ONNX file of an encoder that takes batches, made on first use and kept in the cache.
 
     It outputs the states of all layers, too; with a tagger's ``head`` on ``layers`` it labels sentences.
-    Weights in int8 keep their values. Raises MissingDependencyError without onnx, ModelError for files that
-    are damaged.
+    Weights in int8 keep their values.
     """
     last = files.metadata.layers
 

@@ -618,7 +618,7 @@ def open_rerank_stage(
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
-        endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
+        endpoint = Endpoint(stage.endpoint, stage.model, timeout=60)
         client = Client(endpoint, retries=2)
         reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
     else:

@@ -1,4 +1,4 @@
-"""Export to ONNX in fp32 and int8, checked against PyTorch: encoders, cross-encoders, joint grades, taggers."""
+"""Encoders, cross-encoders, joint grades, taggers to ONNX in fp32 and int8, checked against PyTorch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ from qbe.models.export.pytorch import (
     apply_adapter,
     load_encoder,
     load_model,
-    load_tokenizer,
     positions,
     to_onnx,
     write_tokenizer,
@@ -48,7 +47,7 @@ from qbe.models.folders import adapter_weights, check_required, weights_file
 from qbe.models.formats import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.large import read_weights
 from qbe.models.session import open_session
-from qbe.models.tokenizer import SPECIAL_TOKENS, pair_input
+from qbe.models.tokenizer import SPECIAL_TOKENS, open_tokenizer, pair_input
 from qbe.util.files import sha256
 
 if TYPE_CHECKING:
@@ -160,9 +159,7 @@ def export_encoder(
     compared with fp32. The models take ``input_ids`` (batch, tokens; int64; equally long) and return
     ``last_hidden_state``, ``hidden_state_0`` (the embeddings) and so on, each (batch, tokens, dimension;
     float32). Activations are smoothed by the file RANGES beside ``graph``, else by ranges over the sample's
-    papers. Where no int8 model reaches INT8_MIN_COSINE, there is none. Raises ModelError when the model or
-    adapter cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has
-    positions, MissingDependencyError without torch.
+    papers. Where no int8 model reaches INT8_MIN_COSINE, there is none.
     """
     check_required(ENCODER, folder)
     if graph is not None and adapter is not None:  # an adapter is put into a PyTorch model
@@ -217,11 +214,13 @@ def export_encoder(
                     cosines.append(_least_cosine(export.mean(axis=1), original.mean(axis=1)))
             return {"max_abs_difference": float(np.max(differences)), "min_cosine": float(np.min(cosines))}
 
-        def is_near(figures: Figures) -> bool:
-            return figures["min_cosine"] >= INT8_MIN_COSINE
-
         heads = int(model.config.num_attention_heads)
-        models = _write_models(traced, fp32, int8, measure, is_near, ranges, heads)
+        models = _write_models(
+            *(traced, fp32, int8, measure),
+            lambda figures: figures["min_cosine"] >= INT8_MIN_COSINE,
+            ranges,
+            heads,
+        )
         parity = {"int8": models.int8, "fp32": models.fp32}
         traced.unlink()
         if not models.near:
@@ -250,7 +249,7 @@ def export_encoder(
 
 
 def _passes(folder: Path, texts: Iterable[str], max_tokens: int) -> Iterator[Feed]:
-    tokenizer = load_tokenizer(folder)
+    tokenizer = open_tokenizer(folder / TOKENIZER)
     tokenizer.enable_truncation(max_tokens)
     tokenizer.no_padding()
     for text in texts:
@@ -270,13 +269,12 @@ def export_cross_encoder(
     The models take ``input_ids``, ``attention_mask`` and, where the classifier uses it, ``token_type_ids``
     (batch, tokens; int64) and return ``score`` (batch,; float32): the logit of one label, or the second's
     less the first's, the log-odds of "relevant" (Nogueira et al., 2020, eq. 1). ``trained`` are fields of the
-    card. Raises ModelError when the model cannot be loaded, has no trained classifier or another number of
-    labels, or a parity check fails; MissingDependencyError without torch.
+    card.
     """
     check_required(CROSS_ENCODER, folder)
     with staged_folder(destination) as staged:
         shutil.copyfile(folder / TOKENIZER, staged / TOKENIZER)
-        tokenizer = load_tokenizer(staged)
+        tokenizer = open_tokenizer(staged / TOKENIZER)
         absent = [
             [token for token in names if tokenizer.token_to_id(token) is None] for names in SPECIAL_TOKENS
         ]
@@ -302,7 +300,7 @@ def export_cross_encoder(
         token_types = int(getattr(model.config, "type_vocab_size", 0)) > 1
         inputs = PAIR_INPUTS if token_types else PAIR_INPUTS[:-1]
         fp32, int8 = (staged / model_file(precision) for precision in ("fp32", "int8"))
-        _trace_classifier(scores := _scores_of(model, inputs), model, inputs, fp32)
+        scores = _traced_scores(model, inputs, fp32)
 
         def batches(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[Feed]:
             tokenizer.enable_truncation(most)
@@ -323,18 +321,16 @@ def export_cross_encoder(
                 "parity check: expected scores that differ between pairs, found one for all pairs"
             )
 
-        def ranges() -> Mapping[str, Any]:
-            return channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1))
-
         def measure(session: Any) -> Figures:
             exported = np.concatenate([session.run([SCORE], feed)[0] for feed in feeds])
             difference = float(np.abs(exported - expected).max())
             return {"max_abs_difference": difference, "share_of_spread": difference / float(expected.std())}
 
-        def is_near(figures: Figures) -> bool:
-            return figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD
-
-        models = _write_models(fp32, fp32, int8, measure, is_near, ranges)
+        models = _write_models(
+            *(fp32, fp32, int8, measure),
+            lambda figures: figures["share_of_spread"] <= INT8_MAX_SHARE_OF_SPREAD,
+            lambda: channel_ranges(fp32, batches(list(itertools.pairwise(sample_texts())), 1)),
+        )
         if not models.near:
             raise ModelError(
                 f"parity check: expected int8 within {INT8_MAX_SHARE_OF_SPREAD} of the scores' standard "
@@ -355,16 +351,13 @@ def export_cross_encoder(
     return card
 
 
-def _scores_of(model: Any, inputs: Sequence[str]) -> Callable[..., Any]:
-    def scores(*tensors: Any) -> Any:
-        logits = model(**dict(zip(inputs, tensors, strict=True))).logits
-        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-
-    return scores
-
-
-def _trace_classifier(scores: Callable[..., Any], model: Any, names: Sequence[str], path: Path) -> None:
+def _traced_scores(model: Any, names: Sequence[str], path: Path) -> Callable[..., Any]:
+    """Trace the scores of a sequence classifier; return the function of its inputs that computes them."""
     import torch
+
+    def scores(*tensors: Any) -> Any:
+        logits = model(**dict(zip(names, tensors, strict=True))).logits
+        return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
 
     ids = torch.arange(1, 33).reshape(2, 16)
     mask, types = torch.ones_like(ids), torch.zeros_like(ids)
@@ -373,18 +366,17 @@ def _trace_classifier(scores: Callable[..., Any], model: Any, names: Sequence[st
     inputs = dict(zip(names, (ids, mask, types), strict=False))
     axes = {name: {0: "batch", 1: "tokens"} for name in inputs} | {SCORE: {0: "batch"}}
     to_onnx(_traceable(scores, model=model), inputs, [SCORE], axes, path)
+    return scores
 
 
 def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figures:
-    """Write JOINT_MODEL in int8 into ``folder``; return the grades' largest and root mean squared
-    differences.
+    """Write JOINT_MODEL in int8; return the grades' largest and root mean squared differences.
 
-    ``module`` turns states (1, tokens, dimension) of the encoder in the folder ``encoder`` and sides of
-    tokens (1, tokens) into grades (1, 3). Raises ModelError where a parity check fails.
+    ``module`` turns states (1, tokens, dimension) of the encoder and sides (1, tokens) into grades (1, 3).
     """
     import torch
 
-    model, tokenizer = load_encoder(encoder), load_tokenizer(encoder)
+    model, tokenizer = load_encoder(encoder), open_tokenizer(encoder / TOKENIZER)
     tokenizer.no_padding()
     tokenizer.enable_truncation((positions(model) - 3) // 2)
     special = [tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]")]
@@ -404,21 +396,18 @@ def export_joint(encoder: Path, module: torch.nn.Module, folder: Path) -> Figure
         root = float(np.sqrt((differences**2).mean()))
         return {"max_abs_difference": float(np.abs(differences).max()), "root_mean_squared": root}
 
-    def is_near(figures: Figures) -> bool:
-        return figures["max_abs_difference"] <= INT8_MAX_DIFFERENCE
-
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         traced, exact = Path(temporary, "traced.onnx"), Path(temporary, "exact.onnx")
         example = {name: torch.from_numpy(array) for name, array in feeds[-1].items()}
         axes = {name: {1: "tokens"} for name in JOINT_INPUTS}
         to_onnx(_traceable(grades, model=model, module=module), example, [JOINT_OUTPUT], axes, traced)
         expected = np.concatenate([_original(grades, feed)[0] for feed in feeds])
-
-        def ranges() -> Mapping[str, Any]:
-            return channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts())))
-
-        heads = int(model.config.num_attention_heads)
-        models = _write_models(traced, exact, folder / JOINT_MODEL, measure, is_near, ranges, heads)
+        models = _write_models(
+            *(traced, exact, folder / JOINT_MODEL, measure),
+            lambda figures: figures["max_abs_difference"] <= INT8_MAX_DIFFERENCE,
+            lambda: channel_ranges(traced, feeds_of(itertools.pairwise(sample_texts()))),
+            int(model.config.num_attention_heads),
+        )
     if not models.near:
         raise ModelError(
             f"parity check: expected int8 within {INT8_MAX_DIFFERENCE} grades of PyTorch, found "
@@ -438,9 +427,7 @@ class HeadInputs(NamedTuple):
 def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures:
     """Write the head of a tagger as an int8 ONNX model, of `HeadInputs` to ``scores`` (1, sentences, labels).
 
-    Returns, over the windows, ``fp32_max_abs_difference`` and ``int8_max_abs_difference`` of scores from the
-    original, and ``int8_same_label``, the share of equal best labels. Raises ModelError where they are too
-    large.
+    Returns the differences of scores from the original, and the share of equal best labels.
     """
     import torch
 
@@ -461,16 +448,15 @@ def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> Figures
             agreed.extend((exported.argmax(-1) == original.argmax(-1))[0].tolist())
         return {"max_abs_difference": max(differences), "same_label": sum(agreed) / len(agreed)}
 
-    def is_near(figures: Figures) -> bool:
-        return figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT
-
     inputs = {name: torch.from_numpy(array) for name, array in feeds[0].items()}
     axes = {"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}}
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         fp32 = Path(temporary, "head.fp32.onnx")
         to_onnx(_traceable(scores, head=head), inputs, ["scores"], axes, fp32)
         expected = [_original(scores, feed)[0] for feed in feeds]
-        models = _write_models(fp32, fp32, path, measure, is_near)
+        models = _write_models(
+            *(fp32, fp32, path, measure), lambda figures: figures["same_label"] >= 1 - INT8_MAX_DISAGREEMENT
+        )
     if not models.near:
         raise ModelError(
             f"parity check: expected int8 with at most {INT8_MAX_DISAGREEMENT:.0%} other labels than "
