@@ -14,24 +14,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
+from qbe.index import jvm
 from qbe.index.index import Index, IndexReader
 from qbe.index.index import open_index as open_index
+from qbe.index.lucene import Ranked, break_ties
 from qbe.index.papers import Metadata, PaperLayout, Papers
 from qbe.index.rows import PerSelection, Rows, Selection, block_starts, sentence_rows
+from qbe.index.scoring import Compared, SentenceBlock
+from qbe.index.store import Manifest
+from qbe.index.vectors import Floats, Quantized, Vectors
+from qbe.models.pooling import PaperVectors
 from qbe.types import FacetProbabilities, Paper
 from qbe.util.work import Workers
-
-if TYPE_CHECKING:
-    from qbe.index.lucene import Ranked
-    from qbe.index.scoring import Compared, SentenceBlock
-    from qbe.index.store import Manifest
-    from qbe.index.vectors import Floats, Vectors
-    from qbe.models.pooling import PaperVectors
 
 T = TypeVar("T")
 
@@ -165,8 +164,6 @@ class SeveralVectors:
             yield np.concatenate([none, *(answer[place] + starts[shard] for shard, answer in answers)])
 
     def gather(self, rows: Rows) -> SentenceBlock:
-        from qbe.index.scoring import SentenceBlock
-
         owners, answers = self._owners("gather", rows)
         starts = self._papers.layout.starts
         parts = {shard: block.vectors for shard, block in answers.items()}
@@ -177,8 +174,6 @@ class SeveralVectors:
         return _together(*self._owners("whole", rows))
 
     def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
-        from qbe.index.scoring import Compared
-
         owners, answers = self._owners("compare", rows, (sentences,), (whole,))
         starts = self._papers.layout.starts
         of_sentences = np.repeat(owners, starts[rows + 1] - starts[rows])
@@ -201,7 +196,6 @@ class SeveralVectors:
 
 def _together(owners: Rows, parts: Mapping[int, Any]) -> Vectors:
     """Return vectors (n, dimension), row i from the part of ``owners[i]``, in a form that holds all."""
-    from qbe.index.vectors import Quantized
 
     def merged(arrays: Mapping[int, Any]) -> Any:
         first = next(iter(arrays.values()))
@@ -234,8 +228,6 @@ class SeveralTexts:
         return {shard: (key, some) for shard, some in self._papers.local(rows)[1].items()}
 
     def search(self, text: str, k: int, pool: Rows | None = None, allowed: Any = None) -> Ranked:
-        from qbe.index.lucene import Ranked, break_ties
-
         starts, ids = self._papers.starts, self._papers.ids
         asked: dict[int, tuple[Any, ...]]
         if pool is not None:
@@ -379,10 +371,8 @@ class SeveralIndexes(Index):
 
     def _asking(self, readers: Sequence[IndexReader]) -> Ask:
         """Return what asks these readers, in a thread each."""
-        from qbe.index.jvm import leave_at_exit
-
         shards, workers = [Shard(reader) for reader in readers], Workers(len(readers))
-        leave_at_exit(workers)
+        jvm.leave_at_exit(workers)
 
         def ask(method: str, asked: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
             answers = workers.map(lambda shard: getattr(shards[shard], method)(*asked[shard]), list(asked))
