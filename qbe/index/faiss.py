@@ -19,7 +19,7 @@ from qbe.errors import OutputError, UsageError, check_package
 from qbe.index.params import AUTO, FaissParams
 from qbe.index.rows import Rows
 from qbe.index.store import Files
-from qbe.index.vectors import Floats, Vectors, blocks
+from qbe.index.vectors import Floats, Vectors
 from qbe.models.formats import L2
 
 FAISS = "faiss.index"
@@ -29,6 +29,7 @@ CODE_SAMPLED = 2**16  # vectors that codes are learned from, at least (if there 
 ONE_BY_ONE = 2**31 - 1
 TOGETHER = 20  # the same when it builds (FAISS's default)
 
+_ADDED = 65_536  # vectors that are added at a time
 _state = threading.Condition()
 _unlimited = _builds = 0
 _reading = threading.Lock()
@@ -95,7 +96,8 @@ def write_faiss(
                 if not kept:
                     index.reset()
             advance(index.ntotal)
-            for block in blocks(vectors, first=index.ntotal):
+            for first in range(index.ntotal, len(vectors), _ADDED):
+                block = vectors[first : first + _ADDED].astype(np.float32)
                 index.add(block)
                 advance(len(block))
             faiss.write_index(index, str(folder / FAISS))

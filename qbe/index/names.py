@@ -96,13 +96,12 @@ class Names:
         return None if row is None else self._papers.ids[row]
 
     def _named(self, texts: Sequence[str]) -> int | None:
-        names = (name for text in texts for name in (*_names(text), *_parts(text)))
-        return next((row for name in names if (row := self._row_of(name)) is not None), None)
-
-    def _row_of(self, name: str) -> int | None:
-        place = int(np.searchsorted(self._keys, hash(name)))
-        is_there = place < len(self._keys) and self._keys[place] == hash(name)
-        return int(self._rows_of_keys[place]) if is_there else None
+        for text in texts:
+            for name in (*_names(text), *_parts(text)):
+                place = int(np.searchsorted(self._keys, hash(name)))
+                if place < len(self._keys) and self._keys[place] == hash(name):
+                    return int(self._rows_of_keys[place])
+        return None
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
