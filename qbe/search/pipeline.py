@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class Explanation(NamedTuple):
-    """A query's result with its reasons: the ``query``, its papers labelled; the sentences of each of its
-    aspects with their facets; and ``hits`` with component scores, matches and transport plans.
+    """A query's result with its reasons: the sentences of each aspect with their facets, hits with scores and
+    matches.
     """
 
     query: Query
@@ -38,14 +38,13 @@ class Explanation(NamedTuple):
 class Pipeline(Closing):
     """Searches an index: ``Pipeline(index, stages)``, or ``Pipeline(index, first_stage, reranker)``.
 
-    ``stages`` are a first stage alone, or with a reranker, as in ``qbe.Fused() >> qbe.Projections()``; by
-    default those of `qbe.search.stages.default_stages`. A ``reranker`` may also be an object with
-    ``batch_score``, or a function ``(aspect, papers) -> scores``. ``labels`` of the query's sentences are
-    those ``given`` (predicted where a paper brings none), or ``predicted`` ones.
+    ``stages`` are a first stage alone, or with a reranker, as in ``qbe.Fused() >> qbe.Projections()``
+    (default: `qbe.search.stages.default_stages`). A ``reranker`` may also be an object with ``batch_score``,
+    or a function ``(aspect, papers) -> scores``. ``labels`` of the query's sentences are those ``given``
+    (predicted where a paper brings none), or ``predicted``.
 
-    Models and threads stay open until the pipeline is closed, which leaves the index open; usable as a
-    context manager. A search after ``index.refresh()`` is one over the newest generation. Several threads may
-    search.
+    Models and threads stay open until the pipeline is closed, which leaves the index open. Several threads
+    may search.
 
     >>> from qbe import Facet, Fused, Query
     >>> with Pipeline(index, Fused()) as pipeline:
@@ -62,10 +61,7 @@ class Pipeline(Closing):
         labels: str = "given",
         open_reranker: RerankerOpener | None = None,
     ) -> None:
-        """``open_reranker`` opens cross-encoders in another place, such as a cluster.
-
-        Raises what `SearchSession` does, and UsageError for stages with a reranker beside another one.
-        """
+        """``open_reranker`` opens cross-encoders in another place, such as a cluster."""
         if isinstance(stages, Stages) and reranker is not None:
             raise UsageError("expected a first stage with a `reranker`, found stages that have one; give one")
         if reranker is not None:
@@ -74,7 +70,6 @@ class Pipeline(Closing):
         self.index, self.stages, self._labels = index, self.session.stages, labels
 
     def close(self) -> None:
-        """End the threads of the pipeline; the index stays open."""
         self.session.close()
 
     def search(
@@ -88,12 +83,9 @@ class Pipeline(Closing):
         explain: bool = False,
         variety: Variety = PLAIN,
     ) -> list[Hit]:
-        """Search for the best ``k`` hits, best first, ties by id, never the query's own papers.
-
-        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index; of either
-        only the papers that pass the ``filter``. ``matches``, ``explain`` and ``variety`` are those of
-        `SearchRequest`. Raises TypeError for values of another type, UsageError for ``k`` below 1, and what
-        `SearchSession.run` does.
+        """Search for the best ``k`` hits, best first, ties by id, never the query's own papers: of the
+        ``pool`` of ids, else of the whole index, those that pass the ``filter``. Raises what
+        `SearchRequest` and `SearchSession.run` do.
         """
         request = SearchRequest(query, k, pool, filter, self._labels, matches, explain, variety=variety)
         return self.session.batch([request])[0].hits
@@ -110,10 +102,7 @@ class Pipeline(Closing):
         variety: Variety = PLAIN,
         progress: Progress | None = None,
     ) -> list[list[Hit]]:
-        """Search for several queries, each in its pool, in less time than one by one.
-
-        Raises what `search` does, and UsageError for another number of pools than queries.
-        """
+        """Search for several queries, each in its pool, in less time than one by one."""
         if isinstance(queries, Query):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
         if not isinstance(queries, Collection):
@@ -151,17 +140,7 @@ class Pipeline(Closing):
         k: int = 1000,
         pools: Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
-        """Search for topics, or those of a file.
-
-        ``pools`` are paper ids by query id, as `qbe.runs.read_pools` reads them. Raises what `search` does,
-        UsageError for a query id that occurs twice or lacks a pool, FileFormatError for a malformed file,
-        PaperNotFoundError for a paper that the index lacks.
-
-        >>> from qbe import Dense, Facet, Topic
-        >>> with Pipeline(index, Dense()) as pipeline:
-        ...     pipeline.run([Topic("q1", "s036", Facet.METHOD)], k=1)["q1"][0].paper_id
-        's051'
-        """
+        """Search for topics, or those of a file; ``pools`` are paper ids by query id (`qbe.runs.read_pools`)."""
         from qbe.evaluate.run import Run
         from qbe.runs import read_topics
         from qbe.search.queries import queries_of

@@ -53,8 +53,8 @@ _LINE_END = re.compile(r"\r\n?")
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: their ids in the run, the aspects of each, a function that
-    loads those at some places, and notes for people on topics that are left out.
+    """Queries that are loaded a few at a time: ids in the run, aspects, what loads those at some places,
+    notes for people.
     """
 
     ids: Sequence[str]
@@ -73,10 +73,8 @@ def from_topics(
     """Read the queries of a topics file, under the topics' ids.
 
     A ``counted`` facet is searched for in topics that state none; those that state another one, or aspects,
-    are left out. ``counted`` weights of facets take the place of the topics' facets; topics with aspects are
-    left out. Unless facets are ``predicted``, topics whose papers were given labels and lack the facet are
-    left out, too. Raises what `topics_of` does, FileFormatError for a file without topics, UsageError where
-    none is left.
+    are left out. ``counted`` weights of facets take the place of the topics' facets. Unless facets are
+    ``predicted``, topics whose papers were given labels and lack the facet are left out, too.
     """
     topics = topics_of(index, path)
     used, other, lacking = list[Topic](), list[Topic](), list[Topic]()
@@ -136,10 +134,8 @@ def from_query(query: Query) -> QuerySource:
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
     """Make a query for papers like several and ``unlike`` others, which weigh UNLIKE_WEIGHT times what the
-    former weigh together; of unwanted papers only the facets liked of the others count, and no positions. A
-    question in place of a paper (`qbe.search.questions`) is searched by what it names.
-
-    Raises UsageError for a paper that is among both.
+    former weigh together; of these only the facets liked of the others count. A question is searched by
+    what it names. Raises UsageError for a paper that is among both.
     """
     papers = [_searched(paper, what) for paper in papers]
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
@@ -164,8 +160,8 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec)
 
 
 def _searched(paper: Paper, what: AspectSpec) -> Paper:
-    """Replace a question by the technique and the problem that it names, unless sentences are picked or a
-    facet counts that it does not name.
+    """Replace a question by what it names, unless sentences are picked or a facet counts that it does not
+    name.
     """
     if what is not None and not isinstance(what, Facet | Mapping):
         return paper
@@ -175,11 +171,7 @@ def _searched(paper: Paper, what: AspectSpec) -> Paper:
 
 
 def topics_of(index: Index, path: Path) -> list[Topic]:
-    """Read the topics of a file, and check them against the index.
-
-    Raises FileFormatError for a malformed file and for sentence positions that a paper lacks, CorpusError for
-    a text that is no abstract, and PaperNotFoundError for a paper that the index lacks, each with the line.
-    """
+    """Read the topics of a file, and check them against the index; errors name the line."""
     topics = []
     for number, topic in numbered_topics(path):
         where = f"{path}, line {number}"
@@ -235,8 +227,8 @@ def _paper_of(topic: Topic, where: str) -> Paper:
 
 
 def note_on_papers(papers: Iterable[Paper]) -> str:
-    """Tell users in one line of papers from outside that lack an abstract or parts of it, or whose abstracts
-    are far too long; '' where none does.
+    """Tell users in one line of papers from outside without an abstract or parts of it, or with far too long
+    ones.
     """
     papers = list(papers)
     notes = [
@@ -267,8 +259,7 @@ def pasted_paper(text: str, title: str) -> Paper:
 
 def paper_from_file(path: str | Path) -> Paper:
     r"""Read the paper of a file (``-``: standard input): a PDF, a LaTeX source with the files that it inputs,
-    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text (see
-    `title_and_abstract`).
+    a JSON object with title and abstract, the only entry of a file that `qbe index` reads, or text.
 
     Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
     CorpusError for one that cannot be read or holds no abstract.
@@ -289,8 +280,8 @@ def paper_from_file(path: str | Path) -> Paper:
 
 
 def paper_from_bytes(data: bytes, name: str, folder: Path | None = None) -> Paper:
-    """Read the paper of a file with this content and name as `paper_from_file` does; ``folder`` has the
-    files that a LaTeX source inputs (None: none).
+    """Read the paper of a file as `paper_from_file` does; ``folder`` has the files that a LaTeX source
+    inputs.
     """
     from qbe.corpus import latex
     from qbe.corpus.formats import FORMATS, JSON_LINES, kind_of
@@ -358,9 +349,8 @@ def _other_kind(name: str, kind: str) -> UsageError:
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
     """Split a text into title, '' for none, and abstract: after ``Title:`` and ``Abstract:``, or with the
-    first line as title where it is no sentence.
-
-    Raises UsageError where the first line may be a title or part of a wrapped paragraph.
+    first line as title where it is no sentence. Raises UsageError where that may be part of a wrapped
+    paragraph.
     """
     first, _, rest = text.strip().partition("\n")
     first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
@@ -382,8 +372,8 @@ def title_and_abstract(text: str, name: str) -> tuple[str, str]:
 
 
 class NamedPapers(NamedTuple):
-    """Papers of the index that a bibliography of so many ``entries`` names, each once and in its order; the
-    names of ``missing`` papers; and what is wrong with ``broken`` entries.
+    """Papers of the index that a bibliography of so many ``entries`` names; names of ``missing`` papers,
+    errors of ``broken`` entries.
     """
 
     paper_ids: list[str]
@@ -404,11 +394,9 @@ class NamedPapers(NamedTuple):
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     """Find the papers of the index that a file names: a bibliography in any format that `qbe index` reads, a
-    LaTeX source that cites from bibliographies beside it, or a list of ids, DOIs, arXiv ids, addresses or
-    titles, one a line.
-
-    Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
-    be read.
+    LaTeX source that cites from bibliographies beside it, or a list of names, one a line. Raises
+    UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot be
+    read.
     """
     named = papers_named(reader, _entries(path))
     if not named.paper_ids:
@@ -421,10 +409,9 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 
 
 def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
-    """Find the papers of the index that records name, or texts: ids, DOIs, arXiv ids, addresses or titles.
-
-    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author;
-    by a citation key only where the title agrees; broken entries by the ids in them, the key last.
+    """Find the papers of the index that records name (by id, DOI, arXiv id and their other ids, then by
+    title, with year and first author; by a citation key only where the title agrees), or texts; broken
+    entries by the ids in them, the key last.
     """
     from qbe.corpus.reading import id_of
     from qbe.index.names import contradicts
@@ -477,8 +464,6 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
 def _cited_in(path: Path) -> Iterator[Mapping[str, Any] | RecordError]:
     """The entries of its bibliographies that a LaTeX source cites, or all where it cites none yet, then the
     keys that they lack.
-
-    Raises UsageError where it names no bibliography, CorpusError where none can be read.
     """
     from qbe.corpus.latex import cited_in, source_of
     from qbe.corpus.reading import entries

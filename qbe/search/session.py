@@ -33,10 +33,8 @@ FIRST, RERANKED = "first-stage", "reranked"  # stages that a ranking may have go
 
 
 class Ranking(NamedTuple):
-    """Hits of a query, best first, after a ``stage``, FIRST or RERANKED.
-
-    The papers of ``query`` are labelled as needed; ``selected`` says which papers pass the filter; no other
-    ranking follows one that ``is_final``; ``notes`` are for people, and ``counts`` those that count hits.
+    """Hits of a query, its papers labelled, best first, after a ``stage``, FIRST or RERANKED; ``counts`` are
+    the notes for people that count hits.
     """
 
     stage: str
@@ -49,10 +47,8 @@ class Ranking(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What searches an index as of one reader.
-
-    ``explore`` grades papers, and ranks queries of several facets if ``explore_ranks``, that is, unless a
-    language model does.
+    """What searches an index as of one reader; ``explore`` ranks queries of several facets unless a language
+    model does.
     """
 
     reader: IndexReader
@@ -63,10 +59,9 @@ class Opened(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A request on its way through the stages; ``depth`` papers are ranked.
-
-    ``graded_by`` are the query's papers where grades rank it or are asked for; ``again`` says that it went
-    through the second stage, so that its best hits are graded as that grades them.
+    """A request on its way through the stages. ``graded_by`` are the query's papers where grades rank it or
+    are asked for; ``again``: it went through the second stage, so that its best hits are graded as that
+    grades them.
     """
 
     opened: Opened
@@ -124,10 +119,8 @@ class SearchSession(Closing):
         """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index.
 
         ``executor`` carries out stages, ``open_reranker`` opens cross-encoders elsewhere, and ``chosen`` says
-        whether a user asked for the reranker (default: whether stages are given). Raises TypeError for values
-        of another type, UsageError for parameters that do not fit the index, IndexFormatError where the index
-        was built without what a stage needs, ModelError for a reranker that cannot be loaded, JavaError where
-        BM25 finds no Java.
+        whether a user asked for the reranker (default: whether stages are given). Raises TypeError,
+        UsageError, IndexFormatError, ModelError or JavaError for what cannot be opened.
         """
         check_index(index)
         self.index = index
@@ -170,16 +163,13 @@ class SearchSession(Closing):
         return other
 
     def close(self) -> None:
-        """End the threads; the index stays open."""
         self._workers.close()
 
     def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
         """Yield the first stage's ranking, then, where something reranks the query, the reranked one.
 
-        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError for
-        positions out of range and a filter by the year of a query's paper that has none, FacetNotFoundError
-        for a facet that the query's paper lacks, PaperNotFoundError for a pool with papers that the index
-        lacks, ModelError for scores that are not finite.
+        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError,
+        FacetNotFoundError, PaperNotFoundError or ModelError for what cannot be searched.
         """
         reranks = rerank and self.reranks(request.query)
         with one_blas_thread(), self.index.reading() as reader:
@@ -206,11 +196,9 @@ class SearchSession(Closing):
         rerank: bool = True,
         execute: Executor | None = None,
     ) -> list[Ranking]:
-        """Return the last ranking of `run` for each request, in less time: FAISS is asked for all queries at
-        once, and the reranker gets the candidates of all queries as one stream.
-
-        All results are held in memory: give some dozens of requests at a time. ``progress`` is called with
-        the number of candidates just reranked.
+        """Return the last ranking of `run` for each request, in less time; ``progress`` is called with the
+        number of candidates just reranked. All results are held in memory: give some dozens of requests at
+        a time.
         """
         with one_blas_thread(), self.index.reading() as reader:
             tasks = self._first(reader, requests, execute)
@@ -221,8 +209,8 @@ class SearchSession(Closing):
             return self._finished(tasks, rerank=rerank)
 
     def reranks(self, query: Query) -> bool:
-        """True if a query's hits are reranked: the reranker takes one of its aspects and grades do not rank
-        it, or the best hits are graded again.
+        """True if the reranker takes one of a query's aspects and grades do not rank it, or they grade the
+        best hits again.
         """
         aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
         return self.rerank_pairs(aspects, 1) > 0
@@ -232,8 +220,8 @@ class SearchSession(Closing):
         return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
 
     def leaves_out(self, aspects: Iterable[Aspect | TopicAspect], load: Callable[[], Query]) -> bool:
-        """True if users should be told that a query of these aspects, which ``load`` returns, is not
-        reranked; of a question only if they asked for the reranker.
+        """True if users should be told that a query is not reranked; of a question only if they asked for the
+        reranker.
         """
         return not self.takes(aspects) and (self._chosen or not is_question(load()))
 
@@ -265,10 +253,8 @@ class SearchSession(Closing):
         return self._regraded > 0
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Add grades to hits of a query (`qbe.types.Hit`), however they were found.
-
-        Raises what `run` does, TypeError for anything but hits, and UsageError where the index's encoder has
-        no grade model.
+        """Add grades to hits of a query, however they were found; raises what `run` does, UsageError without
+        a grade model.
         """
         for hit in hits:
             if not isinstance(hit, Hit):
@@ -283,10 +269,8 @@ class SearchSession(Closing):
             return opened.explore.grade([(task.explored(again=True), hits)])[0]
 
     def prepared(self, requests: Sequence[SearchRequest]) -> list[tuple[Query, dict[int, PaperVectors]]]:
-        """Label the papers of requests as they need, each paper once.
-
-        Returns each query with its papers labelled, and the vectors that labelling made by the identity of
-        the paper.
+        """Label the papers of requests as they need, each once; return each query with the vectors that
+        labelling made, by the identity of the paper.
         """
         papers = {
             (id(aspect.paper), request.labels): aspect.paper
@@ -428,9 +412,7 @@ class SearchSession(Closing):
         return ranked
 
     def _finished(self, tasks: Sequence[Task], *, rerank: bool) -> list[Ranking]:
-        """Rankings of the best ``k`` hits, with matches and grades where asked for; ``rerank`` says whether
-        reranking was asked for.
-        """
+        """Rankings of the best ``k`` hits, with matches and grades where asked for."""
         tasks = [task._replace(hits=_varied(task)) for task in tasks]
         hits = [list(task.hits[: task.request.k]) for task in tasks]
         if tasks and tasks[0].opened.reader.manifest.dense is not None:
@@ -542,9 +524,7 @@ def _counts(task: Task) -> Iterator[str]:
 def _with_grades(
     tasks: Sequence[Task], hits: Sequence[list[Hit]], ungraded: Sequence[Sequence[Hit]]
 ) -> list[list[Hit]]:
-    """Grade the ``ungraded`` ones of hits. Those of a query that the reranker graded in part are below its
-    best, which alone it graded again.
-    """
+    """Grade the ``ungraded`` ones of hits: those of a query that was reranked in part are below its best."""
     explore = tasks[0].opened.explore if tasks else None  # all are of one reader
     if explore is None:
         return list(hits)
