@@ -431,11 +431,8 @@ class SearchSession(Closing):
             counts, query = tuple(_counts(task)), task.request.query
             filtered = describe([task.selected], None)
             notes = [*([filtered] if filtered else []), *counts]
-            if (
-                rerank
-                and self._second is not None
-                and self.leaves_out(query.aspects, lambda query=query: query)
-            ):
+            is_left_out = not self.takes(query.aspects) and (self._chosen or not is_question(query))
+            if rerank and self._second is not None and is_left_out:
                 notes.append(not_reranked(self.stages))
             if task.again and isinstance(self.stages.reranker, LanguageModel):
                 best = task.hits[: self.stages.reranker.depth]
