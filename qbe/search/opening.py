@@ -55,9 +55,10 @@ def open_rerank_stage(
 
         scorer, penalty = stage.model, stage.background_penalty
         if scorer is None or isinstance(scorer, str | Path):
-            named = {"name": scorer and str(scorer), "device": stage.device}
-            given_names = {name: value for name, value in named.items() if value is not None}
-            reranker = (open_reranker or DeferredReranker)(workers=workers, **given_names)
+            named = {} if scorer is None else {"name": str(scorer)}
+            if stage.device is not None:
+                named["device"] = stage.device
+            reranker = (open_reranker or DeferredReranker)(workers=workers, **named)
         elif callable(getattr(scorer, "batch_score", None)):
             reranker = scorer
         else:
