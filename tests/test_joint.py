@@ -80,8 +80,8 @@ def test_pairs_are_graded_alone_as_together_and_once(index, monkeypatch):
     alone = np.vstack([JointGrader().grade(paper, [each]) for each in candidates])
     pairs = []
     monkeypatch.setattr(joint, "KEPT", 6)
-    pair = JointGrader._pair
-    monkeypatch.setattr(JointGrader, "_pair", lambda *given: pairs.append(given[-1]) or pair(*given))
+    pair = joint.pair_input
+    monkeypatch.setattr(joint, "pair_input", lambda *given: pairs.append(given) or pair(*given))
     with Workers(2) as workers:
         grader = JointGrader(workers=workers)
         np.testing.assert_array_equal(

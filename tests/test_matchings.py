@@ -30,7 +30,7 @@ COLUMNS = np.array([[True, True, True], [True, True, False]])
         single_match,
         attention,
         mean_max,
-        lambda *pairs: transport(*pairs, temperature=0.5).scores,
+        lambda *pairs: transport(*pairs, temperature=0.5)[0],
         lambda *pairs: marginals(*pairs, temperature=0.5)[0],
     ],
 )

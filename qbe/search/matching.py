@@ -1,13 +1,11 @@
-"""Rerankers that match stored sentence vectors, without another pass of a model: those of ASPIRE (Mysore,
-Cohan and Hope, NAACL 2022), and the mean of best matches.
+"""Rerankers that match stored sentence vectors: those of ASPIRE (Mysore, Cohan and Hope, NAACL 2022), and the
+mean of best matches.
 
 The matchings are pure functions of many pairs of papers at a time. ``distances`` (Euclidean) and
 ``similarities`` are (pairs, m, n) float64, of the m sentences of one query to those of each candidate;
-``columns`` (pairs, n) bool is True for a candidate's sentences, at least one, and False for padding. Scores
-are (pairs,) float64, more is better; neither padding nor other pairs change them.
-
-Optimal transport with an entropy term is Cuturi's problem (2013). Sinkhorn's iteration converges slowly where
-the regularization is weak against the costs; Newton's method on the semi-dual reaches the same solution here.
+``columns`` (pairs, n) bool is False for padding, which changes no score, nor do other pairs. Scores are
+(pairs,) float64, more is better. Optimal transport (Cuturi, 2013) is solved by Newton's method on the
+semi-dual, since Sinkhorn's iteration converges slowly where the regularization is weak against the costs.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from qbe.errors import UsageError
 from qbe.models.formats import L2
 from qbe.models.pooling import EncodedAspect
-from qbe.search.rank import Progress, RerankRequest, RerankScore
+from qbe.search.rank import Progress, Requests, RequestScores, RerankScore
 from qbe.types import Match, Paper, TransportEntry
 from qbe.util.parallel import Memo, Workers
 
@@ -125,13 +123,14 @@ def _solve(costs: Doubles, rows: Doubles, columns: Doubles, regularization: floa
 
 
 def _step(shares: Doubles, masses: Doubles, missing: Doubles) -> Doubles:
-    """A damped Newton step (m, b) of the rows' potentials towards the maximum of the semi-dual.
+    """Return a damped Newton step (m, b) of the rows' potentials towards the maximum of the semi-dual.
 
     The Hessian is the Laplacian of a graph whose nodes are the rows. Nodes are eliminated, the last first, in
     sums of non-negative numbers, which keeps small couplings exact (Grassmann, Taksar and Heyman, 1985); row
-    0 is the reference. The semi-dual consists of log-sum-exps, so that damping by log(1 + r) / r, with r the
-    range of the full step, ascends from anywhere without a line search (Sun and Tran-Dinh, 2019, generalized
-    self-concordance with nu = 2).
+    0
+    is the reference. Damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere
+    without
+    a line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
     """
     count = len(missing)
     # Only weights below the diagonal of the symmetric matrix are used.
@@ -165,14 +164,17 @@ def entropic_transport(
     regularization: float = REGULARIZATION,
     workers: Workers | None = None,
 ) -> Doubles:
-    """Plans (pairs, m, n) float64 that move the masses of rows to columns at the least regularized cost.
+    """Return plans (pairs, m, n) that move the masses of rows to columns at the least regularized cost.
 
     For distributions ``rows`` (pairs, m) and ``columns`` (pairs, n), the plan P with these marginals
-    minimizes ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013). The columns' marginals hold
-    but for rounding, the rows' up to a sum of absolute errors of 1e-9, or less exactly after 1000 iterations
-    (5 to 15 are usual). A mass of 0 is padding, whose ``costs`` (pairs, m, n) are not read. A plan depends
-    neither on other pairs nor on padding nor on the threads of ``workers`` (by default one). Raises
-    UsageError for costs that are not finite.
+    minimizes
+    ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013). The columns' marginals hold but for
+    rounding,
+    the rows' up to a sum of absolute errors of 1e-9, or less exactly after 1000 iterations (5 to 15 are
+    usual).
+    A mass of 0 is padding, whose ``costs`` (pairs, m, n) are not read. A plan depends neither on other pairs
+    nor
+    on padding nor on threads. Raises UsageError for costs that are not finite.
     """
     workers = workers or Workers()
     costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
@@ -202,9 +204,7 @@ def single_match(distances: Doubles, columns: Bools) -> Doubles:
 
 
 def attention(distances: Doubles, columns: Bools) -> Doubles:
-    """Minus the mean distance by soft attention, ``-sum D * A`` where A is the softmax of -D over all pairs
-    of sentences: ATTASPIRE.
-    """
+    """Minus the mean distance, weighted by the softmax of -D over all pairs of sentences: ATTASPIRE."""
     nearness = _inside(-distances, columns)
     weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
     weighted = weights * np.where(columns[:, None], distances, 0)
@@ -219,9 +219,7 @@ def transport(
     regularization: float = REGULARIZATION,
     workers: Workers | None = None,
 ) -> tuple[Doubles, Doubles]:
-    """Minus the cost of moving one paper's sentences to the other's, ``-sum D * P``: OTASPIRE; and the plans
-    P (pairs, m, n) of `entropic_transport` between the `marginals`, each of mass 1.
-    """
+    """Minus the cost ``-sum D * P`` of the plans P (pairs, m, n) between the `marginals`, and P: OTASPIRE."""
     sources, targets = marginals(distances, columns, temperature)
     plans = entropic_transport(distances, sources, targets, regularization, workers=workers)
     return -total(total(plans * np.where(plans > 0, distances, 0), 2), 1), plans
@@ -240,8 +238,8 @@ def marginals(distances: Doubles, columns: Bools, temperature: float) -> tuple[D
 
 
 def mean_max(similarities: Doubles, columns: Bools) -> Doubles:
-    """The mean over the rows' sentences of each one's best similarity (the soft alignment of ColBERT, Khattab
-    and Zaharia, 2020, eq. 3, over sentences and as a mean).
+    """The mean over the rows of each one's best similarity (Khattab and Zaharia, 2020, eq. 3, over
+    sentences).
     """
     best = _inside(similarities, columns).max(axis=2)
     mean: Doubles = total(best, 1) / best.shape[1]
@@ -257,9 +255,9 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
 class VectorMatching:
     """Scores the vectors of a query's sentences against those of all sentences of a candidate.
 
-    ``match`` is the pair of sentences that contributed most to a score, with its cosine: for transport the
-    one with the largest mass times cosine, for mean-max the best, else the closest. Transport gives its plan
-    too.
+    ``match`` is the pair of sentences that contributed most to a score: for transport the one with the
+    largest
+    mass times cosine, for mean-max the best, else the closest.
     """
 
     needs_vectors = True
@@ -275,21 +273,16 @@ class VectorMatching:
         regularization: float | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """Match by one of `qbe.search.stages.MATCHINGS`.
-
-        ``similarity`` is that of the vectors (``index.similarity``): mean-max takes best cosines, or with
-        ``l2`` least distances; the others go by distance. The ``temperature`` of transport is by default 0.5
-        for a facet or sentences, 5000 for a whole abstract. Scores of vectors in half precision depend
-        neither on the linear algebra library nor on the threads of ``workers``.
+        """Match by one of `qbe.search.stages.MATCHINGS`; ``similarity`` is that of the vectors
+        (``index.similarity``): for ``l2`` mean-max takes least distances. Scores of vectors in half
+        precision depend neither on the linear algebra library nor on threads.
         """
         self.name = name
         self._vectors, self._workers, self._similarity = vectors, workers, similarity
         self._temperature = temperature
         self._regularization = REGULARIZATION if regularization is None else regularization
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         vectors = Memo(self._vectors)
         return [
             self._scores(query, papers, vectors, progress) if papers else [] for query, papers in requests

@@ -6,7 +6,8 @@ import dataclasses
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +35,7 @@ from qbe.models.pooling import EncodedAspect
 from qbe.models.session import AUTO, CPU, HALF, check_precision, chosen_device, open_session, usual_precision
 from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
-from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
+from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
 from qbe.types import Facet, Paper
 from qbe.util.parallel import Memo, Workers
 
@@ -57,9 +58,7 @@ class FunctionReranker:
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__)
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         """Raises ModelError for another number of scores than papers, and for other values than numbers."""
         results = []
         for query, papers in requests:
@@ -134,8 +133,8 @@ class CrossEncoder:
     """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass of any
     exported BERT-family classifier of pairs (Nogueira et al., 2020, section 4).
 
-    One pair is one call of a single-threaded session, and the workers score several pairs at a time (why:
-    `qbe.models.encoder`). In fp16, which is for GPUs, pairs of similar length are scored in batches.
+    One pair is one call of a single-threaded session, and the workers score several pairs at a time. In fp16,
+    which is for GPUs, pairs of similar length are scored in batches.
     """
 
     needs_vectors = False
@@ -162,9 +161,7 @@ class CrossEncoder:
         self._session = open_session(model, device, inputs=self._inputs, outputs=[SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         from qbe.models.gpu import batches, padded
 
         queries = [query_side(self._tokenizer, each.query, self._query_tokens) for each in requests]
@@ -246,6 +243,7 @@ def pair(query: Sequence[int], candidate: Sequence[int], special: SpecialTokens)
 
 # Tokens of a title, and of a title and an abstract together, that joint grades read; pairs that are cached.
 TITLE_TOKENS, PAPER_TOKENS, KEPT = 96, 208, 4096
+_Content = tuple[str, tuple[str, ...]]  # of a paper: title and sentences
 
 
 def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
@@ -255,13 +253,16 @@ def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
 
 
 class JointGrader:
-    """A cross-encoder that grades pairs of papers in background, method and result, each from 0 (unrelated)
-    to 3 (near identical).
+    """Grades pairs of papers in background, method and result, each from 0 (unrelated) to 3 (near identical);
+    as a reranker by the facet of the query, without a match of sentences.
 
-    A call of a single-threaded session grades one pair, and the workers make several calls at a time, so that
-    grades depend neither on other pairs nor on threads. The KEPT last grades are cached. Threads may share
-    it.
+    One pair is one call of a single-threaded session, so that grades depend neither on other pairs nor on
+    threads. The KEPT last grades are cached. Threads may share it.
     """
+
+    name = DEFAULT_RERANKER
+    needs_vectors = False
+    takes_whole_abstracts = False
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
         """Raise ModelError where a file is missing or damaged."""
@@ -273,7 +274,7 @@ class JointGrader:
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
         self._session = open_session(folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
         self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
-        self._kept: OrderedDict[Hashable, NDArray[np.float64]] = OrderedDict()
+        self._kept: OrderedDict[tuple[_Content, _Content], NDArray[np.float64]] = OrderedDict()
         self._keeping = threading.Lock()
 
     def grade(
@@ -283,8 +284,8 @@ class JointGrader:
         query, *keys = [
             (each.title, tuple(sentence.text for sentence in each.sentences)) for each in (paper, *candidates)
         ]
-        missing: dict[Hashable, Paper] = {}
-        found: dict[Hashable, NDArray[np.float64]] = {}
+        missing: dict[_Content, Paper] = {}
+        found: dict[_Content, NDArray[np.float64]] = {}
         with self._keeping:
             for key, candidate in zip(keys, candidates, strict=True):
                 if (query, key) in self._kept:
@@ -315,36 +316,19 @@ class JointGrader:
                 self._kept.popitem(last=False)
         return np.array([found[key] for key in keys], np.float64).reshape(-1, 3)
 
-
-class JointReranker:
-    """Scores a candidate by its joint grade in the facet of the query, without a match of sentences."""
-
-    name = DEFAULT_RERANKER
-    needs_vectors = False
-    takes_whole_abstracts = False
-
-    def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
-        self._grader = JointGrader(folder, workers)
-
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         scores = []
-        for request in requests:
-            aspect = request.query.aspect
+        for (aspect, *_), papers in requests:
             assert aspect.facet is not None
-            grades = self._grader.grade(aspect.paper, request.papers, progress)
-            column = grades[:, list(Facet).index(aspect.facet)]
-            scores.append([RerankScore(float(grade)) for grade in column])
+            grades = self.grade(aspect.paper, papers, progress)[:, list(Facet).index(aspect.facet)]
+            scores.append([RerankScore(float(grade)) for grade in grades])
         return scores
 
 
 class LanguageModelReranker:
-    """Scores candidates by the grades, from 0 to 3, that a language model behind an endpoint gives them: that
-    of an aspect's facet, for an abstract or picked sentences the mean of all three.
+    """Scores candidates by the grades of a language model: by an aspect's facet, else the mean of all three.
 
-    A candidate that is not graded gets the mean of the others' scores, so that the first stage places it, and
-    a warning says so.
+    A candidate that is not graded gets the mean of the others' scores, so that the first stage places it.
     """
 
     needs_vectors = False
@@ -354,9 +338,7 @@ class LanguageModelReranker:
         self._grader = grader
         self.name = grader.client.endpoint.model
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         """Raises ModelError where no candidate is graded, and what the grader's ``grade`` does."""
         from qbe.models.language_model import PaperPair
 
@@ -380,8 +362,8 @@ class LanguageModelReranker:
             )
         answers = iter(outcome.answers)
         results = []
-        for query, papers in requests:
-            counted = [place for place, facet in enumerate(Facet) if query.aspect.facet in (None, facet)]
+        for (aspect, *_), papers in requests:
+            counted = [place for place, facet in enumerate(Facet) if aspect.facet in (None, facet)]
             scores = [
                 RerankScore(
                     sum(answer.grades[place] for place in counted) / len(counted),
@@ -406,10 +388,11 @@ def open_reranker(
 ) -> Reranker:
     """Open the cross-encoder of a registry name, folder or hub name (`qbe.models.cards`).
 
-    ``device``, one of `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16
-    and in batches; joint grades run on the CPU, in int8. Raises UsageError for a precision or device that the
-    reranker does not have; ModelError when it cannot be found, verified or loaded; MissingDependencyError for
-    a device that cannot be used.
+    ``device``, one of `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16;
+    joint
+    grades run on the CPU, in int8. Raises UsageError for a precision or device that the reranker does not
+    have;
+    ModelError when it cannot be loaded; MissingDependencyError for a device that cannot be used.
     """
     joint = joint_folder(name)
     device = CPU if joint and device == AUTO else chosen_device(device)
@@ -420,7 +403,7 @@ def open_reranker(
             f"{name}: expected `device` {CPU} and `precision` int8, in which joint grades run, found "
             f"{device} and {precision or 'int8'}; drop it, or give a pair cross-encoder"
         )
-    return JointReranker(joint, workers)
+    return JointGrader(joint, workers)
 
 
 def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
@@ -440,13 +423,11 @@ class DeferredReranker:
     ) -> None:
         self.takes_whole_abstracts = joint_folder(name) is None
         self.name = resolve_reranker(name).metadata.name if self.takes_whole_abstracts else DEFAULT_RERANKER
-        self._open = lambda: open_reranker(name, workers=workers, device=device)
+        self._open = partial(open_reranker, name, workers=workers, device=device)
         self._opening = threading.Lock()
         self._opened: Reranker | None = None
 
-    def batch_score(
-        self, requests: Sequence[RerankRequest], progress: Progress | None = None
-    ) -> list[list[RerankScore]]:
+    def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
         with self._opening:
             self._opened = self._opened or self._open()
         return self._opened.batch_score(requests, progress)
