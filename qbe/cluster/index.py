@@ -22,8 +22,8 @@ DEADLINE = 60.0  # seconds that answers are waited for
 RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting
 CONCURRENCY = 16  # requests that a replica works on at a time
 KEPT_GENERATIONS = 2
-# Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one that
-# asks for a share of a processor would keep tasks that want a whole one from its node.
+# Memory that an actor asks for. Ray places one that asks for nothing on any node, whatever it is told; one
+# that asks for a share of a processor would keep tasks that want a whole one from its node.
 ACTOR_BYTES = 2**20
 
 
@@ -138,9 +138,9 @@ def open_index(
 ) -> ClusterIndex:
     """Open indexes on a cluster, each held by ``replicas`` processes that end when it is closed.
 
-    The nodes of the ``cluster`` (``local``, ``auto``, or an address) must see the folders under the same path;
-    options are those of `qbe.index.index.Index`. Raises what that does, MissingDependencyError without Ray,
-    and ClusterError where the cluster cannot be reached or does not answer within ``deadline`` seconds.
+    The nodes of the ``cluster`` (``local``, ``auto``, or an address) must see the folders under the same
+    path; options are those of `qbe.index.index.Index`. Raises what that does, MissingDependencyError without
+    Ray, and ClusterError where the cluster cannot be reached or does not answer within ``deadline`` seconds.
     """
     check_positive("replicas", replicas)
     check_positive("deadline", deadline)

@@ -56,10 +56,8 @@ class ExplainedSentence(NamedTuple):
     """A sentence of a query.
 
     ``label`` is the predicted one of CSAbstruct's five and ``probability`` that of the facet (of ``other``
-    where
-    it has none), both None where the facet was given. ``selected`` sentences are searched with, as a best
-    guess
-    where ``guess`` is True.
+    where it has none), both None where the facet was given. ``selected`` sentences are searched with, as a
+    best guess where ``guess`` is True.
     """
 
     position: int

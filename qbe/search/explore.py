@@ -51,8 +51,7 @@ class ExploreStage:
     different in the disliked ones (at most 1).
 
     Candidates come from the first stages, by every liked aspect. Those that fit best may be graded again.
-    Grader
-    and regrader are opened when something is graded.
+    Grader and regrader are opened when something is graded.
     """
 
     def __init__(

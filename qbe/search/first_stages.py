@@ -49,8 +49,7 @@ class FirstStage(Protocol):
         """Rank the best ``k`` papers of the index or of a pool for each aspect, best first, ties by id.
 
         A result must not depend on the other aspects. ``allowed`` restricts a search of the whole index to
-        some
-        papers, at least one; pools hold allowed papers only. ``explain`` adds component scores to hits.
+        some papers, at least one; pools hold allowed papers only. ``explain`` adds component scores to hits.
         """
 
 
@@ -303,8 +302,7 @@ def penalize_background(
 
     A score becomes ``z(score) - strength * z(background)``, where ``background`` is the mean-max match of the
     query's background sentences, and ``strength`` the ``penalty``, from 0 to 1, to the power of EXPONENTS.
-    Scores
-    of other aspects, and of papers without other background sentences, stay.
+    Scores of other aspects, and of papers without other background sentences, stay.
     """
     exponent = None if query.aspect.facet is None else EXPONENTS.get(query.aspect.facet)
     strength = 0.0 if exponent is None else float(penalty**exponent)

@@ -48,8 +48,8 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
     """Sum the aspects' scores (n,) times their weights, paper by paper of the query.
 
     With n >= 3 liked papers (of a positive weight) a candidate gets ``n / 2`` times the sum of its two
-    largest
-    scores by these (BEST_PAPERS), so that it need not be in the middle of all, plus the scores of the others.
+    largest scores by these (BEST_PAPERS), so that it need not be in the middle of all, plus the scores of the
+    others.
     """
     by_paper: dict[str, Floats] = {}
     liked: set[str] = set()

@@ -127,10 +127,8 @@ def _step(shares: Doubles, masses: Doubles, missing: Doubles) -> Doubles:
 
     The Hessian is the Laplacian of a graph whose nodes are the rows. Nodes are eliminated, the last first, in
     sums of non-negative numbers, which keeps small couplings exact (Grassmann, Taksar and Heyman, 1985); row
-    0
-    is the reference. Damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere
-    without
-    a line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
+    0 is the reference. Damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere
+    without a line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
     """
     count = len(missing)
     # Only weights below the diagonal of the symmetric matrix are used.
@@ -167,14 +165,10 @@ def entropic_transport(
     """Return plans (pairs, m, n) that move the masses of rows to columns at the least regularized cost.
 
     For distributions ``rows`` (pairs, m) and ``columns`` (pairs, n), the plan P with these marginals
-    minimizes
-    ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013). The columns' marginals hold but for
-    rounding,
-    the rows' up to a sum of absolute errors of 1e-9, or less exactly after 1000 iterations (5 to 15 are
-    usual).
-    A mass of 0 is padding, whose ``costs`` (pairs, m, n) are not read. A plan depends neither on other pairs
-    nor
-    on padding nor on threads. Raises UsageError for costs that are not finite.
+    minimizes ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013). The columns' marginals hold
+    but for rounding, the rows' up to a sum of absolute errors of 1e-9, or less exactly after 1000 iterations
+    (5 to 15 are usual). A mass of 0 is padding, whose ``costs`` (pairs, m, n) are not read. A plan depends
+    neither on other pairs nor on padding nor on threads. Raises UsageError for costs that are not finite.
     """
     workers = workers or Workers()
     costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
@@ -256,8 +250,7 @@ class VectorMatching:
     """Scores the vectors of a query's sentences against those of all sentences of a candidate.
 
     ``match`` is the pair of sentences that contributed most to a score: for transport the one with the
-    largest
-    mass times cosine, for mean-max the best, else the closest.
+    largest mass times cosine, for mean-max the best, else the closest.
     """
 
     needs_vectors = True
@@ -274,8 +267,8 @@ class VectorMatching:
         workers: Workers | None = None,
     ) -> None:
         """Match by one of `qbe.search.stages.MATCHINGS`; ``similarity`` is that of the vectors
-        (``index.similarity``): for ``l2`` mean-max takes least distances. Scores of vectors in half
-        precision depend neither on the linear algebra library nor on threads.
+        (``index.similarity``): for ``l2`` mean-max takes least distances. Scores of vectors in half precision
+        depend neither on the linear algebra library nor on threads.
         """
         self.name = name
         self._vectors, self._workers, self._similarity = vectors, workers, similarity

@@ -122,10 +122,8 @@ def compare(
     papers whose sentences of the ``facet`` (sentences,) are marked, at least one of each.
 
     Returns the TERMS (4, papers) and the cosines (n, sentences) of projected vectors. ``sentences`` is the
-    mean
-    over the query's sentences of each one's best cosine with a sentence of the paper, ``facet`` the same with
-    the
-    paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of summed
+    mean over the query's sentences of each one's best cosine with a sentence of the paper, ``facet`` the same
+    with the paper's sentences of the facet, ``whole`` the cosine of the whole papers, ``mean`` that of summed
     sentences.
     """
     there = papers.projected(matrix)

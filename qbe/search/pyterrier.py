@@ -23,12 +23,10 @@ def as_transformer(pipeline: Any, k: int = 1000, facet: Facet | None = None) -> 
     """Make a ``pyterrier.Transformer`` that searches with a pipeline.
 
     It takes a data frame of queries with the columns ``qid`` and ``query``: the id of a paper of the index,
-    or an
-    abstract, which is more than one word of ASCII. A column ``facet`` takes the place of ``facet``. Of a data
-    frame of results, with ``docno``, only these papers are ranked. Raises MissingDependencyError without
-    PyTerrier; the transformer PaperNotFoundError for an id that is not in the index, UsageError where a query
-    or
-    its id is missing, or a qid has several queries.
+    or an abstract, which is more than one word of ASCII. A column ``facet`` takes the place of ``facet``. Of
+    a data frame of results, with ``docno``, only these papers are ranked. Raises MissingDependencyError
+    without PyTerrier; the transformer PaperNotFoundError for an id that is not in the index, UsageError where
+    a query or its id is missing, or a qid has several queries.
     """
     try:
         import pyterrier as pt

@@ -71,8 +71,7 @@ def rank(
     """Rank the best ``k`` papers for each query by a first stage, best first, ties by id.
 
     A query of one aspect keeps the stage's scores. For several, the papers that the positive ones bring (or
-    the
-    pool) are scored by every aspect, and scores are combined (`qbe.search.fusion.combine_aspects`).
+    the pool) are scored by every aspect, and scores are combined (`qbe.search.fusion.combine_aspects`).
     """
     k = min(k, len(reader))
     pools = [checked_pool(reader, request) for request in requests]
@@ -181,8 +180,7 @@ class RerankStage:
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both over the papers
     reranked, after the background penalty and the combination of several aspects. The other papers follow
-    below,
-    in the first stage's order, as does a query none of whose aspects the reranker takes.
+    below, in the first stage's order, as does a query none of whose aspects the reranker takes.
     """
 
     def __init__(

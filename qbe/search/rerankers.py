@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -274,7 +273,7 @@ class JointGrader:
             verify_digest(path, self.card.files.get(path.name), "install qbe again, or train it again")
         self._session = open_session(folder / JOINT_MODEL, inputs=JOINT_INPUTS, outputs=[JOINT_OUTPUT])
         self._tokenizer, self._workers = PaperTokenizer(tokenizer), workers or Workers()
-        self._kept: OrderedDict[tuple[_Content, _Content], NDArray[np.float64]] = OrderedDict()
+        self._kept: dict[tuple[_Content, _Content], NDArray[np.float64]] = {}
         self._keeping = threading.Lock()
 
     def grade(
@@ -284,15 +283,9 @@ class JointGrader:
         query, *keys = [
             (each.title, tuple(sentence.text for sentence in each.sentences)) for each in (paper, *candidates)
         ]
-        missing: dict[_Content, Paper] = {}
-        found: dict[_Content, NDArray[np.float64]] = {}
         with self._keeping:
-            for key, candidate in zip(keys, candidates, strict=True):
-                if (query, key) in self._kept:
-                    self._kept.move_to_end((query, key))
-                    found[key] = self._kept[query, key]
-                else:
-                    missing[key] = candidate
+            found = {key: self._kept[query, key] for key in keys if (query, key) in self._kept}
+        missing = {key: each for key, each in zip(keys, candidates, strict=True) if key not in found}
         first = paper_ids(self._tokenizer, paper) if missing else []
         special = self._tokenizer.special
 
@@ -310,10 +303,11 @@ class JointGrader:
             if progress:
                 progress(1)
         with self._keeping:
-            for key in missing:
+            for key in keys:  # the latest last
+                self._kept.pop((query, key), None)
                 self._kept[query, key] = found[key]
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            for oldest in list(self._kept)[:-KEPT]:
+                del self._kept[oldest]
         return np.array([found[key] for key in keys], np.float64).reshape(-1, 3)
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
@@ -389,10 +383,8 @@ def open_reranker(
     """Open the cross-encoder of a registry name, folder or hub name (`qbe.models.cards`).
 
     ``device``, one of `qbe.models.session.DEVICES`, runs a pair cross-encoder, on a GPU by default in fp16;
-    joint
-    grades run on the CPU, in int8. Raises UsageError for a precision or device that the reranker does not
-    have;
-    ModelError when it cannot be loaded; MissingDependencyError for a device that cannot be used.
+    joint grades run on the CPU, in int8. Raises UsageError for a precision or device that the reranker does
+    not have; ModelError when it cannot be loaded; MissingDependencyError for a device that cannot be used.
     """
     joint = joint_folder(name)
     device = CPU if joint and device == AUTO else chosen_device(device)
