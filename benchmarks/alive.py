@@ -38,14 +38,6 @@ RECORDS, PAGE = 10_000, 500
 NEW, REPLACED, DELETED, SEARCHES = 500, 20, 5, 100
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.alive", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="as of `make whole`")
-    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    return parser
-
-
 def check_harvest(folder: Path) -> str:
     """Harvest over a faulty server; what came, in words. Raises SystemExit where something is missing."""
     output = folder / "papers.jsonl"
@@ -91,7 +83,11 @@ def searching(index: Path, query: str) -> Iterator[list[bool]]:
 
 
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="benchmarks.alive", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="as of `make whole`")
+    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    options = parser.parse_args(arguments)
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.index.parent) as work:
         folder = Path(work)
@@ -108,7 +104,7 @@ def main(arguments: list[str]) -> None:
             served = [as_served(opened.paper(each), f"n{number}") for number, each in enumerate(new)]
             served += [as_served(opened.paper(each), each, authors=[("Ek", "Bo")]) for each in replaced]
             served += [paper(1, id=each, datestamp="2026-11-25", deleted=True) for each in deleted]
-            watches.note(opened)
+            watches.known = list(ids)
             facets = (*(str(facet) for facet in Facet), None)
             for number, each in enumerate(queries):
                 asked: dict[str, Any] = {"paper_ids": [each], "facet": facets[number % 4]}

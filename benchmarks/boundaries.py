@@ -38,22 +38,17 @@ class Score(NamedTuple):
     missed: int
 
     def __str__(self) -> str:
-        """Precision, recall and F1 in per cent."""
-        precision = self.right / (self.right + self.wrong)
-        recall = self.right / (self.right + self.missed)
-        f1 = 2 * self.right / (2 * self.right + self.wrong + self.missed)
-        return " / ".join(f"{100 * value:.2f}" for value in (precision, recall, f1))
+        """Format precision, recall and F1 in per cent."""
+        right, wrong, missed = self
+        shares = right / (right + wrong), right / (right + missed), 2 * right / (2 * right + wrong + missed)
+        return " / ".join(f"{100 * value:.2f}" for value in shares)
 
 
 def score(split: Splitter, texts: Iterable[Marked]) -> Score:
-    """The boundaries that a splitter finds, against the marked ones, counted over all texts."""
-    right = wrong = missed = 0
-    for text, ends in texts:
-        predicted = _ends(split(text))
-        right += len(predicted & ends)
-        wrong += len(predicted - ends)
-        missed += len(ends - predicted)
-    return Score(right, wrong, missed)
+    """Compare the boundaries that a splitter finds with the marked ones, counted over all texts."""
+    found = [(_ends(split(text)), ends) for text, ends in texts]
+    counts = ((len(ours & ends), len(ours - ends), len(ends - ours)) for ours, ends in found)
+    return Score(*map(sum, zip(*counts, strict=True)))
 
 
 def data_folder() -> Path:

@@ -25,12 +25,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import positive
 from qbe.corpus import read_jsonl
 from qbe.datasets.sample import copy_sample
 from qbe.errors import IndexFormatError, QbeError
@@ -49,38 +49,30 @@ QUERIES = ("s003", "s020", "s036")
 DAMAGES = ("emptied", "halved", "lengthened", "exchanged", "flipped")
 
 
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.kills", description=__doc__.split("\n\n")[0])
-    for name, count in (("kills", 60), ("updates", 200), ("clients", 8), ("damages", 500)):
-        parser.add_argument(f"--{name}", type=int, default=count, help="default: %(default)s")
-    parser.add_argument("--disks", type=int, default=60, help="steps with a full disk (default: %(default)s)")
-    parser.add_argument("--seed", type=positive, default=1, help="default: %(default)s")
-    parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="default: %(default)s")
-    return parser
-
-
 def main(argv: list[str] | None = None) -> None:
-    options = parser().parse_args(argv)
+    parser = argparse.ArgumentParser(prog="benchmarks.kills", description=__doc__.split("\n\n")[0])
+    counts = {"kills": 60, "disks": 60, "updates": 200, "clients": 8, "damages": 500, "seed": 1}
+    for name, count in counts.items():
+        parser.add_argument(f"--{name}", type=int, default=count, help="default: %(default)s")
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER, help="default: %(default)s")
+    options = parser.parse_args(argv)
     logging.disable()  # of sentences that the encoder cuts
-    chance, wrong = random.Random(options.seed), list[str]()
+    wrong = list[str]()
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(Path(folder), options.encoder)
+        trial = Trial(Path(folder), options)
         print(
-            "| what | times | old | new | told | the same | wrong | seconds |\n"
-            "|---|--:|--:|--:|--:|--:|--:|--:|"
+            "| what | times | old | new | told | same | wrong | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|"
         )
-        for what, count, attempt in (
+        for what, count, attempts in (
             ("killed before a step of an update", options.kills, trial.kills),
             ("a full disk at a step of an update", options.disks, trial.full_disks),
             (f"updates under {options.clients} clients and a server", options.updates, trial.updates),
             ("a file damaged", options.damages, trial.damages),
         ):
-            started, outcomes = time.monotonic(), Counter[str]()
-            for outcome in attempt(count, options.clients, chance) if count else ():
-                kind, _, _ = outcome.partition(":")
-                outcomes[kind] += 1
-                wrong += [f"{what}: {outcome}"] if kind == "wrong" else []
-            numbers = [outcomes[kind] for kind in ("old", "new", "told", "same", "wrong")]
+            started, outcomes = time.monotonic(), list(attempts(count) if count else ())
+            counted = Counter(outcome.partition(":")[0] for outcome in outcomes)
+            wrong += [f"{what}: {outcome}" for outcome in outcomes if outcome.startswith("wrong")]
+            numbers = [counted[kind] for kind in ("old", "new", "told", "same", "wrong")]
             cells = [what, count, *numbers, f"{time.monotonic() - started:.0f}"]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
     if wrong:
@@ -90,8 +82,9 @@ def main(argv: list[str] | None = None) -> None:
 class Trial:
     """Indexes of old papers and of new ones, and what each answers."""
 
-    def __init__(self, work: Path, encoder: str) -> None:
-        self.work, self.index = work, work / "place" / "index"
+    def __init__(self, work: Path, options: argparse.Namespace) -> None:
+        self.work, self.index, self.clients = work, work / "place" / "index", options.clients
+        self.chance = random.Random(options.seed)
         copy_sample(work / "sample")
         titled = (
             replace(each, title=f"{each.title} {each.paper_id}")
@@ -99,26 +92,29 @@ class Trial:
         )
         self.papers = [paper for paper, _ in zip(titled, range(PAPERS + NEW), strict=False)]
         self.new = [*self.papers[PAPERS:], replace(self.papers[5], title="Another title s006")]
-        self.settings = BuildSettings(encoder=encoder)
+        self.settings = BuildSettings(encoder=options.encoder)
 
         def build_all() -> list[Any]:
             build(work / "old", self.papers[:PAPERS], self.settings)
             build(work / "other", self.papers[:PAPERS][::-1], self.settings)
             shutil.copytree(work / "old", work / "new")
-            self.update(work / "new")
+            append_papers(work / "new", self.new, update=True)
             return [answers(work / "old"), answers(work / "new")]
 
         self.old, self.updated = forked(build_all)
-
-    def update(self, index: Path) -> None:
-        append_papers(index, self.new, update=True)
 
     def prepare(self) -> None:
         shutil.rmtree(self.index.parent, ignore_errors=True)
         shutil.copytree(self.work / "old", self.index)
 
+    def build(self, papers: int) -> None:
+        build(self.index, self.papers[:papers], self.settings)
+
+    def update(self) -> None:
+        append_papers(self.index, self.new, update=True)
+
     def state(self) -> str:
-        """Which papers the index has; all that can be asked of it is as it was, or as it should be."""
+        """Compare every answer of the index with those before and after the update."""
         found = answers(self.index)
         return "old" if found == self.old else "new" if found == self.updated else f"wrong: {found[-1]}"
 
@@ -128,28 +124,28 @@ class Trial:
 
         def counted() -> int:
             passed = before_step(lambda _: None, removals=removals)
-            self.update(self.index)
+            self.update()
             return len(passed)
 
         steps = forked(counted)
         return sorted({round(1 + number * (steps - 1) / max(count - 1, 1)) for number in range(count)})
 
-    def kills(self, count: int, _: int, chance: random.Random) -> Iterator[str]:
+    def kills(self, count: int) -> Iterator[str]:
         """Kill an update before each of some steps; then the index is old or new, and the update can be
         repeated, which leaves nothing behind.
         """
         steps = self.chosen(count, removals=True)
-        steps += [chance.choice(steps) for _ in range(count - len(steps))]
+        steps += [self.chance.choice(steps) for _ in range(count - len(steps))]
         for number in steps:
             self.prepare()
 
             def killed(number: int = number) -> None:
                 before_step(lambda step: os.kill(os.getpid(), signal.SIGKILL) if step == number else None)
-                self.update(self.index)
+                self.update()
 
             def repeated(number: int = number) -> str:
                 state = self.state()
-                self.update(self.index)
+                self.update()
                 again, left = self.state(), sorted(path.name for path in self.index.iterdir())
                 if again != "new" or len(left) != 2 or CURRENT not in left:
                     return f"wrong: step {number}: afterwards {again}, {left}"
@@ -158,7 +154,7 @@ class Trial:
             status = forked(killed, status=True)
             yield forked(repeated) if status == signal.SIGKILL else f"wrong: step {number}: status {status}"
 
-    def full_disks(self, count: int, *_: Any) -> Iterator[str]:
+    def full_disks(self, count: int) -> Iterator[str]:
         """No space left at each of some steps, or for files of more than some size: told, and the old index
         is there, or the new one (where only what is superseded could not be removed).
         """
@@ -176,7 +172,7 @@ class Trial:
                 else:
                     limit = kilobytes << 10
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-                self.update(self.index)
+                self.update()
             except QbeError as error:
                 told = str(error)
             finally:
@@ -194,37 +190,22 @@ class Trial:
             self.prepare()
             yield (forked(partial(attempt, number, kilobytes)) or "wrong: ended")
 
-    def updates(self, count: int, clients: int, _: random.Random) -> Iterator[str]:
-        """Append and delete over and over, while clients ask a server, and open the index: they get the old
-        or the new answer.
+    def updates(self, count: int) -> Iterator[str]:
+        """Append and delete over and over, while clients ask a server and open the index: they get the old or
+        the new answer.
         """
+        expected: dict[int, Any] = {}
         self.prepare()
-        shutil.rmtree(self.index)
-
-        def begin() -> list[Any]:
-            expected = []
-            for papers in (PAPERS + NEW, PAPERS):  # the order is the same afterwards
-                build(self.index, self.papers[:papers], self.settings, overwrite=True)
-                expected.append([papers, answers(self.index)])
-            return expected
-
-        expected, stop = dict(forked(begin)), threading.Event()
-        counted, wrong = Counter[str](), list[str]()
-        log = self.work / "log"
-        with log.open("w") as stream:
-            options = ["--index", str(self.index), "--port", "0", "--threads", "1", "--rerank", "none"]
-            server = subprocess.Popen(
-                [sys.executable, "-u", "-m", "qbe", "serve", *options], stdout=stream, stderr=stream
-            )
-        try:
-            while not (port := re.search(r"http://[\d.]+:(\d+)", log.read_text())):
-                if server.poll() is not None:
-                    raise SystemExit(log.read_text())
-                time.sleep(0.1)
-            served: dict[str, list[Any]] = {}
+        for papers in (PAPERS + NEW, PAPERS):  # the order is the same afterwards
+            shutil.rmtree(self.index)
+            forked(partial(self.build, papers))
+            expected[papers] = forked(lambda: answers(self.index))
+        stop, counted, wrong = threading.Event(), Counter[str](), list[str]()
+        served: dict[bool, list[Any]] = {}
+        with server(self.index, self.work / "log") as port, ThreadPoolExecutor(self.clients) as threads:
 
             def ask() -> None:
-                connection = http.client.HTTPConnection("127.0.0.1", int(port[1]), timeout=60)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 body = json.dumps({"paper_ids": [QUERIES[0]], "k": 20, "rerank": False})
                 connection.request("POST", "/api/search", body, {"Content-Type": "application/json"})
                 answer = connection.getresponse()
@@ -232,53 +213,43 @@ class Trial:
                 if answer.status == 429:  # asked too often
                     return
                 hits = [[hit["paper_id"], hit["title"]] for hit in content.get("hits", [])]
-                has_new = any(int(paper_id[1:]) > PAPERS for paper_id, _ in hits)
-                first = served.setdefault("new" if has_new else "old", hits)
-                if (
-                    answer.status != 200
-                    or hits != first
-                    or any(not title.endswith(one) for one, title in hits)
-                ):
-                    wrong.append(f"{answer.status} {content}"[:500])
+                first = served.setdefault(any(int(each[1:]) > PAPERS for each, _ in hits), hits)
+                mixed = hits != first or any(not title.endswith(each) for each, title in hits)
+                if answer.status != 200 or mixed:
+                    wrong.append(f"wrong: {answer.status} {content}"[:500])
 
             def read() -> None:
                 with Index(self.index, threads=1) as index:
                     time.sleep(0.1)  # what is opened from now on may be superseded
                     if answered(index) != expected[len(index)]:
-                        wrong.append(f"another answer of {len(index)} papers")
+                        wrong.append(f"wrong: another answer of {len(index)} papers")
 
             def repeat(target: Callable[[], None]) -> None:
                 while not stop.is_set():
                     try:
                         target()
                     except Exception as error:
-                        wrong.append(f"{target.__name__}: {error!r}")
+                        wrong.append(f"wrong: {target.__name__}: {error!r}")
                     counted[target.__name__] += 1
 
-            threads = [threading.Thread(target=repeat, args=((ask, read)[n % 2],)) for n in range(clients)]
-            for thread in threads:
-                thread.start()
+            for number in range(self.clients):
+                threads.submit(repeat, (ask, read)[number % 2])
             for number in range(count):
                 if number % 2:
                     delete_papers(self.index, [paper.paper_id for paper in self.papers[PAPERS:]])
                 else:
                     append_papers(self.index, self.papers[PAPERS:])
             stop.set()
-            for thread in threads:
-                thread.join()
-        finally:
-            server.terminate()
-            server.wait()
         print(f"{counted['ask']:,} answers of the server, {counted['read']:,} of readers", file=sys.stderr)
-        yield from (f"wrong: {each}" for each in wrong)
+        yield from wrong
         yield from ("new" if number % 2 == 0 else "old" for number in range(count))
 
-    def damages(self, count: int, _: int, chance: random.Random) -> Iterator[str]:
+    def damages(self, count: int) -> Iterator[str]:
         """Change a file of an index, in turn each in each way, then single bits at random: it is told in one
         line, or the answers are the same.
         """
         self.prepare()
-        result = self.work / "damages"
+        result, chance = self.work / "damages", self.chance
 
         def attempts() -> None:
             files = sorted(path for path in self.index.rglob("*") if path.is_file())
@@ -302,17 +273,33 @@ class Trial:
                     except Exception as error:  # what a command would end in
                         outcome = f"wrong: {error!r}"
                     path.write_bytes(content)
-                    print(
-                        f"{outcome} ({path.relative_to(self.index)} {kind})".replace("\n", " "),
-                        file=outcomes,
-                        flush=True,
-                    )
+                    where = f"({path.relative_to(self.index)} {kind})"
+                    print(f"{outcome} {where}".replace("\n", " "), file=outcomes, flush=True)
 
         status = forked(attempts, status=True)
         lines = result.read_text().splitlines()
         yield from (line if line.startswith("wrong") else line.partition(" ")[0] for line in lines)
         if status:
             yield f"wrong: ended by {status} after {len(lines)} damages"
+
+
+@contextlib.contextmanager
+def server(index: Path, log: Path) -> Iterator[int]:
+    """Serve an index; give the port."""
+    command = [sys.executable, "-u", "-m", "qbe", "serve", "--index", str(index), "--port", "0"]
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [*command, "--threads", "1", "--rerank", "none"], stdout=stream, stderr=stream
+        )
+    try:
+        while not (port := re.search(r"http://[\d.]+:(\d+)", log.read_text())):
+            if process.poll() is not None:
+                raise SystemExit(log.read_text())
+            time.sleep(0.1)
+        yield int(port[1])
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def damaged(content: bytes, kind: str, other: Path, chance: random.Random) -> bytes | None:

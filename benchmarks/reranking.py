@@ -57,7 +57,7 @@ def main(argv: list[str]) -> None:
 
     from qbe.models.export.encoder import export_cross_encoder
     from qbe.search.rerankers import open_reranker
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

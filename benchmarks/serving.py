@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,61 +35,29 @@ PACKAGES = ("fastapi", "uvicorn", "faiss-cpu", "numpy", "onnxruntime")
 HITS = 20
 BLOCK = 16
 START_SECONDS = 300
-HEADER = [
-    *(
-        "side",
-        "answers",
-        "refused",
-        "other",
-        "a second",
-        "of batch_search",
-        "ms / p95",
-        "processor ms an answer",
-    ),
-    *("processors", "those of clients", "MiB", "anonymous"),
-]
-IDLE_SECONDS = 0.1
-"""Of a processor within a second."""
+IDLE_SECONDS = 0.1  # of a processor within a second
 TICKS = os.sysconf("SC_CLK_TCK")
+HEADER = (
+    *("side", "answers", "refused", "other", "a second", "of batch_search", "ms / p95"),
+    *("processor ms an answer", "processors", "those of clients", "MiB", "anonymous"),
+)
 
 
-class Answered(NamedTuple):
-    """What clients saw: how often each status, and the seconds of each answer of status 200."""
-
-    statuses: Counter[int]
-    seconds: list[float]
+Answered = tuple[Counter[int], list[float]]
+"""How often a client saw each status, and the seconds of each answer of status 200."""
 
 
 class Measured(NamedTuple):
-    """A side in one round: what was answered, how long that took, processor time of it and of the clients
-    (seconds), and memory (MiB; whole, anonymous).
+    """A side in one round: how often each status was answered, the seconds of each answer of status 200,
+    of the round, of the processors of side and clients, and memory (MiB; whole, anonymous).
     """
 
-    answers: Answered
+    statuses: Counter[int]
+    answers: list[float]
     seconds: float
     processor: float
     clients: float = 0.0
     memory: tuple[float, float] = (0.0, 0.0)
-
-    @property
-    def rate(self) -> float:
-        """Answers a second."""
-        return len(self.answers.seconds) / self.seconds
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks.serving", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
-    parser.add_argument("--clients", type=positive, default=16, help="default: %(default)s")
-    parser.add_argument("--seconds", type=positive, default=60, help="of a side and round (default: 60)")
-    parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
-    parser.add_argument("--papers", type=positive, default=500, help="queries, used in turn (default: 500)")
-    parser.add_argument(
-        "--searches", type=positive, help="go on until so many were answered, and watch the memory"
-    )
-    parser.add_argument("--rerank", action="store_true", help="have hits reranked")
-    return parser
 
 
 @contextmanager
@@ -105,7 +74,10 @@ def server(index: Path, workers: int, log: Path) -> Iterator[tuple[int, int]]:
         if match is None:
             sys.exit(f"the server did not start: {log.read_text()}")
         port, deadline = int(match[1]), time.monotonic() + START_SECONDS
-        while not _is_ready(port, workers, log) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            status, _ = get(port, "/health")
+            if status == 200 and (workers == 1 or log.read_text().count("] ready") == workers):
+                break
             time.sleep(0.2)
         yield port, process.pid
     finally:
@@ -114,19 +86,19 @@ def server(index: Path, workers: int, log: Path) -> Iterator[tuple[int, int]]:
         process.stdout.close()
 
 
-def _is_ready(port: int, workers: int, log: Path) -> bool:
-    """Whether a server answers searches with all of its workers."""
+def get(port: int, path: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-    connection.request("GET", "/health")
-    status = connection.getresponse().status
-    connection.close()
-    return status == 200 and (workers == 1 or log.read_text().count("] ready") == workers)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    try:
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
 
 
 def tree(pid: int) -> list[int]:
-    """A process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *map(int, children)]
+    """Return a process and its children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def processor_seconds(pids: Sequence[int]) -> float:
@@ -134,19 +106,16 @@ def processor_seconds(pids: Sequence[int]) -> float:
     return sum(int(field[11]) + int(field[12]) for field in fields) / TICKS
 
 
-def _wait_until_idle(pid: int) -> None:
+def wait_until_idle(pid: int) -> None:
     """Wait until titles are read, and whatever else a server does once it is ready."""
-    before = processor_seconds(tree(pid))
-    while True:
+    before, now = -1.0, processor_seconds(tree(pid))
+    while now - before >= IDLE_SECONDS:
         time.sleep(1)
-        now = processor_seconds(tree(pid))
-        if now - before < IDLE_SECONDS:
-            return
-        before = now
+        before, now = now, processor_seconds(tree(pid))
 
 
 def memory(pids: Sequence[int]) -> tuple[float, float]:
-    """MiB that processes take, what they share counted once; and those of no file."""
+    """Return the MiB that processes take, counting what they share once, and the anonymous part of it."""
     texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
     whole, anonymous = (
         sum(int(value) for text in texts for value in re.findall(rf"^{name}:\s+(\d+)", text, re.MULTILINE))
@@ -157,75 +126,61 @@ def memory(pids: Sequence[int]) -> tuple[float, float]:
 
 def client(port: int, requests: Sequence[bytes], first: int, step: int, end: threading.Event) -> Answered:
     """Ask over one connection until the end, every ``step``-th query from the ``first`` on."""
-    answered, place = Answered(Counter(), []), first
+    statuses, seconds, place = Counter[int](), list[float](), first
+
+    def number(name: bytes, head: bytes) -> int:
+        match = re.search(name + rb": (\d+)", head)
+        return int(match[1]) if match else 0
+
     connection = socket.create_connection(("127.0.0.1", port))
     stream = connection.makefile("rb")
     while not end.is_set():
         begin = time.perf_counter()
         connection.sendall(requests[place % len(requests)])
         head = b"".join(iter(stream.readline, b"\r\n")).lower()
-        stream.read(_number(rb"content-length", head))
+        stream.read(number(rb"content-length", head))
         status = int(head[9:12])
-        answered.statuses[status] += 1
+        statuses[status] += 1
         if status == 200:
-            answered.seconds.append(time.perf_counter() - begin)
+            seconds.append(time.perf_counter() - begin)
             place += step
         if b"connection: close" in head:
             connection.close()
             connection = socket.create_connection(("127.0.0.1", port))
             stream = connection.makefile("rb")
         if status != 200:
-            end.wait(_number(b"retry-after", head))
+            end.wait(number(b"retry-after", head))
     connection.close()
-    return answered
-
-
-def _number(name: bytes, head: bytes) -> int:
-    match = re.search(name + rb": (\d+)", head)
-    return int(match[1]) if match else 0
+    return statuses, seconds
 
 
 def served(
     index: Path, workers: int, bodies: Sequence[bytes], log: Path, options: argparse.Namespace
 ) -> Measured:
-    """What a server answers some clients."""
-    end, answers, count = threading.Event(), list[Answered](), options.clients
+    """Measure a server that some clients ask."""
+    end, count = threading.Event(), options.clients
     head = (
         "POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
     )
     requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
-    with server(index, workers, log) as (port, pid):
 
-        def ask(first: int) -> None:
-            answers.append(client(port, requests, first, count, end))
+    def searches() -> float:
+        found = re.search(r'route="/api/search",status="200"} (\S+)', get(port, "/metrics")[1])
+        return float(found[1]) if found else 0.0
 
-        clients = [threading.Thread(target=ask, args=(number,)) for number in range(count)]
-        _wait_until_idle(pid)
+    with server(index, workers, log) as (port, pid), ThreadPoolExecutor(count) as threads:
+        wait_until_idle(pid)
         begin, own, before = time.perf_counter(), time.process_time(), processor_seconds(tree(pid))
-        for each in clients:
-            each.start()
-        while time.perf_counter() - begin < options.seconds or _fewer(port, options.searches):
+        asking = [threads.submit(client, port, requests, each, count, end) for each in range(count)]
+        while time.perf_counter() - begin < options.seconds or searches() < (options.searches or 0):
             time.sleep(0.5)
         end.set()
-        for each in clients:
-            each.join()
+        answered = [each.result() for each in asking]
         seconds, own = time.perf_counter() - begin, time.process_time() - own
         processor = processor_seconds(tree(pid)) - before
-        statuses = sum((each.statuses for each in answers), Counter[int]())
-        together = Answered(statuses, [each for answer in answers for each in answer.seconds])
-        return Measured(together, seconds, processor, own, memory(tree(pid)))
-
-
-def _fewer(port: int, wanted: int | None) -> bool:
-    """Whether the server has answered fewer searches than wanted."""
-    if wanted is None:
-        return False
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    match = re.search(r'route="/api/search",status="200"} (\S+)', text)
-    return match is None or float(match[1]) < wanted
+        statuses = sum((each for each, _ in answered), Counter[int]())
+        answers = [each for _, of_client in answered for each in of_client]
+        return Measured(statuses, answers, seconds, processor, own, memory(tree(pid)))
 
 
 def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measured:
@@ -245,23 +200,26 @@ def alone(index: Path, ids: Sequence[str], options: argparse.Namespace) -> Measu
             count += len(pipeline.batch_search(block, HITS + 1))
             times += [time.perf_counter() - start] * BLOCK
         seconds = time.perf_counter() - begin
-        return Measured(Answered(Counter({200: count}), times), seconds, time.process_time() - own)
+        return Measured(Counter({200: count}), times, seconds, time.process_time() - own)
 
 
 def row(side: str, rounds: Sequence[Measured], library: Sequence[Measured]) -> list[object]:
-    """The medians of a side's rounds, and the range of its share of the library's rate in the same round."""
-    statuses = sum((each.answers.statuses for each in rounds), Counter[int]())
-    shares = [each.rate / other.rate for each, other in zip(rounds, library, strict=True)]
-    other = sum(count for status, count in statuses.items() if status not in (200, 429))
+    """Return the medians of a side's rounds, and the range of its share of the library's rate in a round."""
+    statuses = sum((each.statuses for each in rounds), Counter[int]())
+    rates, of_library = (
+        [len(each.answers) / each.seconds for each in measured] for measured in (rounds, library)
+    )
+    shares = [rate / other for rate, other in zip(rates, of_library, strict=True)]
 
     def median(values: Iterable[float], form: str = ".0f") -> str:
         return format(statistics.median(values), form)
 
     return [
-        *(side, statuses[200], statuses[429], other, median((each.rate for each in rounds), ".1f")),
+        *(side, statuses[200], statuses[429], statuses.total() - statuses[200] - statuses[429]),
+        median(rates, ".1f"),
         f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})",
-        " / ".join(median_p95([each for round in rounds for each in round.answers.seconds])),
-        median(1000 * each.processor / len(each.answers.seconds) for each in rounds),
+        " / ".join(median_p95([each for measured in rounds for each in measured.answers])),
+        median(1000 * each.processor / len(each.answers) for each in rounds),
         median((each.processor / each.seconds for each in rounds), ".2f"),
         median((each.clients / each.seconds for each in rounds), ".2f"),
         *(median(each.memory[place] for each in rounds) for place in (0, 1)),
@@ -271,7 +229,17 @@ def row(side: str, rounds: Sequence[Measured], library: Sequence[Measured]) -> l
 def main(argv: list[str]) -> None:
     from qbe import Facet, open_index
 
-    options = parser().parse_args(argv)
+    parser = argparse.ArgumentParser(prog="benchmarks.serving", description=__doc__.split("\n\n")[0])
+    add = parser.add_argument
+    add("--index", type=Path, required=True, metavar="DIR")
+    add("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
+    add("--clients", type=positive, default=16, help="default: %(default)s")
+    add("--seconds", type=positive, default=60, help="of a side and round (default: 60)")
+    add("--rounds", type=positive, default=3, help="default: %(default)s")
+    add("--papers", type=positive, default=500, help="queries, used in turn (default: 500)")
+    add("--searches", type=positive, help="continue until so many were answered, and watch the memory")
+    add("--rerank", action="store_true", help="have hits reranked")
+    options = parser.parse_args(argv)
     print(machine(_cli.threads(None), PACKAGES))
     with open_index(options.index) as index:
         papers = index.papers.ids

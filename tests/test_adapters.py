@@ -133,7 +133,7 @@ def test_numpys_threads_are_one_within_a_search_and_restored(index, monkeypatch)
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     from threadpoolctl import threadpool_info, threadpool_limits
 
-    from qbe.util.parallel import one_blas_thread
+    from qbe.util.work import one_blas_thread
 
     def threads() -> set[int]:
         return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}

@@ -114,7 +114,7 @@ def test_labels_by_the_merged_graph_are_those_of_the_states(mixed, single, tagge
     class States:
         """The tagger without its model: it gets token states."""
 
-        layers, width, compute = Tagger.open().layers, Tagger.width, staticmethod(Tagger.open().compute)
+        layers, compute = Tagger.open().layers, staticmethod(Tagger.open().compute)
 
     by_states = single.encode(mixed, States())
     for left, right in zip(tagged, by_states, strict=True):  # the head alone is quantized on the right

@@ -21,7 +21,7 @@ from qbe.runs import read_pools, read_topics
 from qbe.search.first_stages import BM25Stage, query_text
 from qbe.search.stages import BM25_QUERIES
 from qbe.types import Facet, Hit, Paper, Sentence
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 

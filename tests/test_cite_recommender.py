@@ -37,7 +37,7 @@ from qbe.search.filters import PaperFilter, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage
 from qbe.search.stages import CrossEncoder
 from qbe.types import Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 QUERY, SEEDS, EXCLUDED = "s031", ("s003", "s020"), ("s012",)
 NOT_YOUNGER = PaperFilter(before="query")

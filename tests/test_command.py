@@ -21,17 +21,24 @@ from qbe.models.folders import find, resolve_encoder
 ROOT = Path(__file__).parent.parent
 
 
+OPTIONS = """
+--text TEXT  text
+--paper ID  paper
+--corpus FILE...  corpus
+--all  all
+? --facet background|method  facet
+? --rate RATE  rate
+[NAME]  a name
+# details
+--depth N (100)  depth
+--both A A  two
+"""
+
+
 @pytest.fixture
 def parser() -> Parser:
     """A parser with each kind of argument."""
-    parser = Parser("qbe demo", "Show options.")
-    parser.options(
-        {"--text TEXT": "text", "--paper ID": "paper", "--corpus FILE...": "corpus", "--all": "all"}
-    )
-    parser.options({"--depth N (100)": "depth", "--both A A": "two"}, "details")
-    parser.options({"--facet background|method": "facet", "--rate RATE": "rate"}, exclusive=True)
-    parser.options({"[NAME]": "a name"})
-    return parser
+    return Parser("qbe demo", "Show options.", OPTIONS)
 
 
 def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
@@ -184,7 +191,7 @@ def test_an_interrupted_build_of_which_nothing_is_kept_promises_nothing(tmp_path
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qbe.cli.index._build", interrupt)
+    monkeypatch.setattr("qbe.index.build.build", interrupt)
     options = ["--corpus", "papers.jsonl", "--output", str(tmp_path / "index")]
     with pytest.raises(KeyboardInterrupt):
         index(options)

@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbe.corpus import (
-    paper_from_record,
-    paper_to_record,
-    parse_paper,
-    read_jsonl,
-    write_jsonl,
-)
-from qbe.corpus.records import MAX_ABSTRACT_CHARS, dump_record, locate
+from qbe.corpus import paper_to_record, parse_paper, read_jsonl, write_jsonl
+from qbe.corpus.records import MAX_ABSTRACT_CHARS, locate
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -216,8 +210,6 @@ def test_papers_to_lines_to_papers(tmp_path_factory: pytest.TempPathFactory, exp
     path = tmp_path_factory.getbasetemp() / "round-trip.jsonl"
     path.write_bytes(stream.getvalue())
     assert list(read_jsonl(path)) == expected
-    records = [json.loads(dump_record(paper_to_record(paper))) for paper in expected]
-    assert [paper_from_record(record) for record in records] == expected
 
 
 def test_offsets_point_into_the_abstract_as_it_came():
@@ -249,6 +241,6 @@ def test_offsets_survive_a_record():
     paper = parse_paper(record, "here", lambda text: text.split(" "))
     assert paper.offsets == ((0, 4), (7, 11))
     record = paper_to_record(paper)
-    assert parse_paper(record, "here") == paper_from_record(record) == paper
+    assert parse_paper(record, "here") == paper
     dropped = {**record, "abstract": ["One.", " "], "sentence_offsets": [[0, 4], [5, 5]]}
     assert parse_paper(dropped, "here").offsets == ((0, 4),)

@@ -14,7 +14,7 @@ from qbe.errors import ModelError
 from qbe.query import Query
 from qbe.search.rerankers import open_reranker
 from qbe.types import Facet, Paper, Sentence
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from qbe.query import Query, split_query_id
 from qbe.runs import read_pools, read_qrels, read_topics
 from qbe.search.first_stages import DenseStage
 from qbe.search.fusion import best_hits
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from support.published import exported_here
 from qbe.__main__ import COMMANDS, command_parser
 from qbe.cli.common import HIDDEN
 from qbe.runs import read_topics
-from qbe.util import processes
+from qbe.util import work
 from scripts import cli_page, site, tour
 
 ROOT = Path(__file__).parent.parent
@@ -120,9 +120,9 @@ def small_model(tiny_model, tmp_path_factory, monkeypatch) -> Iterator[None]:
     (package / "model").symlink_to(tiny_model)
     monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.syspath_prepend(package.parent)
-    before = processes.run
+    before = work.run
     monkeypatch.setattr(
-        processes,
+        work,
         "run",
         lambda command, *rest: (exported_here if "qbe.models.export" in command else before)(command, *rest),
     )

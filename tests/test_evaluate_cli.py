@@ -9,7 +9,7 @@ import pytest
 from support.runs import folds_text, run, write_qrels
 
 from qbe.cli import common as _cli
-from qbe.cli.evaluate import PROGRAM, main, parser
+from qbe.cli.evaluate import PARSER, PROGRAM, main
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import SPLITS
 from qbe.evaluate.inputs import group_runs
@@ -71,7 +71,7 @@ def test_plain_table_and_default_measures(collection, capsys):
 
 def test_json_report(collection, capsys):
     arguments = ["--protocol", "csfcube", *qrels(), "--run", *runs("bad"), "--measures", "nDCG"]
-    arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json"]
+    arguments += ["--published", "--baseline", *runs("good"), "--output", "out/report.json", "--overwrite"]
     main(arguments)
     report = json.loads(Path("out/report.json").read_text())
     assert (report["protocol"], report["split"]) == ("csfcube", "test")
@@ -132,7 +132,7 @@ def test_runs_are_grouped_by_facet_suffix():
 
 def test_choices_are_those_of_the_modules():
     """They are written out in the options, which may not load the modules for the help."""
-    actions = {action.dest: action for action in parser()._actions}
+    actions = {action.dest: action for action in PARSER._actions}
     assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
     assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"

@@ -13,7 +13,7 @@ from support.messages import messages_of
 from support.searching import first_stage
 
 from qbe.cli import common as _cli
-from qbe.cli.index import PROGRAM, build_settings, main, parser, reading
+from qbe.cli.index import PARSER, PROGRAM, build_settings, main, reading
 from qbe.corpus.records import Reading
 from qbe.errors import (
     CorpusError,
@@ -49,12 +49,12 @@ from qbe.util.files import sha256
 )
 def test_what_is_stored_is_one_option(given, settings):
     options = ["--corpus", "a", "--output", "b", *(["--store", *given] if given else [])]
-    assert build_settings(parser().parse_args(options)) == BuildSettings(**settings)
+    assert build_settings(PARSER.parse_args(options)) == BuildSettings(**settings)
 
 
 def test_options_with_parts_behind_a_colon():
     options = ["--encoder", ":fp32", "--format", "table:id=key", "--on-error", "skip:0.2"]
-    given = parser().parse_args(["--corpus", "a", "--output", "b", *options])
+    given = PARSER.parse_args(["--corpus", "a", "--output", "b", *options])
     assert build_settings(given) == BuildSettings(precision="fp32")
     assert reading(given) == Reading("table", {"id": "key"}, on_error="skip", max_rejected=0.2)
 

@@ -21,7 +21,7 @@ from qbe.search.rerankers import JointGrader, paper_ids
 from qbe.search.session import SearchSession
 from qbe.search.stages import CrossEncoder, Fused, Grades
 from qbe.types import Facet, Paper, Sentence
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,9 @@ from qbe.index.source import BuildSettings
 from qbe.models.pooling import PaperVectors
 from qbe.query import Query
 from qbe.search.matching import VectorMatching, attention, marginals, mean_max, single_match, transport
+from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
-from qbe.search.writers import to_record, to_table
+from qbe.search.writers import to_record
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 NAN = math.nan

@@ -137,9 +137,9 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch, told):
 
 
 def test_the_process_that_reads_ends_with_its_input():
-    from qbe.util import processes
+    from qbe.util import work
 
-    with processes.start([pdf.sys.executable, "-m", "qbe.corpus.pdf"]) as process:
+    with work.start([pdf.sys.executable, "-m", "qbe.corpus.pdf"]) as process:
         data = springer(PAPER)
         answers = process.communicate(2 * (len(data).to_bytes(8, "big") + data), timeout=60)[0].splitlines()
     assert [json.loads(line)["title"] for line in answers] == [PAPER.title, PAPER.title]

@@ -87,7 +87,7 @@ def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encod
         shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(folders.processes, "run", run)
+    monkeypatch.setattr(folders.work, "run", run)
     digest = sha256(tiny_classifier / "model.safetensors")[:12]
     folder = cache / "rerankers" / f"model-{digest}-{CROSS_ENCODER.format}"
     assert resolve_reranker("owner/model").folder == folder

@@ -25,7 +25,6 @@ from qbe.query import (
 from qbe.runs import read_run
 from qbe.search.explore import LIKELY_FROM, _as_asked
 from qbe.search.filters import PaperFilter
-from qbe.search.output import RunInputs, fingerprint
 from qbe.search.request import SearchRequest
 from qbe.search.session import Pipeline, SearchSession
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
@@ -308,11 +307,3 @@ WRONG = """\
 def test_wrong_weights_of_facets(explore, told):
     wrong = (f"--paper s036 {line}" for line in WRONG.splitlines())
     told("weights of facets", refusals(explore, wrong))
-
-
-def test_a_run_depends_on_the_grade_model(index, sample):
-    options = ({"method": 1.0}, None, "given", 10, "qbe", "trec", 80)
-    run = RunInputs(sample / "topics.tsv", None, *options, explain=False)
-    described = fingerprint(index, Stages(), run)
-    assert list(described["models"]) == ["grades"]
-    assert described["options"]["facet"] == {"method": 1.0}

@@ -33,7 +33,7 @@ from qbe.query import Aspect, Query
 from qbe.search.filters import FilterCache, PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.first_stages import BM25Stage, DenseStage, FusedStage
 from qbe.types import Facet, Paper, Sentence
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 STAGES = ("bm25", "dense", "fused")
 TIES = 2e-4

@@ -15,9 +15,10 @@ from qbe.errors import ModelError
 from qbe.index.build import build
 from qbe.index.source import BuildSettings
 from qbe.query import Query
+from qbe.search.present import to_table
 from qbe.search.rank import RerankScore
 from qbe.search.session import Pipeline
-from qbe.search.writers import to_record, to_table
+from qbe.search.writers import to_record
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 pytestmark = pytest.mark.slow

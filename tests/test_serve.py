@@ -16,7 +16,7 @@ import pytest
 from support.messages import messages_of
 from support.serving import serving
 
-from qbe.cli.serve import main, parser, run
+from qbe.cli.serve import PARSER, main, run
 from qbe.errors import InputError, UsageError
 from qbe.index.index import open_index
 from qbe.search.form import SearchForm
@@ -289,7 +289,7 @@ def test_a_server_with_a_key_behind_a_path_logs_queries_where_that_is_wanted_and
 
 
 def test_a_cluster_is_served_by_one_process():
-    options = parser().parse_args(["--index", "index", "--workers", "2"])
+    options = PARSER.parse_args(["--index", "index", "--workers", "2"])
     with pytest.raises(UsageError, match="expected one of `workers`"):
         run(options, open_index=open_index)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import UsageError
 from qbe.search.matching import entropic_transport
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
 import ot

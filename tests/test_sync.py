@@ -145,7 +145,7 @@ def test_files_are_read_as_when_the_index_was_built(tmp_path):
 def test_an_interrupted_sync_is_run_again(index, monkeypatch):
     export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
     with monkeypatch.context() as patched:
-        patched.setattr(update, "build_lucene", interrupt)
+        patched.setattr(update, "write_lucene_index", interrupt)
         with pytest.raises(KeyboardInterrupt):
             sync_papers(index, export)
     assert files(index) == before

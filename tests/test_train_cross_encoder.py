@@ -31,7 +31,7 @@ from qbe.train.cross_encoder import (
     open_pair_reader,
     pairs_of,
 )
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -68,7 +68,7 @@ def test_classes():
     assert set(balanced.rows.tolist()) <= {1, 2, 3, 4, 5}
     (whole,) = chosen_candidates(best, "all-cited")
     assert whole.rows.tolist() == [1, 2, 3, 4, 5, 7]
-    assert whole.labels == [False, True, False, False, True, True]
+    assert whole.labels.tolist() == [False, True, False, False, True, True]
 
 
 # The pairs
@@ -175,9 +175,9 @@ def test_a_base_of_the_mpnet_family(index, papers, tmp_path):
     write_mpnet(tmp_path / "mpnet", papers)
     model = open_pair_reader(tmp_path / "mpnet", tmp_path / "base", "cpu").eval()
     with torch.no_grad():
-        model.bert.classifier.out_proj.weight.mul_(100)
+        model.transformers_model.classifier.out_proj.weight.mul_(100)
     assert "token_type_ids" not in model.preprocess([([7], [8])])
-    model.bert.save_pretrained(tmp_path / "base")
+    model.transformers_model.save_pretrained(tmp_path / "base")
     metadata = export_cross_encoder(
         tmp_path / "base", "mine", "here", tmp_path / "out", query_tokens=20, candidate_tokens=20
     )

@@ -27,13 +27,15 @@ from qbe.models.folders import resolve_encoder
 from qbe.models.formats import EncoderFormat
 from qbe.models.tokenizer import PaperTokenizer
 from qbe.search.matching import entropic_transport
-from qbe.train.cocitations import Pair, hold_out, read_cocitations
-from qbe.train.encoder import (
+from qbe.train.cocitations import (
     CocitationRecipe,
-    CocitationTask,
     CocitationTraining,
+    Pair,
+    cocitation_task,
     draw_negatives,
     first_window,
+    hold_out,
+    read_cocitations,
 )
 from qbe.train.fit import fit
 from qbe.train.losses import OBJECTIVES, PaperVectors, Settings, Triplets, transport_cost, triplet_losses
@@ -255,10 +257,10 @@ def test_an_encoder_learns_which_sentences_belong_together(bert, tmp_path):
     others = planted_pairs(200, 3)
     recipe = CocitationRecipe("ts+ot", epochs=2, batch=32, accumulate=1, learning_rate=3e-2)
     network = CocitationEncoder(bert)
-    task = CocitationTask(network, tokenizer, recipe, train, dev)
-    before, untrained = task.dev_loss(), recovered(network, tokenizer, others)
+    task = cocitation_task(network, tokenizer, recipe, train, dev)
+    before, untrained = -task.score(), recovered(network, tokenizer, others)
     progress = fit(task, recipe.schedule(), 0, tmp_path / "checkpoint.pt")
-    after, trained = task.dev_loss(), recovered(network, tokenizer, others)
+    after, trained = -task.score(), recovered(network, tokenizer, others)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + 0.15

@@ -20,7 +20,7 @@ from qbe.search.projections import read_model as read_projections
 from qbe.train.grades import GradedFeatures, GradeRecipe, calibrated, fit_grade_head, load_or_measure
 from qbe.train.losses import grade_loss
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 

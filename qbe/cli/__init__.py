@@ -1,18 +1,18 @@
 """The command line: `qbe` imports the module of the chosen command, and of no other.
 
-Each command is a module ``qbe.cli.NAME`` with functions ``parser()`` and ``main(arguments)``; of two commands
-in one module they are called ``NAME_parser`` and ``NAME_main``.
+Each command is a module ``qbe.cli.NAME`` with a ``PARSER`` and a function ``main(arguments)``. A module of
+two commands has for each a parser of its name in capitals and a function ``NAME_main``.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from qbe.cli import common
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from typing import Any
 
@@ -48,20 +48,19 @@ def main(command_name: str | None = None) -> None:
     arguments = [command_name, *sys.argv[1:]] if command_name else sys.argv[1:]
     if not arguments or arguments[0] not in COMMANDS:
         common.run("qbe", _without_command, arguments)
-    common.run(f"qbe {arguments[0]}", _function(arguments[0], "main"), arguments[1:])
+    command = arguments[0]
+    function = getattr(_module(command), f"{command}_main" if command in SHARED else "main")
+    common.run(f"qbe {command}", function, arguments[1:])
 
 
-def _function(command: str, name: str) -> Callable[..., Any]:
-    """A function of a command's module, which is imported."""
+def _module(command: str) -> Any:
     # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
-    module = __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=(name,))
-    function: Callable[..., Any] = getattr(module, f"{command}_{name}" if command in SHARED else name)
-    return function
+    return __import__(f"qbe.cli.{SHARED.get(command, command)}", fromlist=("main",))
 
 
-def command_parser(command: str) -> argparse.ArgumentParser:
+def command_parser(command: str) -> common.Parser:
     """The parser of a command with those of its subcommands."""
-    parser: argparse.ArgumentParser = _function(command, "parser")()
+    parser: common.Parser = getattr(_module(command), command.upper() if command in SHARED else "PARSER")
     return parser
 
 
@@ -86,8 +85,22 @@ def _without_command(arguments: list[str]) -> None:
 
 
 def parser(make: Callable[[str], argparse.ArgumentParser] | None = None) -> common.Parser:
-    """The parser of ``qbe`` with all its commands; see `qbe.cli.common.commands_parser`."""
+    """The parser of ``qbe``; ``make`` gives those of its commands, of which help needs no more than names."""
     about = "Find papers like this one, for its problem, its method or its findings."
-    root = common.commands_parser("qbe", about, COMMANDS, make)
+    root = common.Parser("qbe", about, epilog="qbe COMMAND --help shows the options of a command.")
+
+    def command(prog: str, **_: object) -> argparse.ArgumentParser:
+        return make(prog.split()[-1]) if make else root
+
+    parser_class: type[argparse.ArgumentParser] = command  # type: ignore[assignment]  # argparse calls it
+    commands = root.add_subparsers(
+        title="commands",
+        dest="command",
+        metavar="COMMAND",
+        parser_class=parser_class,
+        required=True,
+    )
+    for name, line in COMMANDS.items():
+        commands.add_parser(name, help=line)
     root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     return root

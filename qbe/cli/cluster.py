@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from qbe.cli import common
-from qbe.cli.common import Parser
+import argparse
+
+from qbe.cli import common, index, search, serve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any
@@ -17,82 +17,53 @@ if TYPE_CHECKING:
     from qbe.index.store import Manifest
 
 PROGRAM = "qbe cluster"
-COMMANDS = {
-    "index": "build an index on a cluster",
-    "search": "search an index that a cluster holds",
-    "serve": "serve an index that a cluster holds",
-}
-
-
-def parser(only_help: bool = False) -> Parser:
-    """The command's options, with ``only_help`` no more than the names of its commands."""
-    about = "Index, search or serve on a Ray cluster."
-    return common.commands_parser(PROGRAM, about, COMMANDS, None if only_help else command_parser)
-
-
-def command_parser(name: str) -> Parser:
-    """The parser of one of COMMANDS: that of qbe's command of this name, with the options of a cluster."""
-    module = __import__(f"qbe.cli.{name}", fromlist=("parser",))
-    parser: Parser = module.parser()
-    parser.prog = f"{PROGRAM} {name}"
-    group = "of the cluster (needs qbe[cluster])"
-    address = {
-        "--address ADDRESS": "local (one of this machine's processors), auto, or HOST:PORT of a Ray cluster, "
-        "whose nodes see the files under the same paths"
-    }
-    parser.options(address, group, required=True)
-    if name == "index":
-        parser.options(
-            {
-                "--shards N": "ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one "
-                "(default: one "
-                "for each processor of the cluster)",
-            },
-            group,
-        )
-        return parser
-    parser.options(
-        {
-            "--replicas N (1)": "processes that hold each index",
-            "--deadline SECONDS (60)": "wait at most so long for indexes",
-        },
-        group,
-    )
-    return parser
+ADDRESS = """\
+# of the cluster (needs qbe[cluster])
+--address ADDRESS!  local (one of this machine's processors), auto, or HOST:PORT of a Ray cluster, whose nodes
+  see the files under the same paths
+"""
+SHARDS = """\
+--shards N  ordinary indexes, OUTPUT/1, OUTPUT/2, ..., that are searched as one (default: one for each
+  processor of the cluster)
+"""
+HOLDERS = """\
+--replicas N (1)  processes that hold each index
+--deadline SECONDS (60)  wait at most so long for indexes
+"""
+PARSER = common.commands_parser(
+    PROGRAM,
+    "Index, search or serve on a Ray cluster.",
+    {
+        "index": ("build an index on a cluster", index.OPTIONS + ADDRESS + SHARDS),
+        "search": ("search an index that a cluster holds", search.OPTIONS + ADDRESS + HOLDERS),
+        "serve": ("serve an index that a cluster holds", serve.OPTIONS + ADDRESS + HOLDERS),
+    },
+)
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out one of COMMANDS."""
-    name = arguments[0] if arguments else ""
-    if name not in COMMANDS:
-        parser(only_help=True).parse_args(arguments)
-        return
-    module = __import__(f"qbe.cli.{name}", fromlist=("run",))
+    options = PARSER.parse_args(arguments)
 
-    def command(given: list[str]) -> None:
-        options = command_parser(name).parse_args(given)
-        module.run(options, _builder(options) if name == "index" else _opener(options))
+    def command(_: list[str]) -> None:
+        if options.command == "index":
+            index.run(options, _builder(options))
+        else:
+            module = search if options.command == "search" else serve
+            module.run(options, _opener(options))
 
-    common.run(f"{PROGRAM} {name}", command, arguments[1:])
+    common.run(f"{PROGRAM} {options.command}", command, [])
 
 
-def _builder(options: argparse.Namespace) -> Callable[[Path, Execution], Manifest]:
-    def build(output: Path, execution: Execution) -> Manifest:
-        from qbe.cli.index import build_settings, reading
+def _builder(options: argparse.Namespace) -> Callable[..., Manifest]:
+    def build(
+        output: Path, corpus: list[str], settings: Any, *, execution: Execution, **named: Any
+    ) -> Manifest:
         from qbe.cluster.build import build_on_cluster
         from qbe.cluster.ray_runtime import connected
 
         with connected(options.address, execution.threads) as ray:
             return build_on_cluster(
-                ray,
-                output,
-                options.corpus,
-                build_settings(options),
-                options.shards,
-                reading=reading(options),
-                overwrite=options.overwrite,
-                resume=options.resume,
-                execution=execution,
+                ray, output, corpus, settings, options.shards, execution=execution, **named
             )
 
     return build

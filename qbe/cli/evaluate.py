@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from qbe.cli import common
 from qbe.cli.common import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
 PROGRAM = "qbe evaluate"
 EPILOG = """\
@@ -49,38 +47,28 @@ examples:
 """
 
 
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(PROGRAM, "Evaluate TREC runs against TREC qrels.", EPILOG)
-    files = {"--qrels FILE...": "TREC qrels files, which are joined", "--run FILE...": "TREC run files"}
-    parser.options(files, required=True)
-    options = {
-        "--measures NAME...": "measures (default: nDCG AP P@20 R@20 RR)",
-        "--protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations": "how runs are scored "
-        "(default: means over queries, by measures of ir-measures)",
-        "--folds FILE": "the folds (default: folds.json next to the first qrels file)",
-        "--split test|dev": "the test folds (default), or fold1_dev",
-        "--baseline FILE...": "runs that the others are compared with, by significance tests",
-        "--published": "add published figures (csfcube and citations)",
-        "--output FILE": "write the whole report as JSON",
-        "--plot FILE": "draw the figures of the runs in their order, with a --baseline the differences "
-        "(.svg, .png)",
-        "--worst N": "print the N queries with the largest losses of the first run against the baseline, and "
-        "the N with its lowest scores",
-        "--corpus FILE": "papers: titles for --worst",
-    }
-    parser.options(options)
-    return parser
+OPTIONS = f"""
+--qrels FILE...!  TREC qrels files, which are joined
+--run FILE...!  TREC run files
+--measures NAME...  measures (default: nDCG AP P@20 R@20 RR)
+--protocol csfcube|pools|crossed|exploration|as-asked|diversity|citations  how runs are scored (default: means
+  over queries, by measures of ir-measures)
+--folds FILE  the folds (default: folds.json next to the first qrels file)
+--split test|dev  the test folds (default), or fold1_dev
+--baseline FILE...  runs that the others are compared with, by significance tests
+--published  add published figures (csfcube and citations)
+--output FILE  write the whole report as JSON
+{common.OVERWRITE}\
+--plot FILE  draw the figures of the runs in their order, with a --baseline the differences (.svg, .png)
+--worst N  print the N queries with the largest losses of the first run against the baseline, and the N with
+  its lowest scores
+--corpus FILE  papers: titles for --worst
+"""
+PARSER = Parser(PROGRAM, "Evaluate TREC runs against TREC qrels.", OPTIONS, EPILOG)
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together, or a value out of range.
-
-    >>> check(parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "--worst", "5"]))
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: --worst needs --protocol csfcube and a --baseline; give both
-    """
+    """Raise UsageError for options that do not go together, or a value out of range."""
     import os
 
     from qbe.errors import UsageError, check_count
@@ -105,24 +93,22 @@ def check(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, evaluate, and print the report."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
     check(options)
 
     import json
 
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
-    from qbe.util.files import write_text
-    from qbe.util.outputs import PLOT, REPORT, check_output
+    from qbe.util.files import check_output, write_text
 
     if options.output:
-        check_output(options.output, REPORT)
+        check_output(options.output, options.overwrite)
     if options.plot:
         from qbe.evaluate.plot import check_plot, write_plot
 
         check_plot(options.plot)
-        check_output(options.plot, PLOT, "plot")
+        check_output(options.plot, options.overwrite, "plot")
     scoring = Scoring(options.protocol, tuple(options.measures or ()), options.split or "test", options.folds)
     report = build_report(
         options.qrels,

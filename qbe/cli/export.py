@@ -2,65 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
+
 from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from qbe.models.formats import EncoderFormat
 
-PROGRAM = "qbe export"
 KINDS = {
     "encoder": "a sentence encoder of the BERT family",
     "cross-encoder": "a reranker: a BERT-family sequence classifier of text pairs",
 }
-
-
-def parser() -> Parser:
-    """The command's options; ``kind`` is one of KINDS."""
-    parser = Parser(PROGRAM, "Turn PyTorch weights into the ONNX models that qbe runs.")
-    commands = parser.add_subparsers(dest="kind", required=True)
-    for kind, description in KINDS.items():
-        command = commands.add_parser(kind, help=description, description=f"Export {description}.")
-        folders = {
-            "--model DIR": "folder with config.json, model.safetensors (of an encoder also "
-            "pytorch_model.bin), tokenizer.json (of an encoder also vocab.txt)",
-            "--output DIR": "folder to create (replaced when it exists)",
-        }
-        command.options(folders, required=True)
-        about = {
-            "--name NAME": "name of the model (default: the folder's name)",
-            "--source TEXT": "where the weights come from, for the metadata (default: the folder)",
-        }
-        command.options(about)
-        if kind == "encoder":
-            graph = {
-                "--graph FILE": "the traced model without its weights, as qbe train large-encoder writes it; "
-                "then PyTorch is not needed"
-            }
-            command.options(graph)
-            encoder_format = {
-                "--layout title-abstract|title-sep-abstract|sentences": "input of a pass: title and "
-                "abstract, the same with [SEP] between them, or single sentences",
-                "--pooling mean|cls": "of a whole paper, and of single sentences: mean of the tokens, or the "
-                "first ([CLS])",
-                "--similarity cosine|l2": "cosine of vectors of unit length, or minus the distance of "
-                "unscaled vectors",
-                "--max-tokens N": "limit of a pass (default: as the folder declares it, else 0: the model's "
-                "number of positions)",
-                "--adapter DIR": "a bottleneck adapter of the adapters library",
-            }
-            command.options(
-                encoder_format,
-                "encoder format (default: as a sentence-transformers folder declares it, else the first)",
-            )
-    return parser
+OPTIONS = """
+--model DIR!  folder with config.json, model.safetensors (of an encoder also pytorch_model.bin),
+  tokenizer.json (of an encoder also vocab.txt)
+--output DIR!  folder to create (replaced when it exists)
+--name NAME  name of the model (default: the folder's name)
+--source TEXT  where the weights come from, for the metadata (default: the folder)
+"""
+OF_ENCODERS = """
+--graph FILE  the traced model without its weights, as qbe train large-encoder writes it; then PyTorch is not
+  needed
+# encoder format (default: as a sentence-transformers folder declares it, else the first)
+--layout title-abstract|title-sep-abstract|sentences  input of a pass: title and abstract, the same with [SEP]
+  between them, or single sentences
+--pooling mean|cls  of a whole paper, and of single sentences: mean of the tokens, or the first ([CLS])
+--similarity cosine|l2  cosine of vectors of unit length, or minus the distance of unscaled vectors
+--max-tokens N  limit of a pass (default: as the folder declares it, else 0: the model's number of positions)
+--adapter DIR  a bottleneck adapter of the adapters library
+"""
+PARSER = Parser("qbe export", "Turn PyTorch weights into the ONNX models that qbe runs.")
+_kinds = PARSER.add_subparsers(dest="kind", required=True)
+for _kind, _about in KINDS.items():
+    _command = _kinds.add_parser(_kind, help=_about, description=f"Export {_about}.")
+    _command.options(OPTIONS + (OF_ENCODERS.lstrip() if _kind == "encoder" else ""))
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, export, and print how far the exported model is from the original."""
-    options = parser().parse_args(arguments)
+    """Export, and print how far the exported model is from the original."""
+    options = PARSER.parse_args(arguments)
     from pathlib import Path
 
     model, output = Path(options.model), Path(options.output)
@@ -70,12 +51,11 @@ def main(arguments: list[str]) -> None:
         from qbe.models.export.encoder import export_encoder
 
         adapter, graph = (Path(path) if path else None for path in (options.adapter, options.graph))
-        original = "fp32" if graph else "PyTorch"
         exported = export_encoder(model, name, source, output, encoder_format, adapter, graph)
         for precision, figures in exported.parity.items():
             print(
-                f"{precision}: largest difference {figures['max_abs_difference']:.2g}, "
-                f"smallest cosine {figures['min_cosine']:.5f} against {original}"
+                f"{precision}: largest difference {figures['max_abs_difference']:.2g}, smallest cosine "
+                f"{figures['min_cosine']:.5f} against {'fp32' if graph else 'PyTorch'}"
             )
     else:
         from qbe.models.export.encoder import export_cross_encoder

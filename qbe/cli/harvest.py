@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from qbe.cli import common
-from qbe.cli.common import Parser
+import sys
 
-PROGRAM = "qbe harvest"
+from qbe.cli import common
+from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
+
+ABOUT = """\
+Fetch the records of arXiv that are new or changed by OAI-PMH, and with --index add, replace and delete \
+papers of an index accordingly. One request in three seconds is made, and the server's pauses are kept."""
+OPTIONS = f"""
+--output FILE!  records that no index has yet, and where to go on
+--set NAME...  of arXiv such as cs, physics:hep-th or cs:cs:CL (default: everything)
+--from DATE  records that were added or changed since then, such as 2026-11-01 (default: all; later runs begin
+  where the last one ended)
+--index DIR  an index to update, or to build, with what came
+--address ADDRESS ({ARXIV})  of a repository with arXiv's formats
+--format {"|".join(FORMATS)} ({FORMATS[0]})  of the records: arXiv takes authors apart, but lacks the date of
+  the first version
+--interval SECONDS ({INTERVAL_S:g})  between two requests (default: {INTERVAL_S:g}, as arXiv asks)
+--threads N  for --index; default: all processors this process may use
+"""
 EPILOG = """\
 Run the same command again, every day for instance: it fetches what changed since the last time, and goes on
 with a harvest that was interrupted. docs/watching.md has the lines for cron and systemd.
 """
-
-
-def parser() -> Parser:
-    """The command's options."""
-    from qbe.feeds import ARXIV, FORMATS, INTERVAL_S
-
-    parser = Parser(
-        PROGRAM,
-        "Fetch the records of arXiv that are new or changed by OAI-PMH, and with --index add, replace and "
-        "delete papers of an index accordingly. One request in three seconds is made, and the server's "
-        "pauses are kept.",
-        EPILOG,
-    )
-    parser.options({"--output FILE": "records that no index has yet, and where to go on"}, required=True)
-    options = {
-        "--set NAME...": "of arXiv such as cs, physics:hep-th or cs:cs:CL (default: everything)",
-        "--from DATE": "records that were added or changed since then, such as 2026-11-01 (default: all; "
-        "later runs begin where the last one ended)",
-        "--index DIR": "an index to update, or to build, with what came",
-        f"--address ADDRESS ({ARXIV})": "of a repository with arXiv's formats",
-        f"--format {'|'.join(FORMATS)} ({FORMATS[0]})": "of the records: arXiv takes authors apart, but "
-        "lacks the date of the first version",
-        f"--interval SECONDS ({INTERVAL_S:g})": f"between two requests (default: {INTERVAL_S:g}, as arXiv "
-        "asks)",
-        "--threads N": "for --index; default: all processors this process may use",
-    }
-    parser.options(options)
-    return parser
+PARSER = common.Parser("qbe harvest", ABOUT, OPTIONS, EPILOG)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, harvest, and update the index."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
     threads = common.threads(options.threads)
 
-    import sys
     import time
     from pathlib import Path
 
@@ -62,7 +49,7 @@ def main(arguments: list[str]) -> None:
     asked = HarvestSpec(options.address, tuple(options.set or ()), options.format, since)
     repository, started = Repository(options.address, options.interval), time.monotonic()
     try:
-        with common.counter("harvesting", "records", None) as advance:
+        with common.Bar("harvesting", "records") as advance:
             done = harvest(options.output, asked, repository, advance)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+
 from qbe.cli import common
 from qbe.cli.common import Parser
+from qbe.corpus import FORMAT_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    import contextlib
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
-    from typing import Any
 
     from qbe.corpus.records import Reading
     from qbe.index.source import BuildSettings, Execution
@@ -20,112 +21,98 @@ if TYPE_CHECKING:
     from qbe.types import Paper
 
 PROGRAM = "qbe index"
-CHANGES = ("append", "update", "sync", "delete")
-NAMED = 20
-"""How many papers that were kept or deleted are named."""
-
-
-def parser() -> Parser:
-    """The command's options."""
-    from qbe.corpus import FORMAT_NAMES as FORMATS
-
-    parser = Parser(
-        PROGRAM,
-        "Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the "
-        "papers with their sentences' facets, and a manifest. It appears at --output whole or not at all. "
-        "With --append, --update, --sync or --delete update the index at --output in one step: open readers "
-        "keep what they read, a second writer is refused, and when anything fails the index is unchanged.",
-    )
-    corpus = {
-        "--corpus SOURCE...": "files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for "
-        "standard input, or an address such as s3://...: JSON lines with paper_id, title, abstract (a string "
-        "or a list of sentences) and optionally pred_labels, metadata, or another --format; or a Hugging "
-        "Face dataset hf:NAME[:CONFIG][:SPLIT] or a folder of one"
-    }
-    parser.options(corpus)
-    parser.options({"--output DIR": "the index to create or to update"}, required=True)
-    reading = {
-        "--format NAME[:FIELD=COLUMN,...]": f"of the files: {', '.join(FORMATS)} (default: recognized, each "
-        "file by itself); of a table perhaps its columns, as in table:id=key,title=name,abstract=text "
-        "(default: by their usual names)",
-        "--category PATTERN...": "keep only papers that have one of these categories, such as 'cs.*'",
-        "--on-error stop|skip[:SHARE]": "at a record that cannot be used: stop, or skip it, listed with the "
-        "reason in OUTPUT.rejected.jsonl, and fail where more than this share of at least 100 records had to "
-        "be skipped (default: stop; skip:0.01 for files of more than 256 MB)",
-        "--keep-without-abstract": "keep papers that have a title alone; it stands for the abstract",
-        "--dedupe title|doi": "merge papers that repeat the title, year and first author, or the DOI, of one "
-        "before into it",
-        "--limit N": "read only the first N papers, to try things out",
-    }
-    parser.options(reading, "what is read of the corpus")
-    changes = {
-        "--append": "add the papers of --corpus that the index lacks, with the index's own settings",
-        "--update": "the same, and replace papers that --corpus has with other content under the same ids",
-        "--sync": "make the index equal to --corpus, an export of a library: add, replace and delete; papers "
-        "that did not change are left alone (--overwrite: also where more than a tenth would be deleted)",
-        "--delete ID...": "delete papers; @FILE: those of the file, one id a line",
-    }
-    parser.options(changes, "changes of an index; without any of these one is built", exclusive=True)
-    settings = {
-        "--only bm25|dense": "bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)",
-        "--encoder NAME[:int8|:fp16|:fp32]": "name in the registry, a folder, or a hub name, and its "
-        "precision, for papers and later for queries (default: facet-encoder; int8, on a GPU fp16)",
-        "--device cpu|cuda|auto": "what runs encoder and tagger: cuda is one NVIDIA GPU, through "
-        "onnxruntime-gpu; auto is a GPU that can be used, else the CPU (default: cpu)",
-        "--facets given|predicted": "given: keep the labels that the corpus brings, and predict those of "
-        "papers without; predicted: predict all (default: given)",
-        "--tagger NAME_OR_FOLDER": "what predicts facets (default: facet-tagger)",
-        "--store positions|docvectors|float16|int8...": "positions, docvectors: keep term positions, term "
-        "vectors in Lucene, for other programs; float16, int8: how vectors are stored, int8 in half the "
-        "space, with a scale a vector (default: float16 up to 200,000 sentences, int8 above)",
-        "--faiss auto|FACTORY": "how FAISS finds candidates, which stored vectors then score exactly: a "
-        "string of FAISS's index factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a "
-        "graph) or SQfp16 (all sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists "
-        "of short codes above)",
-    }
-    parser.options(settings, "what is built")
-    parser.options(common.THREADS)
-    running = {
-        "--overwrite": "replace what is at --output; with --sync delete as many papers as it takes",
-        "--resume": "go on with an interrupted build",
-    }
-    parser.options(running)
-    return parser
+ABOUT = """\
+Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the papers \
+with their sentences' facets, and a manifest. It appears at --output whole or not at all. With --append, \
+--update, --sync or --delete update the index at --output in one step: open readers keep what they read, a \
+second writer is refused, and when anything fails the index is unchanged."""
+OPTIONS = f"""
+--corpus SOURCE...  files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for standard
+  input, or an address such as s3://...: JSON lines with paper_id, title, abstract (a string or a list of
+  sentences) and optionally pred_labels, metadata, or another --format; or a Hugging Face dataset
+  hf:NAME[:CONFIG][:SPLIT] or a folder of one
+--output DIR!  the index to create or to update
+{common.THREADS}\
+--overwrite  replace what is at --output; with --sync delete as many papers as it takes
+--resume  go on with an interrupted build
+# what is read of the corpus
+--format NAME[:FIELD=COLUMN,...]  of the files: {", ".join(FORMAT_NAMES)} (default: recognized, each file by
+  itself); of a table perhaps its columns, as in table:id=key,title=name,abstract=text (default: by their
+  usual names)
+--category PATTERN...  keep only papers that have one of these categories, such as 'cs.*'
+--on-error stop|skip[:SHARE]  at a record that cannot be used: stop, or skip it, listed with the reason in
+  OUTPUT.rejected.jsonl, and fail where more than this share of at least 100 records had to be skipped
+  (default: stop; skip:0.01 for files of more than 256 MB)
+--keep-without-abstract  keep papers that have a title alone; it stands for the abstract
+--dedupe title|doi  merge papers that repeat the title, year and first author, or the DOI, of one before into
+  it
+--limit N  read only the first N papers, to try things out
+# changes of an index; without any of these one is built
+? --append  add the papers of --corpus that the index lacks, with the index's own settings
+? --update  the same, and replace papers that --corpus has with other content under the same ids
+? --sync  make the index equal to --corpus, an export of a library: add, replace and delete; papers that did
+  not change are left alone (--overwrite: also where more than a tenth would be deleted)
+? --delete ID...  delete papers; @FILE: those of the file, one id a line
+# what is built
+--only bm25|dense  bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)
+--encoder NAME[:int8|:fp16|:fp32]  name in the registry, a folder, or a hub name, and its precision, for
+  papers and later for queries (default: facet-encoder; int8, on a GPU fp16)
+--device cpu|cuda|auto  what runs encoder and tagger: cuda is one NVIDIA GPU, through onnxruntime-gpu; auto is
+  a GPU that can be used, else the CPU (default: cpu)
+--facets given|predicted  given: keep the labels that the corpus brings, and predict those of papers without;
+  predicted: predict all (default: given)
+--tagger NAME_OR_FOLDER  what predicts facets (default: facet-tagger)
+--store positions|docvectors|float16|int8...  positions, docvectors: keep term positions, term vectors in
+  Lucene, for other programs; float16, int8: how vectors are stored, int8 in half the space, with a scale a
+  vector (default: float16 up to 200,000 sentences, int8 above)
+--faiss auto|FACTORY  how FAISS finds candidates, which stored vectors then score exactly: a string of FAISS's
+  index factory, such as IVF1024,PQ128x4fs (lists of short codes), HNSW32,SQfp16 (a graph) or SQfp16 (all
+  sentences are compared) (default: auto, SQfp16 up to 200,000 sentences, lists of short codes above)
+"""
+PARSER = Parser(PROGRAM, ABOUT, OPTIONS)
+NAMED = 20  # how many papers that were kept or deleted are named
 
 
 class Bars:
     """Progress on a terminal (a `qbe.index.source.Progress`)."""
 
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
-        return common.progress_by_share(papers, "reading", "papers", share_read)
+        if not sys.stderr.isatty():
+            yield from papers
+            return
+        from tqdm import tqdm
 
-    def steps(
-        self, name: str, unit: str, total: int
-    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        return common.counter(name, unit, total)
+        form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
+        with tqdm(total=1.0, desc="reading", bar_format=form, dynamic_ncols=True) as bar:
+            for count, paper in enumerate(papers, start=1):
+                if count % 500 == 0:
+                    bar.set_postfix_str(f"{count:,} papers", refresh=False)
+                    bar.update((share_read() or 0.0) - bar.n)
+                yield paper
+            bar.update(1.0 - bar.n)
+
+    steps = common.Bar
 
     def stage(self, name: str) -> None:
-        import sys
-
         if sys.stderr.isatty():
             print(name, file=sys.stderr)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, and build or change an index."""
-    run(parser().parse_args(arguments))
+    run(PARSER.parse_args(arguments))
 
 
-def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest] | None = None) -> None:
-    """Build or change an index as the options say; ``build`` builds one of a corpus in another place."""
+def run(options: argparse.Namespace, build: Callable[..., Manifest] | None = None) -> None:
+    """Build or change an index as the options say; ``build`` does what `qbe.index.build.build` does in
+    another place.
+    """
     threads = common.threads(options.threads)
-    action = action_of(options)
+    action = _action(options)
 
-    import sys
     import time
     from pathlib import Path
 
-    from qbe.index.build import unfinished_build
+    from qbe.index import build as here
     from qbe.index.source import Execution
 
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
@@ -136,9 +123,17 @@ def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest
         print(f"{output}: {written.summary()}, {time.monotonic() - started:.1f} s")
         return
     try:
-        manifest = build(output, execution) if build else _build(output, options, execution)
+        manifest = (build or here.build)(
+            output,
+            options.corpus,
+            build_settings(options),
+            reading=reading(options),
+            overwrite=options.overwrite,
+            resume=options.resume,
+            execution=execution,
+        )
     except KeyboardInterrupt:
-        if unfinished_build(output):
+        if here.unfinished_build(output):
             print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
     counts = manifest.corpus
@@ -156,18 +151,18 @@ def run(options: argparse.Namespace, build: Callable[[Path, Execution], Manifest
         make_class_archive(output)
 
 
-def action_of(options: argparse.Namespace) -> str | None:
+def _action(options: argparse.Namespace) -> str | None:
     """The change that the options ask for, None for a build; raises UsageError for options that clash."""
     from qbe.errors import UsageError
 
-    action = next((name for name in CHANGES if getattr(options, name)), None)
+    given = vars(options)
+    action = next((name for name in ("append", "update", "sync", "delete") if given[name]), None)
     if action is None:
         build_settings(options)
     else:
         without_effect = ["only", "facets", "store", "faiss", "resume"]
-        without_effect += {"sync": ["limit"], "delete": ["corpus"]}.get(action, [])
-        for name in without_effect:
-            if getattr(options, name):
+        for name in without_effect + {"sync": ["limit"], "delete": ["corpus"]}.get(action, []):
+            if given[name]:
                 raise UsageError(f"--{name} is of no use with --{action}; drop one of them")
     if not options.corpus and action != "delete":
         raise UsageError(f"expected --corpus with the papers to {action or 'index'}, found none; add it")
@@ -183,10 +178,10 @@ def reading(options: argparse.Namespace) -> Reading:
     name, with_columns, text = (options.format or "").partition(":")
     columns = {}
     for pair in text.split(",") if with_columns else ():
-        field, equals, column = pair.partition("=")
-        if not (field.strip() and equals and column.strip()):
+        field, _, column = map(str.strip, pair.partition("="))
+        if not (field and column):
             raise UsageError(f"expected --format such as table:id=key,title=name, found {options.format!r}")
-        columns[field.strip()] = column.strip()
+        columns[field] = column
     on_error, _, share = (options.on_error or "").partition(":")
     try:
         max_rejected = float(share) if share else None
@@ -214,9 +209,8 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
         name, precision = options.encoder, ""
     if options.device == "cuda" and precision == "int8":
         raise UsageError("--device cuda encodes in fp16 or fp32, found --encoder in int8; drop one of them")
-    store = options.store or ()
-    stored = [form for form in ("float16", "int8") if form in store]
-    if len(stored) > 1:
+    store = set(options.store or ())
+    if store >= {"float16", "int8"}:
         raise UsageError("expected --store float16 or int8, found both; drop one of them")
     from qbe.index.source import BuildSettings
 
@@ -229,32 +223,19 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
         precision=precision or None,
         positions="positions" in store,
         docvectors="docvectors" in store,
-        stored=stored[0] if stored else None,
-    )
-
-
-def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Manifest:
-    from qbe.index.build import build
-
-    return build(
-        output,
-        options.corpus,
-        build_settings(options),
-        reading=reading(options),
-        overwrite=options.overwrite,
-        resume=options.resume,
-        execution=execution,
+        stored=next(iter(store & {"float16", "int8"}), None),
     )
 
 
 def _change(output: Path, action: str, options: argparse.Namespace, execution: Execution) -> Written:
-    """Update an index."""
     from functools import partial
 
     from qbe.index.update import append_papers, delete_papers, sync_papers
+    from qbe.util.text import read_ids
 
     if action == "delete":
-        return delete_papers(output, _ids(options.delete), execution=execution)
+        found = [read_ids(each[1:]) if each.startswith("@") else [each] for each in options.delete]
+        return delete_papers(output, [paper_id for ids in found for paper_id in ids], execution=execution)
     change = partial(append_papers, update=action == "update")
     if action == "sync":
         change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
@@ -269,18 +250,8 @@ def _change(output: Path, action: str, options: argparse.Namespace, execution: E
     )
 
 
-def _ids(arguments: Sequence[str]) -> list[str]:
-    """Paper ids as given, and for each ``@FILE`` those in the file."""
-    from qbe.util.text import read_ids
-
-    found = [read_ids(each[1:]) if each.startswith("@") else [each] for each in arguments]
-    return [paper_id for ids in found for paper_id in ids]
-
-
 def _confirm(question: str) -> bool:
     """Ask on a terminal; False without one."""
-    import sys
-
     from qbe.util.text import plain
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -295,14 +266,13 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     from qbe.index.build import rejected_file
     from qbe.util.text import plain
 
-    left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
+    listed = f"listed in {rejected_file(output)}"
     for noted in NOTED:
-        if count := left_out.pop(noted, 0):
+        if count := left_out.get(noted, 0):
             print(f"{count:,} {noted}, {listed}")
-    if left_out:
-        reasons = ", ".join(f"{plain(reason)}: {count:,}" for reason, count in left_out.items())
-        total = sum(left_out.values())
-        print(f"{total:,} {'record' if total == 1 else 'records'} left out ({reasons}), {listed}")
+    if reasons := {reason: count for reason, count in left_out.items() if reason not in NOTED}:
+        total, each = sum(reasons.values()), (f"{plain(name)}: {count:,}" for name, count in reasons.items())
+        print(f"{total:,} {'record' if total == 1 else 'records'} left out ({', '.join(each)}), {listed}")
 
 
 def _say_papers(written: Written, action: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from qbe.cli import common
@@ -9,15 +10,17 @@ from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
     from qbe.index.index import Index
     from qbe.label.grading import LabelConfig
-    from qbe.label.pairs import Merges, Pair
+    from qbe.label.pairs import Pair
     from qbe.models.language_model import Estimate
 
 PROGRAM = "qbe label"
+ABOUT = """\
+Make pairs of papers that are graded from 0 to 3 for background, method and result, by a language model \
+behind an OpenAI-compatible endpoint; or compare two files of grades."""
 EPILOG = """\
 Candidates of 20 papers of an index, to be graded by hand (qbe serve --pairs):
   qbe label --index DIR --sample 20 --output pairs.tsv
@@ -26,51 +29,35 @@ The same, graded by a model of a server on this machine; repeated after an inter
 """
 
 
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        PROGRAM,
-        "Make pairs of papers that are graded from 0 to 3 for background, method and result, by a language "
-        "model behind an OpenAI-compatible endpoint; or compare two files of grades.",
-        EPILOG,
-    )
-    parser.options({"--output FILE": "the pairs, tab-separated, with their grades"})
-    pairs = {
-        "--index DIR": "an index that holds the papers, built by qbe index",
-        "--sample N": "so many query papers, or pairs, at random",
-        "--candidates N": "of each query paper (default: 16)",
-        "--random-seed N (0)": "of what is drawn",
-        "--merge G:G...": "grades that count as other ones, as in 3:2; of --pairs without a model: of their "
-        "own grades",
-    }
-    parser.options(pairs, "pairs")
-    source = {
-        "--queries FILE": "ids of query papers, one a line; - is standard input (default: all of the index)",
-        "--pairs FILE": "pairs to grade: tab-separated, with the columns query_id and paper_id",
-    }
-    parser.options(source, exclusive=True)
-    model = {
-        "--model NAME": "its name at the endpoint",
-        "--endpoint URL": "such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of "
-        "$QBE_LLM_KEY",
-        "--guideline FILE": "what the model is told of facets and grades (default: qbe's own)",
-        "--answers FILE": "where answers are kept (default: --output and .answers.sqlite)",
-        "--budget-requests N": "requests at most, earlier ones included",
-        "--budget-tokens N": "tokens at most, earlier ones included",
-        "--price IN:OUT": "of a million tokens of requests and of answers, for the estimate",
-        "--dry-run": "print what is left to ask, and ask nothing",
-        "--parallel N (4)": "requests under way at a time",
-        "--response-format json_schema|json_object|none": "how the endpoint is asked for JSON (default: "
-        "$QBE_LLM_RESPONSE_FORMAT, else json_schema)",
-        "--timeout SECONDS (120)": "for an answer",
-    }
-    parser.options(model, "the model; without --model pairs are written without grades")
-    compared = {
-        "--agreement FILE FILE": "print how far two files of graded pairs agree, and end",
-        "--format table|json (table)": "of the agreement",
-    }
-    parser.options(compared, "agreement")
-    return parser
+OPTIONS = f"""
+--output FILE  the pairs, tab-separated, with their grades
+{common.OVERWRITE}\
+? --queries FILE  ids of query papers, one a line; - is standard input (default: all of the index)
+? --pairs FILE  pairs to grade: tab-separated, with the columns query_id and paper_id
+# pairs
+--index DIR  an index that holds the papers, built by qbe index
+--sample N  so many query papers, or pairs, at random
+--candidates N  of each query paper (default: 16)
+--random-seed N (0)  of what is drawn
+--merge G:G...  grades that count as other ones, as in 3:2; of --pairs without a model: of their own grades
+# the model; without --model pairs are written without grades
+--model NAME  its name at the endpoint
+--endpoint URL  such as http://127.0.0.1:8080/v1 (default: $QBE_LLM_ENDPOINT); its key is that of $QBE_LLM_KEY
+--guideline FILE  what the model is told of facets and grades (default: qbe's own)
+--answers FILE  where answers are kept (default: --output and .answers.sqlite)
+--budget-requests N  requests at most, earlier ones included
+--budget-tokens N  tokens at most, earlier ones included
+--price IN:OUT  of a million tokens of requests and of answers, for the estimate
+--dry-run  print what is left to ask, and ask nothing
+--parallel N (4)  requests under way at a time
+--response-format json_schema|json_object|none  how the endpoint is asked for JSON (default:
+  $QBE_LLM_RESPONSE_FORMAT, else json_schema)
+--timeout SECONDS (120)  for an answer
+# agreement
+--agreement FILE FILE  print how far two files of graded pairs agree, and end
+--format table|json (table)  of the agreement
+"""
+PARSER = Parser(PROGRAM, ABOUT, OPTIONS, EPILOG)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -107,94 +94,111 @@ def check(options: argparse.Namespace) -> None:
             check_count(name, getattr(options, name))
 
 
+def prices_of(text: str | None) -> tuple[float, float] | None:
+    """The prices of a million tokens of requests and of answers; raises UsageError."""
+    if text is None:
+        return None
+    from qbe.errors import UsageError
+
+    try:
+        prices = [float(part) for part in text.split(":")]
+        if len(prices) == 2 and all(0 <= price < float("inf") for price in prices):
+            return prices[0], prices[1]
+    except ValueError:
+        pass
+    raise UsageError(f"expected a `price` as in 0.15:0.6, found {text!r}")
+
+
 def main(arguments: list[str]) -> None:
-    """Parse the options, and do what they say."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
     check(options)
-    prices_of(options.price)
+    prices = prices_of(options.price)
 
     import json
     from pathlib import Path
 
-    from qbe.label.pairs import GRADED, PAIRS, parse_merges, write_pairs
-    from qbe.util.outputs import check_output
+    from qbe.label.candidates import drawn, ids_of, pool_candidates
+    from qbe.label.pairs import merged, parse_merges, read_grades, read_pairs, write_pairs
+    from qbe.util.files import check_output
+    from qbe.util.text import read_ids
 
     merges = parse_merges(options.merge or ())
     if options.agreement:
         from qbe.label.agreement import agreement, as_record, as_table
 
-        first, second = options.agreement
-        found = agreement(first, second, merges)
+        found = agreement(options.agreement[0], options.agreement[1], merges)
         record = options.format == "json"
         print(json.dumps(as_record(found)) if record else as_table(found, options.agreement))
         return
     output = Path(options.output)
-    check_output(output, GRADED if options.model or options.pairs else PAIRS)
+    check_output(output, options.overwrite)
     if not options.model and options.pairs:
-        from qbe.label.pairs import merged, read_grades, read_pairs
-
         grades, pairs = read_grades(options.pairs), read_pairs(options.pairs)
         rows = [[merged(grade, merges) for grade in grades[pair.query_id, pair.paper_id]] for pair in pairs]
         write_pairs(output, pairs, rows)
         print(f"{output}: {len(pairs):,} pairs")
         return
-    config = _config(options, output, merges) if options.model else None
+    config = None
+    if options.model:
+        from qbe.label.grading import LabelConfig
+        from qbe.models.language_model import Endpoint
+
+        guideline = _guideline(options.guideline)
+        config = LabelConfig(
+            Endpoint(
+                options.endpoint, options.model, options.timeout, response_format=options.response_format
+            ),
+            Path(options.answers or f"{output}.answers.sqlite"),
+            guideline,
+            options.budget_requests,
+            options.budget_tokens,
+            options.parallel,
+            merges,
+            options.random_seed,
+        )
 
     from qbe.index.index import Index
 
+    seed = options.random_seed
     with Index(options.index) as index:
-        pairs = _pairs(options, index)
+        if options.pairs:
+            pairs = drawn(read_pairs(options.pairs), options.sample, seed)
+        else:
+            ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
+            queries = drawn(ids, options.sample, seed)
+            count = 16 if options.candidates is None else options.candidates
+            with common.Bar("finding candidates", "papers", len(queries)) as advance:
+                pairs = pool_candidates(index, queries, count, seed, advance)
         if config is not None:
-            _label(options, index, pairs, output, config)
+            _label(index, pairs, output, config, prices, dry_run=options.dry_run)
             return
     write_pairs(output, pairs)
     print(f"{output}: {len(pairs):,} pairs of {len({pair.query_id for pair in pairs}):,} query papers")
 
 
-def _config(options: argparse.Namespace, output: Path, merges: Merges) -> LabelConfig:
+def _guideline(path: str | None) -> str | None:
     from pathlib import Path
 
     from qbe.errors import FileFormatError, input_error
-    from qbe.label.grading import LabelConfig
-    from qbe.models.language_model import Endpoint
 
-    guideline = None
-    if options.guideline:
-        try:
-            guideline = Path(options.guideline).read_text(encoding="utf-8")
-        except OSError as error:
-            raise input_error(options.guideline, error) from None
-        except UnicodeDecodeError:
-            raise FileFormatError(f"{options.guideline} is not valid UTF-8") from None
-    return LabelConfig(
-        Endpoint.of(options.endpoint, options.model, options.timeout, options.response_format),
-        Path(options.answers or f"{output}.answers.sqlite"),
-        guideline,
-        options.budget_requests,
-        options.budget_tokens,
-        options.parallel,
-        merges,
-        options.random_seed,
-    )
-
-
-def _pairs(options: argparse.Namespace, index: Index) -> list[Pair]:
-    """The pairs that the options give, or candidates of query papers."""
-    from qbe.label.candidates import drawn, ids_of, pool_candidates
-    from qbe.label.pairs import read_pairs
-    from qbe.util.text import read_ids
-
-    if options.pairs:
-        return drawn(read_pairs(options.pairs), options.sample, options.random_seed)
-    ids = list(dict.fromkeys(read_ids(options.queries))) if options.queries else ids_of(index)
-    queries = drawn(ids, options.sample, options.random_seed)
-    count = 16 if options.candidates is None else options.candidates
-    with common.counter("finding candidates", "papers", len(queries)) as advance:
-        return pool_candidates(index, queries, count, options.random_seed, advance)
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise input_error(path, error) from None
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is not valid UTF-8") from None
 
 
 def _label(
-    options: argparse.Namespace, index: Index, pairs: list[Pair], output: Path, config: LabelConfig
+    index: Index,
+    pairs: list[Pair],
+    output: Path,
+    config: LabelConfig,
+    prices: tuple[float, float] | None,
+    *,
+    dry_run: bool,
 ) -> None:
     """Grade pairs, and print what came of it; raises ModelError where pairs were asked for in vain."""
     from qbe.errors import ModelError
@@ -203,11 +207,8 @@ def _label(
 
     papers = papers_of(index, pairs)
     if bare := sum(not paper.abstract for paper in papers.values()):
-        common.note(
-            PROGRAM,
-            f"{bare:,} of {len(papers):,} papers have no abstract in this index; the model is shown their "
-            "titles alone",
-        )
+        told = "papers have no abstract in this index; the model is shown their titles alone"
+        common.note(PROGRAM, f"{bare:,} of {len(papers):,} {told}")
 
     def approve(estimate: Estimate) -> bool:
         """Print what is to be asked."""
@@ -216,14 +217,14 @@ def _label(
             f"others: {estimate.requests:,} requests, about {estimate.prompt_tokens:,} tokens in and "
             f"{estimate.completion_tokens:,} out"
         )
-        if prices := prices_of(options.price):
+        if prices:
             cost = (estimate.prompt_tokens * prices[0] + estimate.completion_tokens * prices[1]) / 1e6
             line += f", at a price of about {cost:,.2f}"
-        print(line, file=sys.stdout if options.dry_run else sys.stderr)
-        return not options.dry_run
+        print(line, file=sys.stdout if dry_run else sys.stderr)
+        return not dry_run
 
     try:
-        with common.counter("grading", "pairs", len(pairs)) as advance:
+        with common.Bar("grading", "pairs", len(pairs)) as advance:
             labelled = label(pairs, papers, output, config, approve=approve, progress=advance)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("; what was answered is kept: repeat the command for the rest") from None
@@ -237,33 +238,11 @@ def _label(
         print(f"  {facet!s:12}{', '.join(f'{grade}: {counts[grade]:,}' for grade in range(4))}")
     if labelled.stopped:
         left = len(pairs) - labelled.graded - len(labelled.problems)
-        common.note(
-            PROGRAM,
-            f"{left:,} pairs were not asked for: {labelled.stopped}; repeat the command with a larger budget "
-            "for the rest",
-        )
+        told = f"{left:,} pairs were not asked for: {labelled.stopped}"
+        common.note(PROGRAM, f"{told}; repeat the command with a larger budget for the rest")
     if labelled.problems:
         pair, problem = next(iter(labelled.problems.items()))
         raise ModelError(
             f"expected grades of all pairs, found none for {len(labelled.problems):,}, such as "
-            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command, which asks for these alone"
+            f"{pair.query_id} and {pair.paper_id} ({problem}); repeat the command with `overwrite`, which asks for these alone"
         )
-
-
-def prices_of(text: str | None) -> tuple[float, float] | None:
-    """The prices that an option states; raises UsageError.
-
-    >>> prices_of("0.15:0.6")
-    (0.15, 0.6)
-    """
-    if text is None:
-        return None
-    from qbe.errors import UsageError
-
-    try:
-        prices = [float(part) for part in text.split(":")]
-        if len(prices) == 2 and all(0 <= price < float("inf") for price in prices):
-            return prices[0], prices[1]
-    except ValueError:
-        pass
-    raise UsageError(f"expected a `price` as in 0.15:0.6, found {text!r}")

@@ -5,46 +5,32 @@ from __future__ import annotations
 import sys
 
 from qbe.cli import common
-from qbe.cli.common import Parser
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import socket
-
-PROGRAM = "qbe mcp"
 HOST, PORT = "127.0.0.1", 8766
+ABOUT = "Give agents tools to search an index with, by the Model Context Protocol (MCP)."
+OPTIONS = f"""
+--index DIR...!  the index to serve, or several as one
+--transport stdio|http (stdio)  how agents reach it
+--host HOST  http: address to listen at (default: {HOST}, this machine only)
+--port N  http: port to listen at, 0 for any free one (default: {PORT})
+--api-key-file FILE  http: a file with a key that requests must bring; needed to listen beyond this machine
+{common.RERANK}{common.THREADS}"""
 EPILOG = """\
 With stdio an agent's program starts this command itself, and talks with it over standard input and output.
 With http it listens at http://HOST:PORT/mcp (streamable HTTP). Changes of the index are noticed while it is
 served. docs/serve.md shows how programs are told of it.
 """
-
-
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        PROGRAM, "Give agents tools to search an index with, by the Model Context Protocol (MCP).", EPILOG
-    )
-    parser.options({"--index DIR...": "the index to serve, or several as one"}, required=True)
-    options = {
-        "--transport stdio|http (stdio)": "how agents reach it",
-        "--host HOST": f"http: address to listen at (default: {HOST}, this machine only)",
-        "--port N": f"http: port to listen at, 0 for any free one (default: {PORT})",
-        "--api-key-file FILE": "http: a file with a key that requests must bring; needed to listen beyond "
-        "this machine",
-        **common.RERANK,
-        **common.THREADS,
-    }
-    parser.options(options)
-    return parser
+PARSER = common.Parser("qbe mcp", ABOUT, OPTIONS, EPILOG)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, open the index, and answer calls until told to end."""
-    options = parser().parse_args(arguments)
+    """Answer calls until told to end."""
+    options = PARSER.parse_args(arguments)
 
     import contextlib
+    import logging
     import os
+    import signal
     import threading
 
     from qbe.errors import UsageError, check_package
@@ -65,17 +51,22 @@ def main(arguments: list[str]) -> None:
     threads = common.threads(options.threads)
 
     from qbe.index.several import open_index
-    from qbe.serve.mcp import PATH, create_server, serve_http, serve_stdio
+    from qbe.serve.mcp import PATH, create_server, serve_http
     from qbe.serve.service import SearchService, stages_of
     from qbe.serve.workers import address_of, listen
 
-    _log_plainly()
-    _end_at_signals()
+    for name in ("fastmcp", "mcp", "uvicorn"):  # plain warnings: a server's output may be the protocol
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [common.log_handler()], False
+        logger.setLevel(logging.WARNING)
+    # To end at once is no failure, and nothing could be left half written. A KeyboardInterrupt would not do:
+    # a thread that waits for standard input cannot be told to end. Over HTTP uvicorn takes both signals,
+    # answers what is under way, and passes them on.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
     with contextlib.ExitStack() as stack:
-        listening: socket.socket | None = None
-        if http:
-            port = PORT if options.port is None else options.port
-            listening = stack.enter_context(listen(host, port))
+        port = PORT if options.port is None else options.port
+        listening = stack.enter_context(listen(host, port)) if http else None
         index = stack.enter_context(open_index(options.index, threads=threads))
         service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)
@@ -83,36 +74,7 @@ def main(arguments: list[str]) -> None:
         stack.callback(warming.join)
         warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
-            serve_stdio(server)
+            server.run("stdio", show_banner=False)
         else:
-            address = address_of(listening, PATH)
-            print(f"{len(index):,} papers for agents at {address}", file=sys.stderr)
+            print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             serve_http(server, listening, key)
-
-
-def _end_at_signals() -> None:
-    """End at SIGINT or SIGTERM, at once and without an error: for a server that is no failure, and nothing
-    could be left half written.
-
-    A KeyboardInterrupt would not do: a thread that waits for standard input cannot be told to end, and Python
-    drops one that is raised while a module is imported. Over HTTP uvicorn takes both signals, answers what is
-    under way, and then passes them on.
-    """
-    import os
-    import signal
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(0))
-
-
-def _log_plainly() -> None:
-    """Log to standard error, warnings and worse, in plain lines; a server's output may be the protocol."""
-    import logging
-
-    import fastmcp  # noqa: F401  (it sets its own handlers when it is imported)
-
-    handler = common.log_handler()
-    for name in ("fastmcp", "mcp", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.WARNING)

@@ -5,63 +5,56 @@ from __future__ import annotations
 import sys
 
 from qbe.cli import common
-from qbe.cli.common import Parser
 
-PROGRAM = "qbe tag"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeVar
 
+    T = TypeVar("T")
 
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        PROGRAM,
-        "Split abstracts into sentences and label each: background, objective, method, result or other. "
-        "Papers are written back with abstract as a list and pred_labels, one for each sentence.",
-    )
-    files = {
-        "--input FILE": "JSON lines with paper_id, title, abstract (a string, or a list of sentences, which "
-        "is kept as it is); .gz, .xz, .zst are read too; - is standard input",
-        "--output FILE": "JSON lines; - is standard output",
-    }
-    parser.options(files, required=True)
-    options = {
-        "--facets given|predicted (given)": "given: keep the labels of papers that have them; predicted: "
-        "label all",
-        "--probabilities": "add pred_probabilities, five numbers for each sentence",
-        "--tagger NAME": "name in the registry, or a folder (default: facet-tagger)",
-        **common.THREADS,
-    }
-    parser.options(options)
-    return parser
+ABOUT = """\
+Split abstracts into sentences and label each: background, objective, method, result or other. Papers are \
+written back with abstract as a list and pred_labels, one for each sentence."""
+OPTIONS = f"""
+--input FILE!  JSON lines with paper_id, title, abstract (a string, or a list of sentences, which is kept as
+  it is); .gz, .xz, .zst are read too; - is standard input
+--output FILE!  JSON lines; - is standard output
+{common.OVERWRITE}\
+--facets given|predicted (given)  given: keep the labels of papers that have them; predicted: label all
+--probabilities  add pred_probabilities, five numbers for each sentence
+--tagger NAME  name in the registry, or a folder (default: facet-tagger)
+{common.THREADS}"""
+PARSER = common.Parser("qbe tag", ABOUT, OPTIONS)
 
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, and tag a stream of papers."""
-    options = parser().parse_args(arguments)
+    options = PARSER.parse_args(arguments)
     threads = common.threads(options.threads)
 
     from contextlib import nullcontext
     from pathlib import Path
 
     from qbe.errors import UsageError
-    from qbe.util.outputs import EMPTY, check_output
+    from qbe.util.files import check_output
 
     output = Path(options.output)
     if options.output != "-":
         if output.is_file() and Path(options.input).is_file() and output.samefile(options.input):
             raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
-        check_output(output, EMPTY)  # a result is a corpus, as others have
+        check_output(output, options.overwrite)
 
     from qbe.models.cards import DEFAULT_TAGGER
     from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk, tag_stream
     from qbe.util.files import atomic_file
 
+    def counted(records: Iterable[T]) -> Iterator[T]:
+        with common.Bar("tagging", "papers") as advance:
+            for record in records:
+                yield record
+                advance(1)
+
     tagger = Tagger.open(options.tagger or DEFAULT_TAGGER)
     tagging = TaggingEncoder(open_trunk(tagger, threads), tagger, options.facets)
     with nullcontext(sys.stdout.buffer) if options.output == "-" else atomic_file(output) as stream:
-        tag_stream(
-            options.input,
-            stream,
-            tagging,
-            lambda records: common.progress(records, "tagging", "papers"),
-            probabilities=options.probabilities,
-        )
+        tag_stream(options.input, stream, tagging, counted, probabilities=options.probabilities)

@@ -2,83 +2,61 @@
 
 from __future__ import annotations
 
+import argparse
+
 from qbe.cli import common
-from qbe.cli.common import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
     from qbe.train.work import Sources
 
-PROGRAM = "qbe train"
 _CONTINUES = "An interrupted call continues from --work."
-_CHECKOUT = "(default: data/facet-judgments/dev.tsv in a checkout of the repository)"
-_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: {} in a checkout)"
-_JUDGMENTS = "data/facet-judgments/train.tsv"
-_COLLECTION = "written by qbe datasets citations or citeomatic"
-
+_PAIRS = "graded pairs to train on, files or folders with train*.tsv (default: data/facet-judgments/train.tsv"
 OPTIONS = {
-    "output": ("--output DIR", "the folder to write the model to"),
-    "work": ("--work DIR", "the folder of checkpoints and other finished parts"),
-    "seeds": ("--seeds 0,1,2 (0,1,2)", "one model each, and their mean"),
-    "seed": ("--seeds 0,1,2 (0)", "one model each, and their mean"),
-    "threads": ("--threads N", "default: all available processors"),
-    "device": ("--device cpu|cuda (cpu)", "where it trains"),
-    "pairs": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS} and data/graded-pairs")),
-    "wild": ("--pairs PATH...", _PAIRS.format(f"{_JUDGMENTS}, data/graded-pairs, and its wild-train.tsv")),
-    "devs": (
-        "--dev FILE...",
-        f"graded pairs to measure on; the first chooses, the last calibrates chances {_CHECKOUT}",
-    ),
-    "corpus": ("--corpus FILE", "the papers of the pairs as JSON lines (default: in $QBE_DATA)"),
-    "leave-out": (
-        "--leave-out FILE",
-        "papers as JSON lines that models are evaluated on; papers with such a title are not trained on "
-        "(default: in $QBE_DATA)",
-    ),
-    "index": ("--index DIR", "an index of the pairs' papers"),
-    "collection": ("--collection DIR", _COLLECTION),
-    "collection-index": ("--index DIR", "an index of its papers.jsonl"),
-    "encoder": (
-        "--encoder NAME (all-MiniLM-L6-v2)",
-        "the model of the BERT family to start from: name in the registry, a folder, or a hub name",
-    ),
-    "base": (
-        "--encoder NAME (all-mpnet-base-v2)",
-        "the model of the kind BERT or MPNet to start from",
-    ),
-    "csabstruct": ("--csabstruct DIR", "its train, dev, test.jsonl (default: in $QBE_DATA)"),
-    "unlabelled": ("--unlabelled FILE", "papers as JSON lines (default: in $QBE_DATA)"),
-    "cocitations": ("--cocitations FILE...", "pairs of co-cited papers, as JSON lines in ASPIRE's format"),
-    "dev-cocitations": ("--dev FILE...", "the same, for dev (default: 5 %% of the sets)"),
-    "objective": (
-        "--objective bi-encoder|ts|ot|ts+ot",
-        "in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, TS+OTASPIRE (default: ot)",
-    ),
-    "similarity": (
-        "--similarity cosine|l2",
-        "l2: distances of vectors as they are, cosine: of unit length (default: l2)",
-    ),
-    "epochs": ("--epochs N", "at most (default: 1)"),
-    "learning-rate": ("--learning-rate RATE", "default: 2e-5; 3e-5 for ot"),
-    "query-tokens": ("--query-tokens N", "tokens of the query to read (default: 256)"),
-    "candidate-tokens": ("--candidate-tokens N", "tokens of a candidate to read (default: 256)"),
-    "classes": (
-        "--classes natural|balanced|all-cited",
-        "BM25's best candidates as they are, as many that are not cited as are, or also all that is cited "
-        "(default: natural)",
-    ),
-    "candidates": ("--candidates N", "BM25's best of each query (default: 10)"),
-    "passes": ("--epochs PASSES", "passes over the pairs, such as 0.5 (default: 1)"),
-    "highest-rate": ("--learning-rate RATE", "the highest (default: 5e-5)"),
-    "tagger": ("--tagger DIR", "the tagger's folder"),
-    "other-encoder": ("--encoder NAME_OR_FOLDER", "the encoder"),
+    "output": "--output DIR!  the folder to write the model to",
+    "work": "--work DIR!  the folder of checkpoints and other finished parts",
+    "seeds": "--seeds 0,1,2 (0,1,2)  one model each, and their mean",
+    "seed": "--seeds 0,1,2 (0)  one model each, and their mean",
+    "threads": "--threads N  default: all available processors",
+    "device": "--device cpu|cuda (cpu)  where it trains",
+    "pairs": f"--pairs PATH...  {_PAIRS} and data/graded-pairs in a checkout)",
+    "wild": f"--pairs PATH...  {_PAIRS}, data/graded-pairs, and its wild-train.tsv in a checkout)",
+    "devs": "--dev FILE...  graded pairs to measure on; the first chooses, the last calibrates chances "
+    "(default: data/facet-judgments/dev.tsv in a checkout of the repository)",
+    "corpus": "--corpus FILE  the papers of the pairs as JSON lines (default: in $QBE_DATA)",
+    "leave-out": "--leave-out FILE  papers as JSON lines that models are evaluated on; papers with such a "
+    "title are not trained on (default: in $QBE_DATA)",
+    "index": "--index DIR!  an index of the pairs' papers",
+    "collection": "--collection DIR!  written by qbe datasets citations or citeomatic",
+    "collection-index": "--index DIR!  an index of its papers.jsonl",
+    "encoder": "--encoder NAME (all-MiniLM-L6-v2)  the model of the BERT family to start from: name in the "
+    "registry, a folder, or a hub name",
+    "base": "--encoder NAME (all-mpnet-base-v2)  the model of the kind BERT or MPNet to start from",
+    "csabstruct": "--csabstruct DIR  its train, dev, test.jsonl (default: in $QBE_DATA)",
+    "unlabelled": "--unlabelled FILE  papers as JSON lines (default: in $QBE_DATA)",
+    "cocitations": "--cocitations FILE...!  pairs of co-cited papers, as JSON lines in ASPIRE's format",
+    "dev-cocitations": "--dev FILE...  the same, for dev (default: 5 %% of the sets)",
+    "objective": "--objective bi-encoder|ts|ot|ts+ot  in the paper: SPECTER-CoCite, TSASPIRE, OTASPIRE, "
+    "TS+OTASPIRE (default: ot)",
+    "similarity": "--similarity cosine|l2  l2: distances of vectors as they are, cosine: of unit length "
+    "(default: l2)",
+    "epochs": "--epochs N  at most (default: 1)",
+    "learning-rate": "--learning-rate RATE  default: 2e-5; 3e-5 for ot",
+    "query-tokens": "--query-tokens N  tokens of the query to read (default: 256)",
+    "candidate-tokens": "--candidate-tokens N  tokens of a candidate to read (default: 256)",
+    "classes": "--classes natural|balanced|all-cited  BM25's best candidates as they are, as many that are "
+    "not cited as are, or also all that is cited (default: natural)",
+    "candidates": "--candidates N  BM25's best of each query (default: 10)",
+    "passes": "--epochs PASSES  passes over the pairs, such as 0.5 (default: 1)",
+    "highest-rate": "--learning-rate RATE  the highest (default: 5e-5)",
+    "tagger": "--tagger DIR!  the tagger's folder",
+    "other-encoder": "--encoder NAME_OR_FOLDER!  the encoder",
 }
-"""Options and their help, by the names that COMMANDS gives them."""
+"""Options, by the names that COMMANDS gives them."""
 
 COMMANDS = {
     "tagger": (
@@ -86,16 +64,15 @@ COMMANDS = {
         "Train the facet tagger on CSAbstruct and unlabelled arXiv abstracts, export it, and write its model "
         f"card. Under an hour on two processors. {_CONTINUES}",
         "tagger:TaggerTraining",
-        "output work",
-        "csabstruct unlabelled leave-out seeds threads",
+        "output work csabstruct unlabelled leave-out seeds threads",
     ),
     "encoder": (
         "a sentence encoder",
         "Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., 2022), export "
         f"it, and write its card. {_CONTINUES}",
-        "encoder:CocitationTraining",
-        "cocitations output work",
-        "dev-cocitations leave-out objective encoder similarity epochs learning-rate seed threads device",
+        "cocitations:CocitationTraining",
+        "cocitations output work dev-cocitations leave-out objective encoder similarity epochs learning-rate "
+        "seed threads device",
     ),
     "large-encoder": (
         "the large facet encoder",
@@ -103,24 +80,21 @@ COMMANDS = {
         "and write it (all-mpnet-base-v2: the difference from it) and the projections with their cards. "
         f"Three minutes on a large GPU, days on two processors. {_CONTINUES}",
         "encoder:GradedTraining",
-        "output work",
-        "pairs base devs corpus leave-out seeds threads device",
+        "output work pairs base devs corpus leave-out seeds threads device",
     ),
     "citation": (
         "the citation model",
         "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
         f"write it with a model card. {_CONTINUES}",
         "citation:CitationTraining",
-        "collection collection-index output work",
-        "seeds threads",
+        "collection collection-index output work seeds threads",
     ),
     "technique-words": (
         "the words of techniques and problems",
         "Count the words of the titles of a corpus by what they name, a technique or a problem, and write "
         "them with a card. Takes minutes; nothing is trained.",
         "words:WordsTraining",
-        "output work",
-        "corpus devs seed threads",
+        "output work corpus devs seed threads",
     ),
     "citation-pairs": (
         "a pair reranker for citations",
@@ -128,16 +102,15 @@ COMMANDS = {
         "BIR 2020) on the best candidates of BM25, export it for --rerank of qbe cite and qbe search, and "
         f"write its card. {_CONTINUES}",
         "cross_encoder:CrossEncoderTraining",
-        "collection collection-index output work",
-        "encoder query-tokens candidate-tokens classes candidates passes highest-rate seed threads device",
+        "collection collection-index output work encoder query-tokens candidate-tokens classes candidates "
+        "passes highest-rate seed threads device",
     ),
     "grades": (
         "the grade model",
         "Train the model that turns comparisons of papers into grades, over an index of the papers of graded "
         f"pairs, and write it with a model card. {_CONTINUES}",
         "grades:GradeTraining",
-        "index output work",
-        "pairs devs leave-out seeds threads",
+        "index output work pairs devs leave-out seeds threads",
     ),
     "joint-grades": (
         "joint grades: a cross-encoder of pairs of papers",
@@ -145,29 +118,39 @@ COMMANDS = {
         "a larger one grades, and write it with a model card. A quarter of an hour on a large GPU, weeks on "
         f"two processors. {_CONTINUES}",
         "joint:JointTraining",
-        "index output work",
-        "wild devs leave-out seed threads device",
+        "index output work wild devs leave-out seed threads device",
     ),
     "facet-projections": (
         "the facet projections",
         "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
         f"graded pairs' papers, and write them with a model card. {_CONTINUES}",
         "projections:ProjectionTraining",
-        "index output work",
-        "pairs devs leave-out seeds threads",
+        "index output work pairs devs leave-out seeds threads",
     ),
     "admit": (
         "allow a tagger to be used with another encoder than it was trained on",
         "Measure a facet tagger on an encoder whose weights are close to those of the encoder it was trained "
         "on, and record in the tagger's card that it can be used with it.",
         "tagger:admit",
-        "tagger other-encoder",
-        "csabstruct threads",
+        "tagger other-encoder csabstruct threads",
     ),
 }
 """The line of each subcommand in the help of the command, its description, the module (of `qbe.train`) and
-the class of its training, and its required and other options.
+the class of its training, and its options.
 """
+
+PARSER = common.Parser("qbe train", "Train the models that qbe ships, and sentence encoders of your own.")
+_commands = PARSER.add_subparsers(dest="command", required=True)
+for _name, (_line, _about, _, _options) in COMMANDS.items():
+    _command = _commands.add_parser(_name, help=_line, description=_about)
+    _command.options("\n".join(OPTIONS[each] for each in _options.split()))
+
+_FIELDS = {
+    **dict.fromkeys(("pairs", "csabstruct", "cocitations"), "train"),
+    **dict.fromkeys(("unlabelled", "corpus"), "corpus"),
+    **{name: name for name in ("dev", "leave_out", "index")},
+}
+"""The fields of `qbe.train.work.Sources` that options give."""
 
 _DATA = {
     "csabstruct": "csabstruct",
@@ -177,24 +160,10 @@ _DATA = {
 }
 """The defaults of options below QBE_DATA."""
 
-_FIELDS = {"csabstruct": "train", "cocitations": "train", "pairs": "train", "unlabelled": "corpus"}
-"""What `qbe.train.work.Sources` calls an option of another name."""
-
-
-def parser() -> Parser:
-    """The parser of the command and its subcommands."""
-    parser = Parser(PROGRAM, "Train the models that qbe ships, and sentence encoders of your own.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, (summary, description, _, needed, others) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=description)
-        command.options(dict(OPTIONS[each] for each in needed.split()), required=True)
-        command.options(dict(OPTIONS[each] for each in others.split()))
-    return parser
-
 
 def main(arguments: list[str]) -> None:
-    """Parse the options, train, and print what the model's card says of its figures."""
-    options = parser().parse_args(arguments)
+    """Train, and print what the model's card says of its figures."""
+    options = PARSER.parse_args(arguments)
     from pathlib import Path
 
     threads = common.threads(options.threads)
@@ -204,15 +173,21 @@ def main(arguments: list[str]) -> None:
         for split, figures in scores.items():
             print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
         return
+    from qbe.errors import UsageError
     from qbe.models.cards import check_model_folder
 
     check_model_folder(Path(options.output))
-    seeds = _seeds(options.seeds)
+    try:
+        seeds = tuple(dict.fromkeys(map(int, options.seeds.split(","))))
+        if not all(0 <= seed < 2**32 for seed in seeds):
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"expected seeds such as 0,1,2, found {options.seeds!r}; check `seeds`") from None
     sources = _sources(options)
     make = _training(options.command)
-    own = {} if getattr(options, "encoder", None) is None else {"encoder": options.encoder}
+    own = {"encoder": options.encoder} if "encoder" in options else {}
     if options.command == "encoder":
-        from qbe.train.encoder import CocitationRecipe
+        from qbe.train.cocitations import CocitationRecipe
 
         own["recipe"] = common.made(CocitationRecipe, options)
     if options.command == "citation-pairs":
@@ -228,16 +203,14 @@ def main(arguments: list[str]) -> None:
 
 
 def _training(command: str) -> Callable[..., Any]:
-    """The class of a subcommand's training, or the function of ``admit``; raises MissingDependencyError
-    without the extra ``train``.
-    """
+    """The class of a training, or the function of ``admit``; raises MissingDependencyError."""
     from importlib import import_module
 
     from qbe.errors import MissingDependencyError
 
-    module, _, function = COMMANDS[command][2].partition(":")
+    module, _, name = COMMANDS[command][2].partition(":")
     try:
-        called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), function)
+        called: Callable[..., Any] = getattr(import_module(f"qbe.train.{module}"), name)
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"training needs the packages of its extra, found no {error.name}; run: pip install 'qbe[train]'"
@@ -256,57 +229,41 @@ def _sources(options: argparse.Namespace) -> Sources:
         collection = Path(options.collection)
         train, dev = ((collection / f"{split}.qrels",) for split in ("train", "dev"))
         return Sources(train=train, dev=dev, index=Path(options.index))
+    pairs = ["facet-judgments/train.tsv", "graded-pairs"]
+    if options.command == "joint-grades":
+        pairs.append("graded-pairs/wild-train.tsv")
     fields: dict[str, Any] = {}
-    for name in ("pairs", "csabstruct", "cocitations", "unlabelled", "corpus", "dev", "leave_out", "index"):
-        if not hasattr(options, name):
+    for name, field in _FIELDS.items():
+        if name not in options:
             continue
-        value, field = getattr(options, name), _FIELDS.get(name, name)
+        value = getattr(options, name)
         if name == "pairs":
-            given = map(Path, value) if value else (data_file("pairs", each) for each in _pairs(options))
-            fields[field] = pair_files(given)
+            fields[field] = pair_files(
+                map(Path, value) if value else (data_file(name, each) for each in pairs)
+            )
         elif isinstance(value, list):
             fields[field] = tuple(map(Path, value))
-        elif name == "dev" and options.command == "encoder":
-            fields[field] = ()
+        elif name == "dev":
+            default = "facet-judgments/dev.tsv"
+            fields[field] = () if options.command == "encoder" else (data_file(name, default),)
         else:
             path = _path(name, value)
-            fields[field] = (path,) if field in ("train", "dev") else path
+            fields[field] = (path,) if field == "train" else path
     return Sources(**fields)
 
 
-def _pairs(options: argparse.Namespace) -> list[str]:
-    """Graded pairs to train on in the folder data of the repository."""
-    wild = ["graded-pairs/wild-train.tsv"] if options.command == "joint-grades" else []
-    return ["facet-judgments/train.tsv", "graded-pairs", *wild]
-
-
 def _path(parameter: str, value: str | None) -> Path:
-    """The path that an option gives, by default that of a name in the repository or below QBE_DATA."""
+    """The path that an option gives, by default that of a name below QBE_DATA."""
     import os
     from pathlib import Path
 
     from qbe.errors import UsageError
-    from qbe.train.pairs import data_file
 
     if value is not None:
         return Path(value)
-    if parameter == "dev":
-        return data_file(parameter, "facet-judgments/dev.tsv")
     name, folder = _DATA[parameter], os.environ.get("QBE_DATA")
     if not folder:
         raise UsageError(
             f"expected `{parameter}`, or QBE_DATA set to a folder that holds {name}, found neither"
         )
     return Path(folder, name)
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    from qbe.errors import UsageError
-
-    try:
-        seeds = tuple(dict.fromkeys(map(int, text.split(","))))
-        if not all(0 <= seed < 2**32 for seed in seeds):
-            raise ValueError
-    except ValueError:
-        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
-    return seeds

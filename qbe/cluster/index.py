@@ -16,7 +16,7 @@ from qbe.errors import UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.index.several import Ask, SeveralIndexes, Shard
 from qbe.index.store import current, read_manifest
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 DEADLINE = 60.0  # seconds that answers are waited for
 RETRY_SECONDS = 0.25  # until an index is asked again all of whose replicas have failed, and may be restarting

@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.corpus.json_formats import read_jsonl, read_records, write_jsonl
     from qbe.corpus.reading import read_corpus
-    from qbe.corpus.records import Splitter, paper_from_record, paper_to_record, parse_paper
+    from qbe.corpus.records import Splitter, paper_to_record, parse_paper
 
-__all__ = ["FORMAT_NAMES", "Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
+__all__ = ["FORMAT_NAMES", "Splitter", "paper_to_record", "parse_paper", "read_corpus"]
 __all__ += ["read_jsonl", "read_records", "write_jsonl"]
 
 

@@ -1,8 +1,4 @@
-"""Papers as entries of a bibliography: BibTeX (for biber and biblatex or BibTeX itself) and RIS, in UTF-8.
-
-Oren Patashnik's "BibTeXing", the manual of the LaTeX package biblatex and Research Information Systems' "RIS
-Format Specifications" describe them.
-"""
+"""Papers as entries of a bibliography: BibTeX (for biber and biblatex or BibTeX itself) and RIS, in UTF-8."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
@@ -21,8 +17,11 @@ from qbe.types import Paper
 from qbe.util.text import one_line
 
 FORMATS = ("bibtex", "ris")
-ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
-"""The kinds of references, by the names that BibTeX has for them."""
+ARTICLE, IN_PROCEEDINGS, OTHER = (
+    "article",
+    "inproceedings",
+    "misc",
+)  # kinds of references, as BibTeX names them
 
 PROVIDER = "qbe"  # of the record (DP), by which files of RIS are told from others
 COMMENT = "%% "  # begins a comment between entries
@@ -48,6 +47,7 @@ _KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")  # with a year, such as "ACL 2020"
 
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
+# English articles, pronouns, prepositions, conjunctions and auxiliary verbs.
 FUNCTION_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -58,8 +58,6 @@ FUNCTION_WORDS = frozenset(
         "who why will with within without you your ",
     )
 )
-"""English articles, pronouns, prepositions, conjunctions and auxiliary verbs, in lower case."""
-
 _LONGEST = 40  # letters of a name or a word in a key; longer ones are no words
 _ANONYMOUS = "Anonymous"
 _LETTERS = str.maketrans(  # letters that have no accent to be removed
@@ -95,6 +93,7 @@ _ESCAPES = str.maketrans(
         **{character: f"\\{character}" for character in "&%$#_"},
     }
 )
+_PERCENT = str.maketrans({"\\": "%5C", "{": "%7B", "}": "%7D"})
 _WORD = re.compile(r"[^\W_][\w&'\u2019]*")
 _NEW_BEGIN = re.compile(r"[:.?!\u2013\u2014-]\s")
 
@@ -127,11 +126,9 @@ class Reference(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Return ARTICLE, IN_PROCEEDINGS (by words such as "Workshop"), or OTHER without a venue."""
-        if not self.venue:
-            return OTHER
-        if _JOURNAL.search(self.venue):
-            return ARTICLE
+        """ARTICLE, IN_PROCEEDINGS (by words such as "Workshop"), or OTHER without a venue."""
+        if not self.venue or _JOURNAL.search(self.venue):
+            return ARTICLE if self.venue else OTHER
         is_meeting = _MEETING.search(self.venue) or _ACRONYM.fullmatch(self.venue)
         return IN_PROCEEDINGS if is_meeting else ARTICLE
 
@@ -140,12 +137,9 @@ class Reference(NamedTuple):
         """URLs by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
         from urllib.parse import quote
 
-        links = {
-            "arxiv": self.arxiv and f"https://arxiv.org/abs/{self.arxiv}",
-            "doi": self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}",
-            "url": self.url,
-        }
-        return {name: address for name, address in links.items() if address}
+        arxiv = self.arxiv and f"https://arxiv.org/abs/{self.arxiv}"
+        doi = self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}"
+        return {k: v for k, v in (("arxiv", arxiv), ("doi", doi), ("url", self.url)) if v}
 
     @property
     def link(self) -> str:
@@ -161,8 +155,7 @@ class Reference(NamedTuple):
 def reference_of(paper: Paper) -> Reference:
     """Return what a bibliography says of a paper, by its metadata (``docs/corpora.md`` has their names).
 
-    Metadata of other types are left out. The id of arXiv is that of ``ids``, else of the DOI, the URL or the
-    paper's own id; "arXiv" and "CoRR" are no venues.
+    The id of arXiv is that of ``ids``, else of the DOI, the URL or the paper's own id.
     """
     metadata = paper.metadata
     ids = metadata.get("ids")
@@ -173,7 +166,9 @@ def reference_of(paper: Paper) -> Reference:
         url = ""  # a reader should follow links to the web only
     doi = fields.doi(_in_one_line(metadata.get("doi")))
     arxiv_id = _in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
-    arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
+    by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
+    texts = arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper.paper_id
+    arxiv = next((match[1] for text in texts if text and (match := _ARXIV.fullmatch(text))), "")
     categories, tags = metadata.get("categories"), metadata.get("tags")
     category = categories[0] if isinstance(categories, list | tuple) and categories else None
     is_class = arxiv and isinstance(category, str) and _ARXIV_CLASS.fullmatch(category)
@@ -210,49 +205,28 @@ def author_names(value: Any) -> list[str]:
     ``value`` is a list of strings, one string of names, or a list of objects with ``name`` or S2ORC's
     ``first``, ``middle``, ``last`` and ``suffix``.
     """
-    names: Iterable[str] = map(_name, value) if isinstance(value, list | tuple) else ()
+    names = list[str]()
+    for each in value if isinstance(value, list | tuple) else ():
+        name = _clean(each)
+        if isinstance(each, Mapping):
+            middle = each.get("middle")
+            given = [each.get("first"), *(middle if isinstance(middle, list) else [middle])]
+            parts = (
+                _clean(each.get("last")),
+                " ".join(filter(None, map(_clean, given))),
+                _clean(each.get("suffix")),
+            )
+            name = _clean(each.get("name")) or person_name(*parts)
+        elif "," in name:
+            name = read_name(name)
+        names.append(name)
     if isinstance(value, str):
         names = split_authors(_clean(value))
     return [name for name in names if name and not _NO_NAME.fullmatch(name)]
 
 
-def _name(value: Any) -> str:
-    if isinstance(value, str):
-        name = _clean(value)
-        return read_name(name) if "," in name else name
-    if not isinstance(value, Mapping):
-        return ""
-    middle = value.get("middle")
-    given = [value.get("first"), *(middle if isinstance(middle, list) else [middle])]
-    family, suffix = _clean(value.get("last")), _clean(value.get("suffix"))
-    return _clean(value.get("name")) or person_name(
-        family, " ".join(filter(None, map(_clean, given))), suffix
-    )
-
-
-def _arxiv(arxiv_id: str, doi: str, url: str, paper_id: str) -> str:
-    by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
-    for text in (arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
-        if text and (match := _ARXIV.fullmatch(text)):
-            return match[1]
-    return ""
-
-
 class Bibliography:
-    """The entries of a file that grows: each paper has one, and a key of its own.
-
-    >>> from qbe.types import Sentence
-    >>> paper = Paper("7", "On fish", (Sentence("Fish swim."),), metadata={"year": 2019})
-    >>> bibliography = Bibliography("bibtex")
-    >>> print(bibliography.add(paper))
-    @misc{Anonymous2019fish,
-      title = {On fish},
-      year = {2019},
-      abstract = {Fish swim.},
-    }
-    >>> bibliography.add(paper) is None, bibliography.key("7")
-    (True, 'Anonymous2019fish')
-    """
+    """The entries of a file that grows: each paper has one, and a key of its own."""
 
     def __init__(self, form: str) -> None:
         if form not in FORMATS:
@@ -277,18 +251,7 @@ class Bibliography:
 
 
 def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
-    r"""Yield the entries of papers in one of FORMATS, each once; joined by line breaks they are a file.
-
-    >>> papers = [Paper("7", "On fish", ()), Paper("8", "On stone", ()), Paper("7", "On fish", ())]
-    >>> print("\n".join(entries(papers)))
-    @misc{Anonymousfish,
-      title = {On fish},
-    }
-    <BLANKLINE>
-    @misc{Anonymousstone,
-      title = {On stone},
-    }
-    """
+    """Yield the entries of papers in one of FORMATS, each once; joined by line breaks they are a file."""
     bibliography = Bibliography(form)
     return (entry for paper in papers if (entry := bibliography.add(paper)) is not None)
 
@@ -297,22 +260,30 @@ def to_bibtex(reference: Reference, key: str) -> str:
     """Return an entry with each field in one line.
 
     Characters with a meaning in LaTeX are escaped; accents, formulas, dashes (``--``) and quotation marks
-    stay. Of DOI and URL only braces, backslashes and ``^^`` are escaped, as biblatex expects.
+    stay. In DOI and URL braces, backslashes and ``^^``, which TeX may read as one, are percent-encoded.
     """
+    authors = [
+        ", ".join(filter(None, (parts.family, parts.suffix, parts.given)))
+        if (parts := split_name(name))
+        else f"{{{given_first(name).translate(_ESCAPES)}}}"
+        for name in reference.names
+    ]
     separator = "; " if any("," in tag for tag in reference.tags) else ", "
     values = {
         "title": to_latex_title(reference.title),
-        "author": " and ".join([*map(_bibtex_author, reference.names), *["others"] * reference.has_others]),
+        "author": " and ".join([*authors, *["others"] * reference.has_others]),
         "journal" if reference.kind == ARTICLE else "booktitle": to_latex(reference.venue),
         "year": reference.year,
-        "doi": _verbatim(reference.doi),
-        "url": _verbatim(reference.page),
+        "doi": reference.doi,
+        "url": reference.page,
         "eprint": reference.arxiv,
         "archiveprefix": "arXiv" if reference.arxiv else "",
         "primaryclass": reference.category,
         "keywords": to_latex(separator.join(reference.tags)),
         "abstract": to_latex(reference.abstract),
     }
+    for name in ("doi", "url"):
+        values[name] = values[name].translate(_PERCENT).replace("^^", "%5E%5E")
     lines = [f"  {name} = {{{value}}},\n" for name, value in values.items() if value]
     return "".join((f"@{reference.kind}{{{key},\n", *lines, "}\n"))
 
@@ -322,30 +293,14 @@ def comment(text: str) -> str:
     return f"{COMMENT}{' '.join(text.split()).replace('@', '(at)')}\n"
 
 
-def _bibtex_author(name: str) -> str:
-    parts = split_name(name)
-    if parts is None:
-        return f"{{{escaped(given_first(name))}}}"
-    return ", ".join(filter(None, (parts.family, parts.suffix, parts.given)))
-
-
-def _verbatim(address: str) -> str:
-    """Replace braces, backslashes and ``^^``, which TeX may read as one: none can be escaped."""
-    return address.replace("\\", "%5C").replace("{", "%7B").replace("}", "%7D").replace("^^", "%5E%5E")
-
-
 def to_ris(reference: Reference, key: str = "") -> str:
     """Return a record of type JOUR, CONF, UNPB (preprints) or GEN; its ID is the key or the paper's id."""
-    authors = [
-        ", ".join(filter(None, parts)) if (parts := split_name(name)) else given_first(name)
-        for name in reference.names
-    ]
     lines = [
         ("TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")),
         ("DP", PROVIDER),
         ("ID", key or reference.paper_id),
         ("TI", reference.title),
-        *(("AU", author) for author in authors),
+        *(("AU", ", ".join(filter(None, split_name(n) or [given_first(n)]))) for n in reference.names),
         ("N1", ET_AL if reference.has_others else ""),
         ("PY", reference.year),
         ("T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue),
@@ -375,7 +330,11 @@ class Keys:
         key = plain = reference.key or key_of(reference)
         hyphen = "-" if reference.key else ""
         while key.casefold() in self._taken:
-            key = plain + hyphen + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
+            letters, number = "", next(self._next.setdefault(plain.casefold(), count(1)))
+            while number:  # 1 is a, 26 z, 27 aa
+                number, letter = divmod(number - 1, 26)
+                letters = string.ascii_lowercase[letter] + letters
+            key = plain + hyphen + letters
         self._taken.add(key.casefold())
         return key
 
@@ -402,16 +361,6 @@ def _ascii_letters(text: str, others: str = "") -> str:
     return "".join(each for each in _folded(text) if each in allowed)[:_LONGEST]
 
 
-def _in_letters(number: int) -> str:
-    """Write 0 as a, 25 as z, 26 as aa."""
-    text = ""
-    number += 1
-    while number:
-        number, letter = divmod(number - 1, 26)
-        text = string.ascii_lowercase[letter] + text
-    return text
-
-
 def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a text, each with True for a formula in dollars."""
     begin = 0
@@ -425,26 +374,16 @@ def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
 
 def to_latex(text: str) -> str:
     """Return a text in LaTeX: characters with a meaning are escaped, formulas stay."""
-    return "".join(part if formula else escaped(part) for part, formula in with_formulas(text))
-
-
-def escaped(text: str) -> str:
-    """Escape a text for LaTeX, dollars and all."""
-    return text.translate(_ESCAPES)
+    return "".join(part if formula else part.translate(_ESCAPES) for part, formula in with_formulas(text))
 
 
 def to_latex_title(title: str) -> str:
-    r"""Return a title in LaTeX, with braces around formulas and what has to keep its capital letters.
+    """Return a title in LaTeX, with braces around formulas and what has to keep its capital letters.
 
     Styles of bibliographies change the case of letters. Braces protect words with capitals after their first
     letter, or with a capital and digits, single capitals but "A", and, where at most half of the words of
     more than four letters begin with a capital, all capitals but those that begin a sentence or a subtitle.
     Where there are nothing but capitals, none is protected.
-
-    >>> print(to_latex_title("From BERT to X-Rays: A Bayesian Model of AT&T in $O(N)$"))
-    From {BERT} to {X}-Rays: A Bayesian Model of {AT\&T} in {$O(N)$}
-    >>> print(to_latex_title("From {left} to right: A model of the Bayesian reader"))
-    From \textbraceleft{}left\textbraceright{} to right: A model of the {Bayesian} reader
     """
     longer = [word for word in _WORD.findall(title)[1:] if len(word) > 4 and word[1:].islower()]
     every_capital = bool(longer) and 2 * sum(word[0].isupper() for word in longer) <= len(longer)
@@ -456,27 +395,33 @@ def to_latex_title(title: str) -> str:
             is_first = False
             continue
         begin = 0
-        for word in _WORD.finditer(part):
-            between = part[begin : word.start()]
+        for match in _WORD.finditer(part):
+            word, between = match[0], part[begin : match.start()]
             may_change = is_first or _NEW_BEGIN.search(between) is not None or not every_capital
-            keeps = not in_capitals and _keeps_capitals(word[0], may_change)
-            parts += [escaped(between), f"{{{escaped(word[0])}}}" if keeps else escaped(word[0])]
-            begin, is_first = word.end(), False
-        parts.append(escaped(part[begin:]))
+            keeps = word[0].isupper() and not may_change
+            if not keeps:
+                is_symbol = len(word) == 1 and word.isupper() and word != "A"
+                is_code = word[0].isupper() and any(letter.isdigit() for letter in word)
+                keeps = is_symbol or is_code or any(letter.isupper() for letter in word[1:])
+            written = word.translate(_ESCAPES)
+            parts += [between.translate(_ESCAPES), f"{{{written}}}" if keeps and not in_capitals else written]
+            begin, is_first = match.end(), False
+        parts.append(part[begin:].translate(_ESCAPES))
     return "".join(parts)
 
 
 def _is_safe(formula: str) -> bool:
     """Return True if a formula may stay: balanced for BibTeX, which counts escaped braces, and for others."""
-    names = _COMMAND.findall(formula)
-    if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in names):
-        return False
     if _NOT_IN_FORMULAS.search(formula):
         return False
-    if not (_is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))):
-        return False
+    for text in (formula, _ESCAPED_BRACE.sub("", formula)):
+        depths = list(accumulate((c == "{") - (c == "}") for c in text))
+        if depths[-1] or min(depths) < 0:
+            return False
     if "\\" not in formula:
         return True
+    if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in _COMMAND.findall(formula)):
+        return False
     from pylatexenc.latexwalker import LatexMathNode, LatexWalker, LatexWalkerError
 
     try:
@@ -484,21 +429,3 @@ def _is_safe(formula: str) -> bool:
     except LatexWalkerError:
         return False
     return len(nodes) == 1 and isinstance(nodes[0], LatexMathNode) and length == len(formula)
-
-
-def _is_balanced(text: str) -> bool:
-    depth = 0
-    for character in text:
-        depth += (character == "{") - (character == "}")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def _keeps_capitals(word: str, may_change: bool) -> bool:
-    """Return True for a word to protect; ``may_change``: its first letter need not be."""
-    if not word[0].isupper() or may_change:
-        is_symbol = len(word) == 1 and word.isupper() and word != "A"
-        is_code = word[0].isupper() and any(letter.isdigit() for letter in word)
-        return is_symbol or is_code or any(letter.isupper() for letter in word[1:])
-    return True

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSet
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, present, record
+from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, once, present, record
 from qbe.corpus.json_stream import decode_text
 from qbe.corpus.markup import clean_abstract, clean_address, clean_bibtex, plain
 from qbe.corpus.names import has_others, person_name, read_name, split_authors
@@ -45,10 +45,8 @@ Quarterly Journal of the Royal Astronomical Society; rmxaa Revista Mexicana de A
 skytel Sky and Telescope; solphys Solar Physics; sovast Soviet Astronomy; ssr Space Science Reviews; zap
 Zeitschrift fuer Astrophysik; aplett Astrophysics Letters; apspr Astrophysics and Space Physics Research
 """
-JOURNALS: dict[str, str] = {
-    macro: name for macro, _, name in (" ".join(each.split()).partition(" ") for each in _NAMES.split(";"))
-}
-"""The journals by their macros in ADS, without the backslash."""
+# The journals by their macros in ADS, without the backslash.
+JOURNALS = {macro: " ".join(name) for macro, *name in map(str.split, _NAMES.split(";"))}
 
 _AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
@@ -93,7 +91,6 @@ _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}"]')
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
 _STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
-_IGNORED = frozenset(("comment", "preamble"))
 _SHOWN = {1: "\\{", 2: "\\}", 3: '\\"'}  # control characters stand for signs that are to have no meaning
 
 
@@ -105,15 +102,15 @@ class BibtexEntry(NamedTuple):
     fields: dict[str, str]
 
 
-Original = tuple[str, BibtexEntry | RecordError]
-"""The place of an entry, and the entry or what is wrong with it."""
+Original = tuple[
+    str, BibtexEntry | RecordError
+]  # the place of an entry, and the entry or what is wrong with it
 
 
 def recognizes(head: Head) -> bool:
     """Return True if an entry of BibTeX begins somewhere; without one, if the suffix says so."""
-    if head.text.startswith(("{", "[", "<")):
-        return False
-    return _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
+    is_bibtex = _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
+    return is_bibtex and not head.text.startswith(("{", "[", "<"))
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -121,31 +118,27 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     del reading
     parents: dict[str, BibtexEntry] = {}
 
+    def in_order() -> Iterator[Original]:
+        missed, waiting = set[str](), list[Original]()
+        for where, entry in read_entries(stream, name):
+            missing = list[str]()
+            if isinstance(entry, BibtexEntry):
+                if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in missed:
+                    parents.setdefault(entry.key.lower(), entry)
+                missing = [parent for parent in _parents(entry) if parent not in parents]
+                missed.update(missing)
+            if missing:
+                waiting.append((where, entry))
+            else:
+                yield where, entry
+        yield from waiting
+
     def to_record(entry: BibtexEntry, where: str) -> dict[str, Any]:
         if _NO_PUBLICATION.fullmatch(entry.kind):
             raise not_a_paper(where, f"@{entry.kind}")
         return _record(entry.key, _with_inherited(entry, parents, set()), where)
 
-    return converted(_in_order(read_entries(stream, name), parents), to_record)
-
-
-def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> Iterator[Original]:
-    """Yield the entries, those whose parents have not been read at the end; ``parents`` grows meanwhile."""
-    missed: set[str] = set()
-    waiting: list[Original] = []
-    for where, entry in entries:
-        if isinstance(entry, RecordError):
-            yield where, entry
-            continue
-        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in missed:
-            parents.setdefault(entry.key.lower(), entry)
-        missing = [parent for parent in _parents(entry) if parent not in parents]
-        if missing:
-            missed.update(missing)
-            waiting.append((where, entry))
-        else:
-            yield where, entry
-    yield from waiting
+    return converted(in_order(), to_record)
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
@@ -173,23 +166,24 @@ def _with_inherited(
 
 
 def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
-    title, subtitle = _text(fields, "title"), _text(fields, "subtitle")
+    first, text, address = (partial(_first, fields, clean=clean) for clean in (str, _plain, clean_address))
+    title, subtitle = text("title"), text("subtitle")
     if not title:
-        raise no_title(where, key, doi(_address(fields, "doi")), is_fault=True)
-    url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
-    published, arxiv = _joined_date(*(fields.get(each, "") for each in _DATES_OF)), _arxiv(fields, url)
-    acl = _ANTHOLOGY.search(url) if "acl" in url else None
-    venue = _first(fields, *_VENUES)
+        raise no_title(where, key, doi(address("doi")), is_fault=True)
+    url = next(iter(address("url", "adsurl", "ee").split()), "")
+    published = _joined_date(*(fields.get(each, "") for each in _DATES_OF))
+    arxiv, acl = _arxiv(fields, url), _ANTHOLOGY.search(url) if "acl" in url else None
+    venue = first(*_VENUES)
     macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
     metadata = {
         "key": key,
         **_credits(fields.get("author", "")),
         **dated(published),
-        "venue": JOURNALS.get(macro[1:].lower()) or _text(fields, *_VENUES),
-        "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],
-        "doi": doi(_address(fields, "doi")) or (doi(url) if "doi.org/" in url else ""),
+        "venue": JOURNALS.get(macro[1:].lower()) or text(*_VENUES),
+        "categories": address("primaryclass", "eprintclass").split() if arxiv else [],
+        "doi": doi(address("doi")) or (doi(url) if "doi.org/" in url else ""),
         "url": url,
-        "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": _address(fields, "pmid")}),
+        "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": address("pmid")}),
         "tags": _listed(fields, "keywords", "author_keywords", "mendeley-tags"),
         "collections": _listed(fields, "groups", "mendeley-groups"),
     }
@@ -197,26 +191,18 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     return record(key, f"{title}: {subtitle}" if subtitle else title, abstract, metadata)
 
 
-def _first(fields: Mapping[str, str], *names: str) -> str:
-    return next(filter(None, map(fields.get, names)), "")
+def _first(fields: Mapping[str, str], *names: str, clean: Callable[[str], str] = str) -> str:
+    value = next(filter(None, map(fields.get, names)), "")
+    return clean(value) if value else ""
 
 
-def _text(fields: Mapping[str, str], *names: str) -> str:
-    value = _first(fields, *names)
-    return plain(clean_bibtex(value)) if value else ""
-
-
-def _address(fields: Mapping[str, str], *names: str) -> str:
-    value = _first(fields, *names)
-    return clean_address(value) if value else ""
+def _plain(text: str) -> str:
+    return plain(clean_bibtex(text))
 
 
 def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
-    items: dict[str, None] = {}
-    for name in names:
-        if text := _text(fields, name):
-            items |= dict.fromkeys(map(str.strip, text.split(";" if ";" in text else ",")))
-    return list(filter(None, items))
+    texts = (_first(fields, name, clean=_plain) for name in names)
+    return once(item.strip() for text in texts for item in text.split(";" if ";" in text else ","))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -230,8 +216,9 @@ def _joined_date(whole: str, year: str, month: str, day: str) -> str:
 
 
 def _arxiv(fields: Mapping[str, str], url: str) -> str:
-    is_arxiv = _address(fields, "archiveprefix", "eprinttype").lower() == "arxiv"
-    if number := _ARXIV.search(_address(fields, *(("eprint",) if is_arxiv else ()), "arxivid")):
+    address = partial(_first, fields, clean=clean_address)
+    is_arxiv = address("archiveprefix", "eprinttype").lower() == "arxiv"
+    if number := _ARXIV.search(address(*(("eprint",) if is_arxiv else ()), "arxivid")):
         return number[1]
     for text in (url, *map(fields.get, ("journal", "eprint", "number", "note", "howpublished"))):
         if text and "rxiv" in text.lower() and (number := _NAMED_ARXIV.search(text)):
@@ -244,10 +231,8 @@ def _credits(text: str) -> dict[str, Any]:
     others = bool(names) and has_others(names[-1])
     if others:
         names[-1:] = split_authors(names[-1])
-    return {
-        "authors": [author for name in names for author in _people(name) if author],
-        "et_al": others or None,
-    }
+    authors = [author for name in names for author in _people(name) if author]
+    return {"authors": authors, "et_al": others or None}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -339,38 +324,38 @@ def _line_ends(text: bytes) -> int:
 def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> list[Original]:
     place, found = 0, list[Original]()
 
-    def line(end: int) -> int:
-        return number - 1 + len(_LINE_END.findall(text, 0, end))
+    def line(end: int) -> str:
+        return f"line {number - 1 + len(_LINE_END.findall(text, 0, end))}"
+
+    def broken(begin: int, expected: str, actual: str) -> None:
+        where = f"{name}, {line(begin)}"
+        found.append((where, _broken(where, expected, actual)))
 
     while begin := _BEGIN.search(text, place):
         place, kind = begin.end(), (begin[1] or "comment").lower()
-        if kind in _IGNORED:
+        if kind in ("comment", "preamble"):
             continue
-        where = f"{name}, line {line(begin.start(1))}"
         try:
             entry, place = _entry(text, begin, strings)
             if _LOST.match(text, place):
                 raise _BrokenError("as many closing braces as opening ones", "one more", place - 1)
         except _BrokenError as error:
             if kind != "string":
-                found_there = f"{error.found} (line {line(error.place)})"
-                found.append((where, _broken(where, error.expected, found_there)))
+                expected, actual, there = error.args
+                broken(begin.start(1), expected, f"{actual} ({line(there)})")
             break  # what follows may be parts of this entry
         if kind == "string":
             strings.update(entry.fields)
-        else:
-            found.append((where, entry))
-            if begin := _STRAY.search(text, place):  # of an entry whose beginning is damaged
-                where = f"{name}, line {line(begin.start(1))}"
-                found.append((where, _broken(where, "the beginning of an entry", "a field without one")))
-                break
+            continue
+        found.append((f"{name}, {line(begin.start(1))}", entry))
+        if stray := _STRAY.search(text, place):  # of an entry whose beginning is damaged
+            broken(stray.start(1), "the beginning of an entry", "a field without one")
+            break
     return found
 
 
 class _BrokenError(Exception):
-    def __init__(self, expected: str, found: str, place: int) -> None:
-        super().__init__(expected)
-        self.expected, self.found, self.place = expected, found, place
+    """An entry that cannot be read: what was expected, what was found, and the place in the text."""
 
 
 def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -> tuple[BibtexEntry, int]:
@@ -378,7 +363,14 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
     kind, closer, place = begin[1].lower(), "}" if begin[2] == "{" else ")", begin.end()
     key, fields = "", dict[str, str]()
     if kind != "string":
-        key, place = _key(text, place, closer)
+        match = _KEY[closer].match(text, place)
+        key, end = (match[1].strip(), match.end()) if match else ("", place)
+        if text.startswith((",", closer), end):
+            place = end + text.startswith(",", end)
+        elif text.startswith("=", end) and len(key.split()) < 2:
+            key = ""  # the first field stands in its place
+        else:
+            raise _unexpected(text, end, "a comma after the key")
     while True:
         if usual := _USUAL.match(text, place):
             name, value, place = usual[1], usual[usual.lastindex or 0], usual.end()
@@ -400,17 +392,6 @@ def _entry(text: str, begin: re.Match[str], strings: MutableMapping[str, str]) -
         name = name.lower()
         if not fields.get(name):
             fields[name] = value
-
-
-def _key(text: str, place: int, closer: str) -> tuple[str, int]:
-    """Return the key, and the place where the fields begin."""
-    match = _KEY[closer].match(text, place)
-    key, end = (match[1].strip(), match.end()) if match else ("", place)
-    if text.startswith((",", closer), end):
-        return key, end + text.startswith(",", end)
-    if text.startswith("=", end) and len(key.split()) < 2:
-        return "", place
-    raise _unexpected(text, end, "a comma after the key")
 
 
 def _value(text: str, place: int, strings: MutableMapping[str, str]) -> tuple[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from qbe.errors import RecordError
@@ -50,30 +49,23 @@ class Fields:
         """Return the object at a path, or an empty one."""
         return next(iter(self.objects(path)), {})
 
-    def _values(self, path: str, kind: type, expected: str) -> list[Any]:
+    def _values(self, path: str, last: type, called: str) -> list[Any]:
         values: list[Any] = [self._record]
-        *steps, last = _steps(path)
-        for name, is_list in steps:
-            values = self._step(values, name, Mapping, "object", is_list=is_list)
-        return self._step(values, last[0], kind, expected, is_list=last[1])
-
-    def _step(self, objects: list[Any], name: str, kind: type, expected: str, *, is_list: bool) -> list[Any]:
-        values = [value for each in objects if (value := each.get(name)) is not None]
-        if is_list:
+        names = path.split(".")
+        for depth, step in enumerate(names, start=1):
+            kind, expected = (last, called) if depth == len(names) else (Mapping, "object")
+            name, is_list = step.removesuffix("[]"), step.endswith("[]")
+            values = [value for each in values if (value := each.get(name)) is not None]
+            if is_list:
+                for value in values:
+                    if not isinstance(value, list):
+                        raise wrong_type(self._where, name, "a list", value)
+                values = [item for value in values for item in value if item is not None]
             for value in values:
-                if not isinstance(value, list):
-                    raise wrong_type(self._where, name, "a list", value)
-            values = [item for value in values for item in value if item is not None]
-        for value in values:
-            if not isinstance(value, kind):
-                one = f"{'an' if expected == 'object' else 'a'} {expected}"
-                raise wrong_type(self._where, name, f"{expected}s" if is_list else one, value)
+                if not isinstance(value, kind):
+                    one = f"{'an' if expected == 'object' else 'a'} {expected}"
+                    raise wrong_type(self._where, name, f"{expected}s" if is_list else one, value)
         return values
-
-
-@cache
-def _steps(path: str) -> list[tuple[str, bool]]:
-    return [(step.removesuffix("[]"), step.endswith("[]")) for step in path.split(".")]
 
 
 def unfit(where: str, expected: str, found: str, advice: str, reason: str) -> RecordError:
@@ -94,15 +86,14 @@ def no_title(where: str, *names: str, is_fault: bool = False) -> RecordError:
 
 def not_a_paper(where: str, actual: str) -> RecordError:
     """Return the error for non-paper entries (notes, attachments), which are no fault."""
-    return RecordError(
-        f"{where}: expected a paper, found {actual}; left it out", "not a paper", is_fault=False
-    )
+    message = f"{where}: expected a paper, found {actual}; left it out"
+    return RecordError(message, "not a paper", is_fault=False)
 
 
 def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record (`qbe.corpus.records`) without empty values."""
-    metadata = present(metadata)
-    return {"paper_id": paper_id or None, "title": title, "abstract": abstract or None, "metadata": metadata}
+    made = {"paper_id": paper_id or None, "title": title, "abstract": abstract or None}
+    return {**made, "metadata": present(metadata)}
 
 
 def dated(date: str) -> dict[str, Any]:
@@ -123,11 +114,7 @@ def year(value: Any) -> int | None:
 
 
 def date(text: str) -> str:
-    """Return the date in a text as YYYY-MM-DD, as much as is known; '' without a year from 1400 to 2199.
-
-    >>> date("2019/05//Spring"), date("2019-5-7T12:00:00"), date("7 May 2019"), date("c2017")
-    ('2019-05', '2019-05-07', '2019-05-07', '2017')
-    """
+    """Return the date in a text as YYYY-MM-DD, as much as is known; '' without a year from 1400 to 2199."""
     if len(text) == 4 and text.isdecimal() and "1400" <= text < "2200":
         return text
     found = _DATE.search(text[:_DATE_CHARS])

@@ -35,12 +35,17 @@ FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         Format("arxiv", lambda head: head.has(*json_formats.OF_ARXIV), json_formats.read_arxiv, ASSIGNED),
-        Format("semantic-scholar", json_formats.is_s2, json_formats.read_s2, ASSIGNED),
-        Format("openalex", json_formats.is_openalex, json_formats.read_openalex, ASSIGNED),
-        Format("crossref", json_formats.is_crossref, json_formats.read_crossref, ASSIGNED),
+        Format(
+            "semantic-scholar",
+            json_formats.SEMANTIC_SCHOLAR.recognizes,
+            json_formats.SEMANTIC_SCHOLAR.read,
+            ASSIGNED,
+        ),
+        Format("openalex", json_formats.OPENALEX.recognizes, json_formats.OPENALEX.read, ASSIGNED),
+        Format("crossref", json_formats.CROSSREF.recognizes, json_formats.CROSSREF.read, ASSIGNED),
         Format("pubmed", lambda head: root_tag(head) in PUBMED_ROOTS, xml_formats.read_pubmed, ASSIGNED),
         Format("acl-anthology", xml_formats.is_anthology, xml_formats.read_anthology, ASSIGNED),
-        Format("csl-json", json_formats.is_csl, json_formats.read_csl, CHOSEN),
+        Format("csl-json", json_formats.CSL.recognizes, json_formats.CSL.read, CHOSEN),
         Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
         Format("ris", tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
         Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),

@@ -15,24 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus.fields import doi, present, unfit
-from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_from_record, paper_to_record
+from qbe.corpus.records import MAX_ID_CHARS, is_id, paper_to_record, parse_paper
 from qbe.corpus.streams import display_name
 from qbe.errors import output_error
 from qbe.types import Paper
 
+# Whose ids the papers of a format have: keys that people choose, so that two papers may have one; ids that a
+# database assigns, so that these are one paper; or qbe's own, of which each must occur once.
 CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
-"""Whose ids the papers of a format have: keys that people choose, so that two papers may have one; ids that a
-database assigns, so that these are one paper; or qbe's own, of which each must occur once.
-"""
 
 ARXIV_DOI = "10.48550/"  # begins DOIs of arXiv
 MADE = "sha-"  # begins ids made from title, year and first author
 MERGED_IDS = "merged_ids"  # in metadata: ids of papers that were merged into this one
 FEWEST_WORDS = 4  # shorter titles ("Editorial") are compared only where year and first author are known
-MAX_JACCARD = 0.7
-"""Titles of a higher Jaccard similarity (words in both / words in either) count as the same paper's."""
+MAX_JACCARD = 0.7  # titles of a higher similarity (words in both / words in either) count as the same paper's
 
 _ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
+_WORDS = re.compile(r"\w+")
 _MARKS = re.compile(r"(?<=\w)[+#]+")  # of "C++" and "C#"
 _ASCII = {
     code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
@@ -41,15 +40,7 @@ Told = tuple[str, str, str]
 
 
 def content_id(paper: Paper) -> str:
-    """Return the id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits.
-
-    >>> content_id(Paper("", "On fish", (), metadata={"doi": "https://doi.org/10.1000/ABC"}))
-    '10.1000/abc'
-    >>> content_id(Paper("", "On fish", (), metadata={"ids": {"arxiv": "arXiv:2001.00001v2"}}))
-    '2001.00001'
-    >>> content_id(Paper("", "On fish", (), metadata={"year": 2019, "authors": ["Ann Lee"]}))
-    'sha-f137f42a09453453'
-    """
+    """Return the id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits."""
     other_ids = paper.metadata.get("ids")
     arxiv = other_ids.get("arxiv") if isinstance(other_ids, dict) else None
     match = _ARXIV.fullmatch(arxiv.strip()) if isinstance(arxiv, str) else None
@@ -77,21 +68,14 @@ def second_id(paper: Paper, paper_id: str) -> str:
 
 
 def _further_digest(paper: Paper, paper_id: str) -> str:
-    digest = content_digest(paper)
-    if not paper_id.startswith(MADE):
-        return digest
     letters, marks, _ = told_apart(paper)
-    return hashlib.sha256(f"{digest}{letters[:1]}{marks}".encode()).hexdigest()
+    digest = content_digest(paper)
+    further = f"{digest}{letters[:1]}{marks}".encode()
+    return hashlib.sha256(further).hexdigest() if paper_id.startswith(MADE) else digest
 
 
 def usable_id(key: str) -> str:
-    r"""Return a key as an id that a TREC run can hold.
-
-    White space and control characters become ``_``; a digest ends one that is too long.
-
-    >>> usable_id(" Lee 2019,\tb"), usable_id("lee2019")
-    ('Lee_2019,_b', 'lee2019')
-    """
+    """Return a key as an id that a TREC run can hold: with ``_`` for white space and control characters."""
     if is_id(key):
         return key
     key = "_".join("".join(c if c.isprintable() else " " for c in key).split())
@@ -109,11 +93,7 @@ def other_ids(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def normalized_title(title: str) -> str:
-    """Return the words of letters and digits in lower case, without accents.
-
-    >>> normalized_title("Gödel's Theorem: A Proof.")
-    'godels theorem a proof'
-    """
+    """Return the words of letters and digits in lower case, without accents."""
     if title.isascii():
         return " ".join(title.translate(_ASCII).split())
     letters = unicodedata.normalize("NFKD", title.casefold())
@@ -169,13 +149,6 @@ def _doi(paper: Paper) -> str | None:
     return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None
 
 
-def _title(paper: Paper) -> str | None:
-    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
-    if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
-        return None
-    return f"{title}|{paper.year}|{author}"
-
-
 class Ids:
     """The ids of the papers of some sources."""
 
@@ -185,6 +158,12 @@ class Ids:
         self._titles = array("q")  # hashes of their normalized titles
         self._made: dict[str, Told] = {}  # what tells papers apart whose ids are made, by id
         self._ends: list[int] = []  # the number of the last paper of each source read
+
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def number(self, paper_id: str) -> int:
+        return self._numbers[paper_id]
 
     def end_source(self) -> None:
         """Note that the papers of the next source follow."""
@@ -196,44 +175,33 @@ class Ids:
         ``whose`` says what follows where a paper of another title has the id: CHOSEN ids get a suffix
         (`second_id`), UNIQUE ones raise RecordError.
         """
-        paper_id, title = paper.paper_id, normalized_title(paper.title)
-        told = told_apart(paper) if whose == CHOSEN and paper_id.startswith(MADE) else None
-        if self._note(paper_id, title, told):
-            return paper_id, True
-        if whose == ASSIGNED or self._is_same(paper_id, title, told):
-            return paper_id, False
-        if whose == UNIQUE:
-            found = f"{paper_id!r} again with another title (first {self.first(paper_id)})"
-            reason = "a paper_id that occurs twice"
-            raise unfit(where, "each paper_id once", found, "drop one of them", reason)
-        paper_id = second_id(paper, paper_id)
-        if self._note(paper_id, title, told):
-            return paper_id, True
-        if not self._is_same(paper_id, title, told):
-            paper_id = f"{paper.paper_id}-{_further_digest(paper, paper.paper_id)}"
-        return paper_id, self._note(paper_id, title, told)
+        title, own = normalized_title(paper.title), paper.paper_id
+        told = told_apart(paper) if whose == CHOSEN and own.startswith(MADE) else None
 
-    def __len__(self) -> int:
-        return len(self._titles)
+        def candidates() -> Iterator[str]:
+            yield own
+            yield second_id(paper, own)
+            yield f"{own}-{_further_digest(paper, own)}"
 
-    def number(self, paper_id: str) -> int:
-        return self._numbers[paper_id]
-
-    def _note(self, paper_id: str, title: str, told: Told | None) -> bool:
-        if paper_id in self._numbers:
-            return False
-        self._titles.append(hash(title))
-        self._numbers[paper_id] = len(self._titles)
-        if told is not None:
-            self._made[paper_id] = told
-        return True
-
-    def _is_same(self, paper_id: str, title: str, told: Told | None) -> bool:
-        if told and paper_id in self._made and are_apart(told, self._made[paper_id]):
-            return False
-        return bool(title) and self._titles[self._numbers[paper_id] - 1] == hash(title)
+        for paper_id in candidates():
+            if paper_id not in self._numbers:
+                self._titles.append(hash(title))
+                self._numbers[paper_id] = len(self._titles)
+                if told is not None:
+                    self._made[paper_id] = told
+                return paper_id, True
+            is_apart = told and paper_id in self._made and are_apart(told, self._made[paper_id])
+            is_same = title and self._titles[self._numbers[paper_id] - 1] == hash(title) and not is_apart
+            if whose == ASSIGNED or is_same:
+                break
+            if whose == UNIQUE:
+                found = f"{own!r} again with another title (first {self.first(own)})"
+                reason = "a paper_id that occurs twice"
+                raise unfit(where, "each paper_id once", found, "drop one of them", reason)
+        return paper_id, False
 
     def first(self, paper_id: str) -> str:
+        """Say where the paper of an id stands."""
         number = self._numbers[paper_id]
         index = bisect_left(self._ends, number)
         before = self._ends[index - 1] if index else 0
@@ -245,21 +213,26 @@ class Seen:
 
     def __init__(self, by: str) -> None:
         self.by = "DOI" if by == "doi" else "title, year and first author"
-        self._key = _doi if by == "doi" else _title
         self._papers = defaultdict[str, list[tuple[str, Told | None]]](list)
+
+    def _key(self, paper: Paper) -> tuple[str | None, Told | None]:
+        if self.by == "DOI":
+            return _doi(paper), None
+        title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+        if not title or (title.count(" ") + 1 < FEWEST_WORDS and not (paper.year and author)):
+            return None, None
+        return f"{title}|{paper.year}|{author}", told_apart(paper)
 
     def first(self, paper: Paper) -> str | None:
         """Return the id of an earlier paper that is the same one; None where this is the first."""
-        key, told = self._key(paper), self._told(paper)
+        key, told = self._key(paper)
         before = self._papers.get(key, ()) if key is not None else ()
         return next((each for each, its in before if not (told and its and are_apart(told, its))), None)
 
     def add(self, paper: Paper) -> None:
-        if (key := self._key(paper)) is not None:
-            self._papers[key].append((paper.paper_id, self._told(paper)))
-
-    def _told(self, paper: Paper) -> Told | None:
-        return told_apart(paper) if self._key is _title else None
+        key, told = self._key(paper)
+        if key is not None:
+            self._papers[key].append((paper.paper_id, told))
 
 
 def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
@@ -272,17 +245,15 @@ def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
     def read(place: int) -> Paper:
         if file.tell() != place:
             file.seek(place)
-        return paper_from_record(json.loads(file.readline()))
+        return parse_paper(json.loads(file.readline()), "")
 
     places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
     with tempfile.TemporaryFile() as file:
         for paper, first in papers:
             if first is None:
                 places.append(end)
-            elif first:
-                duplicates[first].append(end)
             else:
-                continue
+                duplicates[first].append(end)
             try:
                 end += file.write(json.dumps(paper_to_record(paper)).encode() + b"\n")
             except OSError as error:
@@ -311,16 +282,13 @@ def _merge(paper: Paper, other: Paper) -> Paper:
     return Paper(paper.paper_id, title, longer.sentences, longer.labelled, metadata, longer.offsets)
 
 
-def title_words(title: str) -> frozenset[str]:
-    """Return the words of a title in lower case, without punctuation."""
-    return frozenset(re.findall(r"\w+", title.lower()))
-
-
 class TitleIndex:
     """Find titles and near duplicates of them (Jaccard similarity of the words above MAX_JACCARD)."""
 
     def __init__(self, titles: Iterable[str]) -> None:
-        self._titles = list({words for title in titles if (words := title_words(title))})
+        self._titles = list(
+            {words for title in titles if (words := frozenset(_WORDS.findall(title.lower())))}
+        )
         self._titles_by_word: dict[str, list[int]] = defaultdict(list)
         for number, words in enumerate(self._titles):
             for word in words:
@@ -335,7 +303,7 @@ class TitleIndex:
 
     def holds(self, title: str) -> bool:
         """Return True if the set has this title or a near duplicate of it."""
-        words = title_words(title)
+        words = frozenset(_WORDS.findall(title.lower()))
         # A near duplicate has more than MAX_JACCARD of the words, so it has one of any others than so many:
         # of the rarest. Frequent words would lead to most of a large set.
         numbers = (self._titles_by_word.get(word, []) for word in words)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from qbe.corpus import tables
 from qbe.corpus.fields import (
@@ -50,6 +50,20 @@ from qbe.corpus.streams import Head, display_name, head_of, numbered_lines, open
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
+
+class Database(NamedTuple):
+    """Describe a format of JSON objects: how it is known, the path to its objects, and an object's record."""
+
+    recognizes: Callable[[Head], bool]
+    path: Callable[[Head], str | None]
+    to_record: Callable[[Mapping[str, Any], str], dict[str, Any]]
+
+    def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+        """Yield the records of lines, an array, or the list at a path of an answer."""
+        objects = json_objects(stream, name, self.path(head_of(stream, name)))
+        return converted(objects, self.to_record, reading)
+
+
 # --- qbe's own, and others with usual names ---
 
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
@@ -78,12 +92,7 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:
     """Yield the papers of a file (plain, .gz, .bz2, .xz, .zst, .zip) or of standard input (``-``).
 
-    ``split`` splits abstracts that are one string. Raises CorpusError with the file and line for anything
-    invalid.
-
-    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish", "abstract": ["We count."]}')
-    >>> [(paper.paper_id, paper.abstract) for paper in read_jsonl("papers.jsonl")]
-    [('7', 'We count.')]
+    ``split`` splits abstracts that are one string. Raises CorpusError with the place for anything invalid.
     """
     for where, original in read_records(source):
         yield parse_paper(original, where, split)
@@ -91,10 +100,7 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
     """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
-    count = 0
-    for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
-        stream.write(dump_record(paper_to_record(paper)))
-    return count
+    return sum(1 for paper in papers if stream.write(dump_record(paper_to_record(paper))))
 
 
 def is_jsonl(head: Head) -> bool:
@@ -142,9 +148,8 @@ def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
 def _own_entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     """Yield the objects as they are; one of an object of objects (CSFCube's form) gets its name as its id."""
     head = head_of(stream, name)
-    match = _MAPPING.match(head.text)
+    match, answer = _MAPPING.match(head.text), _ANSWER.match(head.text)
     if match is None or match[1] in FIELDS or any(key.lower().endswith("title") for key in head.record):
-        answer = _ANSWER.match(head.text)
         yield from json_objects(stream, name, answer[1] if answer else None)
         return
     for key, (where, found) in object_items(stream, name):
@@ -179,7 +184,8 @@ def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the record of a paper of arXiv, with the date of its first version."""
     try:
         metadata: dict[str, Any] = {
-            "authors": _arxiv_authors(source),
+            "authors": [_arxiv_author(*each[:3]) for each in source.get("authors_parsed") or ()]
+            or [without_latex(name).strip() for name in _AND.split(source.get("authors") or "") if name],
             "categories": (source.get("categories") or "").split(),
             "date": source.get("update_date"),
             "venue": source.get("journal-ref"),
@@ -189,28 +195,18 @@ def from_arxiv(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         versions = source.get("versions")
         if versions and (parsed := parsedate(versions[0]["created"])):
             metadata["date"] = f"{parsed[0]:04}-{parsed[1]:02}-{parsed[2]:02}"
-        return record(
-            source["id"], clean_title(source["title"]), clean_abstract(source["abstract"] or ""), metadata
-        )
+        title, abstract = clean_title(source["title"]), clean_abstract(source["abstract"] or "")
+        return record(source["id"], title, abstract, metadata)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         expected, found = "a record of arXiv's snapshot with id, title and abstract", type(error).__name__
         raise unfit(where, expected, f"{found} {error}", "mend or remove it", NOT_THIS_FORMAT) from None
 
 
-def _arxiv_authors(source: Mapping[str, Any]) -> list[str]:
-    parsed = source.get("authors_parsed")
-    if not parsed:
-        names = _AND.split(source.get("authors") or "")
-        return [without_latex(name).strip() for name in names if name]
-    authors = list[str]()
-    for parts in parsed:
-        family, given, *suffixes = map(without_latex, parts[:3])
-        suffix = suffixes[0] if suffixes else ""
-        if family.isalpha() and given[:1].isupper() and " " not in given and not suffix:  # most, faster
-            authors.append(f"{given} {family}")
-        else:
-            authors.append(person_name(family, given, suffix))
-    return authors
+def _arxiv_author(*parts: str) -> str:
+    family, given, suffix = (*map(without_latex, parts), "")[:3]
+    if family.isalpha() and given[:1].isupper() and " " not in given and not suffix:  # most, faster
+        return f"{given} {family}"
+    return person_name(family, given, suffix)
 
 
 # --- OpenAlex ---
@@ -224,32 +220,22 @@ _FIELD = re.compile(
 _RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
 
 
-def is_openalex(head: Head) -> bool:
-    is_json = head.text.startswith(("{", "["))
-    return is_json and _WORK_ID.search(head.text) is not None and _FIELD.search(head.text) is not None
-
-
-def read_openalex(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the works of a snapshot's file or of an answer."""
-    is_answer = _RESULTS.match(head_of(stream, name).text) is not None
-    return converted(json_objects(stream, name, "results" if is_answer else None), _from_openalex, reading)
-
-
 def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "results" in source:
         raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
     work = Fields(source, where)
-    identifier = work.text("id")
-    if (match := _WORK.search(identifier)) is None:
-        expected, reason = "a work's id such as https://openalex.org/W2741809807", NOT_THIS_FORMAT
-        found = ascii(identifier[:60]) if identifier else "none"
-        raise unfit(
-            where, expected, found, "give files of works only", reason if identifier else "no paper_id"
-        )
+    if (match := _WORK.search(identifier := work.text("id"))) is None:
+        expected, reason = "a work's id such as https://openalex.org/W2741809807", "no paper_id"
+        found, reason = (ascii(identifier[:60]), NOT_THIS_FORMAT) if identifier else ("none", reason)
+        raise unfit(where, expected, found, "give files of works only", reason)
     title = clean_title(work.text("title", "display_name"))
     if not title:
         raise no_title(where)
     ids = work.object("ids")
+    numbers = {
+        key: str(ids[name]).rstrip("/").rpartition("/")[2] if isinstance(ids.get(name), str | int) else ""
+        for key, name in (("pmid", "pmid"), ("pmc", "pmcid"), ("mag", "mag"))
+    }
     cites = (_WORK.search(each) for each in work.texts("referenced_works[]"))
     categories = work.texts("topics[].field.display_name")
     if not work.objects("topics[]"):  # before there were topics: the concepts of the highest level
@@ -264,13 +250,7 @@ def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         "doi": doi(work.text("doi") or str(ids.get("doi"))),
         "url": work.text("primary_location.landing_page_url") or f"https://openalex.org/{match[1]}",
         "cites": [each[1] for each in cites if each],
-        "ids": present(
-            {
-                "pmid": _last_part(ids.get("pmid")),
-                "pmc": _pmc(_last_part(ids.get("pmcid"))),
-                "mag": _last_part(ids.get("mag")),
-            }
-        ),
+        "ids": present({**numbers, "pmc": _pmc(numbers["pmc"])}),
         "tags": once(map(plain, work.texts("keywords[].display_name"))),
     }
     abstract = clean_abstract(_inverted(work, where) or work.text("abstract"))
@@ -278,32 +258,35 @@ def _from_openalex(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _inverted(work: Fields, where: str) -> str:
-    words: list[tuple[int, str]] = []
+    words = list[tuple[int, str]]()
     length = 0
     for word, positions in work.object("abstract_inverted_index").items():
         if not isinstance(positions, list):
             raise wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
-            actual = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
+            actual = str(bad[0]) if isinstance(bad[0], int) else type(bad[0]).__name__
             expected = f"positions from 0 to {MAX_POSITION:,} in abstract_inverted_index"
-            raise unfit(where, expected, str(actual), "mend or remove the record", NOT_THIS_FORMAT)
+            raise unfit(where, expected, actual, "mend or remove the record", NOT_THIS_FORMAT)
         length += len(positions) * (len(word) + 1)
         if length > MAX_ABSTRACT_CHARS:
             expected = f"abstract of at most {MAX_ABSTRACT_CHARS:,} characters"
             raise unfit(where, expected, "more", "shorten it or drop the paper", "abstract that is too long")
         words += ((position, word) for position in positions)
-    words.sort()
-    return " ".join(word for _, word in words)
-
-
-def _last_part(value: Any) -> str:
-    return str(value).rstrip("/").rpartition("/")[2] if isinstance(value, str | int) else ""
+    return " ".join(word for _, word in sorted(words))
 
 
 def _pmc(number: str) -> str:
     digits = number.upper().removeprefix("PMC")
     return digits and f"PMC{digits}"
 
+
+OPENALEX = Database(
+    lambda head: bool(
+        head.text.startswith(("{", "[")) and _WORK_ID.search(head.text) and _FIELD.search(head.text)
+    ),
+    lambda head: "results" if _RESULTS.match(head.text) else None,
+    _from_openalex,
+)
 
 # --- Semantic Scholar ---
 
@@ -317,7 +300,7 @@ _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pm
 _IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 
 
-def is_s2(head: Head) -> bool:
+def _is_s2(head: Head) -> bool:
     return (
         head.has("corpusid", "title", "externalids")
         or head.has("corpusid", "abstract")
@@ -327,16 +310,14 @@ def is_s2(head: Head) -> bool:
     )
 
 
-def read_s2(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the papers of S2AG's data set ``papers``, of an answer of the API, or of S2ORC."""
-    head = head_of(stream, name)
+def _s2_path(head: Head) -> str | None:
     if head.has("corpusid", "abstract") and not head.has("title"):
         raise CorpusError(
-            f"{name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
+            f"{head.name}: expected Semantic Scholar's papers, found its abstracts, which have no titles; join "
             "both by corpusid first"
         )
     answer = _LIST.match(head.text)
-    yield from converted(json_objects(stream, name, answer[1] if answer else None), _from_s2, reading)
+    return answer[1] if answer else None
 
 
 def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -357,9 +338,8 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     fields_of_study = paper.texts("s2fieldsofstudy[].category") or paper.texts("fieldsofstudy[]")
     cites = [each.get("paperId") for each in paper.objects("references[]")]
     values = {**names, **external}
-    numbers = {
-        key: str(values[name]) for name, key in _IDS.items() if isinstance(values.get(name), str | int)
-    }
+    known = ((key, values.get(name)) for name, key in _IDS.items())
+    numbers = {key: str(number) for key, number in known if isinstance(number, str | int)}
     authors = list[str]()
     for each in (Fields(author, where) for author in paper.objects("authors[]")):
         parts = each.text("first"), *each.texts("middle[]"), each.text("last"), each.text("suffix")  # S2ORC
@@ -380,6 +360,8 @@ def _from_s2(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
 
 
+SEMANTIC_SCHOLAR = Database(_is_s2, _s2_path, _from_s2)
+
 # --- Crossref ---
 
 _DOI = re.compile(r'"DOI"\s*:\s*"')
@@ -390,19 +372,17 @@ _HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
 _TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")  # begins a formula in MathML after the same in LaTeX
 
 
-def is_crossref(head: Head) -> bool:
-    if not head.text.startswith(("{", "[")) or head.has("paper_id"):
-        return False
-    return _DOI.search(head.text) is not None and _TITLES.search(head.text) is not None
+def _is_crossref(head: Head) -> bool:
+    is_json = head.text.startswith(("{", "[")) and not head.has("paper_id")
+    return is_json and _DOI.search(head.text) is not None and _TITLES.search(head.text) is not None
 
 
-def read_crossref(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the works of lines, of the public data file's ``items``, or of an answer of the REST API."""
-    text, path = head_of(stream, name).text, None
-    items = _ITEMS.search(text)
-    if text.startswith("{") and items is not None and not _DOI.search(text, 0, items.start()):
-        path = "message.items" if _MESSAGE.search(text, 0, items.start()) else "items"
-    return converted(json_objects(stream, name, path), _from_crossref, reading)
+def _crossref_path(head: Head) -> str | None:
+    """Return the path of the public data file's ``items``, or of those of an answer of the REST API."""
+    items = _ITEMS.search(head.text)
+    if not head.text.startswith("{") or items is None or _DOI.search(head.text, 0, items.start()):
+        return None
+    return "message.items" if _MESSAGE.search(head.text, 0, items.start()) else "items"
 
 
 def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -437,6 +417,8 @@ def _from_crossref(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     return record(own_doi, title, clean_abstract(text), metadata)
 
 
+CROSSREF = Database(_is_crossref, _crossref_path, _from_crossref)
+
 # --- CSL-JSON and Zotero ---
 
 _CSL_ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
@@ -446,38 +428,35 @@ _OF_CSL = re.compile(
     r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
 )
 _NOT_CSL = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
+_ZOTERO = {  # the fields of Zotero's items by CSL's
+    "id": "key itemKey",
+    "citation-key": "citationKey citekey",
+    "title": "title caseName subject",
+    "abstract": "abstractNote",
+    "issued": "date",
+    "container-title": "publicationTitle bookTitle proceedingsTitle conferenceName",
+    "DOI": "DOI",
+    "URL": "url",
+    "note": "extra",
+    "number": "archiveID",
+}
 _URL = re.compile(r"https?://[^/]+/")
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
 _KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
-def is_csl(head: Head) -> bool:
-    text = head.text
-    return text.startswith(("[", "{")) and bool(_OF_CSL.search(text)) and not _NOT_CSL.search(text)
-
-
-def read_csl(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """Yield the items of an array, of an object with ``items``, or one by one."""
-    del reading
-    text = head_of(stream, name).text
-    is_list = text.startswith("{") and _CSL_ITEMS.match(text) is not None
-    return converted(json_objects(stream, name, "items" if is_list else None), _from_csl)
-
-
 def _from_csl(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     source = Fields(source, where).object("data") or source
-    if "itemType" in source:
-        source = _of_zotero(source, where)
+    source = _of_zotero(source, where) if "itemType" in source else source
     item = Fields(source, where)
     title = clean_title(item.text("title"))
     if not title:
         raise no_title(where, is_fault=True)
     noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
     key = item.text("citation-key").strip() or (noted[1] if noted else "")
-    arxiv, keywords = _ARXIV.match(str(source.get("number") or "")), source.get("keyword")
+    arxiv, words = _ARXIV.match(str(source.get("number") or "")), source.get("keyword")
+    words = re.split("[;,]", words) if isinstance(words, str) else words if isinstance(words, list) else []
     ids = {"arxiv": arxiv[1] if arxiv else "", "pmid": source.get("PMID"), "pmcid": source.get("PMCID")}
-    words = re.split("[;,]", keywords) if isinstance(keywords, str) else keywords
-    words = words if isinstance(words, list) else []
     metadata = {
         "authors": [_csl_author(Fields(author, where)) for author in item.objects("author[]")],
         **dated(date_of_parts(source.get("issued"))),
@@ -485,12 +464,18 @@ def _from_csl(source: Mapping[str, Any], where: str) -> dict[str, Any]:
         "doi": doi(item.text("DOI")),
         "url": item.text("URL").strip(),
         "ids": {
-            name: str(each).strip() for name, each in ids.items() if each and isinstance(each, str | int)
+            name: str(value).strip() for name, value in ids.items() if value and isinstance(value, str | int)
         },
         "key": key,
         "tags": once(plain(word) for word in words if isinstance(word, str)),
     }
-    return record(key or _csl_id(source, where), title, clean_abstract(item.text("abstract")), metadata)
+    paper_id = source.get("id")
+    if not key and (isinstance(paper_id, bool) or not isinstance(paper_id, str | int | float | None)):
+        raise wrong_type(where, "id", "a string or a number", paper_id)
+    paper_id = str(paper_id if paper_id is not None else "").strip().removesuffix(".0")
+    if _URL.match(paper_id):
+        paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
+    return record(key or paper_id, title, clean_abstract(item.text("abstract")), metadata)
 
 
 def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -499,34 +484,13 @@ def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise not_a_paper(where, f"an {kind}")
     creators = fields.objects("creators[]")
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
-    venues = ("publicationTitle", "bookTitle", "proceedingsTitle", "conferenceName")
-    return {
-        "id": item.get("key") or item.get("itemKey"),
-        "citation-key": item.get("citationKey") or item.get("citekey"),
-        "title": item.get("title") or item.get("caseName") or item.get("subject"),
-        "abstract": item.get("abstractNote"),
-        "author": [
-            {"family": each.get("lastName"), "given": each.get("firstName"), "literal": each.get("name")}
-            for each in authors
-        ],
-        "issued": item.get("date"),
-        "container-title": next((item[name] for name in venues if item.get(name)), None),
-        "DOI": item.get("DOI"),
-        "URL": item.get("url"),
-        "note": item.get("extra"),
-        "number": item.get("archiveID"),
-        "keyword": [each.get("tag") for each in fields.objects("tags[]")],
+    names = {"family": "lastName", "given": "firstName", "literal": "name"}
+    found = {
+        name: next((item[each] for each in others.split() if item.get(each)), None)
+        for name, others in _ZOTERO.items()
     }
-
-
-def _csl_id(item: Mapping[str, Any], where: str) -> str | None:
-    value = item.get("id")
-    if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-        raise wrong_type(where, "id", "a string or a number", value)
-    paper_id = str(value if value is not None else "").strip().removesuffix(".0")
-    if _URL.match(paper_id):
-        paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
-    return paper_id or None
+    found["author"] = [{part: each.get(name) for part, name in names.items()} for each in authors]
+    return {**found, "keyword": [each.get("tag") for each in fields.objects("tags[]")]}
 
 
 def _csl_author(author: Fields) -> str:
@@ -534,3 +498,12 @@ def _csl_author(author: Fields) -> str:
     family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
     name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
     return name or plain(author.text("literal"))
+
+
+CSL = Database(
+    lambda head: bool(
+        head.text.startswith(("[", "{")) and _OF_CSL.search(head.text) and not _NOT_CSL.search(head.text)
+    ),
+    lambda head: "items" if head.text.startswith("{") and _CSL_ITEMS.match(head.text) else None,
+    _from_csl,
+)

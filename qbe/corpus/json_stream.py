@@ -60,11 +60,11 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     raise unfit(where, "a JSON object", kind, "write one paper an object", "not a JSON object")
 
 
-def plain_record(record: dict[str, Any]) -> dict[str, Any]:
+def plain_record(record: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the record of a typed table with its metadata as JSON has it: without dates, decimals, NaN."""
+    del where
     if record.get("metadata") is not None:
-        written = json.dumps(record["metadata"], default=str)
-        record["metadata"] = DECODER.decode(written)
+        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
     return record
 
 

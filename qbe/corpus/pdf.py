@@ -23,7 +23,7 @@ from qbe.corpus.pdf_lines import lines_of
 from qbe.corpus.records import Entry, Reading
 from qbe.corpus.streams import MAX_LINE_BYTES, Head
 from qbe.errors import RecordError, check_package
-from qbe.util import processes
+from qbe.util import work
 
 PAGES = 3  # that are read
 SECONDS = 20.0  # within which they must be read; those of papers take a fifth of a second
@@ -92,7 +92,7 @@ class _Worker:
     """The process that reads, started on demand, and again where a document has ended it."""
 
     def __init__(self) -> None:
-        self._process: processes.Process | None = None
+        self._process: work.Process | None = None
         self._lock = threading.RLock()
 
     def read(self, data: bytes) -> dict[str, str]:
@@ -100,7 +100,7 @@ class _Worker:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 atexit.register(self.end)  # which is to leave no process behind; once more does no harm
-                self._process = processes.start([sys.executable, "-m", "qbe.corpus.pdf"])
+                self._process = work.start([sys.executable, "-m", "qbe.corpus.pdf"])
             process = self._process
             assert process.stdin is not None and process.stdout is not None
             timer = threading.Timer(SECONDS, process.kill)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus.fields import ABSTRACT_FROM
-from qbe.corpus.formats import FORMATS, format_of, recognized
+from qbe.corpus.formats import FORMATS, Format, format_of, recognized
 from qbe.corpus.identity import CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.records import (
     AS_IT_COMES,
     NO_ABSTRACT,
-    SKIP,
     SKIP_BYTES,
     STOP,
     Entry,
@@ -40,7 +39,6 @@ from qbe.corpus.streams import (
 from qbe.corpus.xml_formats import DELETION, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
-from qbe.util.files import is_address
 
 HUGGING_FACE = "hf:"
 SAVED_DATASET = ("dataset_dict.json", "state.json")  # a folder that ``datasets`` saved has one of these files
@@ -48,6 +46,8 @@ _MOST_NAMES = 5
 
 
 class _Revisions(NamedTuple):
+    """Of PubMed's files: how many records of a PMID have a later one, and the PMIDs that end deleted."""
+
     repeated: Counter[str]
     deleted: frozenset[str]
 
@@ -66,7 +66,7 @@ def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
 
     Raises CorpusError for a source that cannot be read, UsageError for an unknown format.
     """
-    return (entry for _, entry in _records(source, reading, None, None, None))
+    return (entry for _, entry in _records(source, reading))
 
 
 def read_corpus(
@@ -85,28 +85,16 @@ def read_corpus(
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
     MissingDependencyError for a dataset without the package ``datasets``.
-
-    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
-    >>> [paper.title for paper in read_corpus(["a.jsonl"])]
-    ['A']
     """
     rejected = RejectedRecords() if rejected is None else rejected
-    on_error = reading.on_error
-    if on_error is None:  # one broken record shall not stop a night's work
+    stops = reading.on_error == STOP
+    if reading.on_error is None:  # one broken record shall not stop a night's work
         files = (file for source in sources for file in files_of(source))
-        sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
-        on_error = SKIP if sum(sizes) > SKIP_BYTES else STOP
-    stops = on_error == STOP
+        stops = sum(os.path.getsize(file) for file in files if os.path.isfile(file)) <= SKIP_BYTES  # noqa: PTH113, PTH202
     revisions = _first_pass(sources, reading, stops)
     rejected.deleted = revisions.deleted if revisions else rejected.deleted
-    papers = _papers(
-        (_records(source, reading, rejected, bytes_read, revisions) for source in sources),
-        Ids(sources),
-        lambda entry, whose: _paper(entry, whose, split, reading),
-        reading,
-        rejected,
-        stops,
-    )
+    records = (_records(source, reading, rejected, bytes_read, revisions) for source in sources)
+    papers = _papers(records, Ids(sources), split, reading, rejected, stops)
     kept = 0
     for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
         kept += 1
@@ -122,8 +110,8 @@ def _is_dataset(source: str, reading: Reading) -> bool:
     return source.startswith(HUGGING_FACE) or is_saved
 
 
-def _is_passed_once(file: str) -> bool:
-    return is_address(file) or is_read_once(file)
+def _format(stream: Any, name: str, reading: Reading) -> Format:
+    return format_of(reading.format) if reading.format else recognized(stream, name)
 
 
 def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revisions | None:
@@ -135,22 +123,20 @@ def _first_pass(sources: Sequence[str], reading: Reading, stops: bool) -> _Revis
             continue
         parts, others = files_of(source), []
         for part in parts:
-            if _is_passed_once(part):
+            if is_read_once(part):
                 continue
             try:
                 with open_source(part) as stream:
-                    form = format_of(reading.format) if reading.format else recognized(stream, part)
-                    if form.name != "pubmed":
+                    if _format(stream, part, reading).name != "pubmed":
                         continue
                     has_pubmed = True
                     for pmid, is_deletion in note_pubmed(stream):
                         if is_deletion:
                             deleted.add(pmid)
-                            continue
-                        deleted.discard(pmid)
-                        if pmid in seen:
-                            repeated[pmid] += 1
-                        seen.add(pmid)
+                        else:
+                            deleted.discard(pmid)
+                            repeated.update([pmid] if pmid in seen else [])
+                            seen.add(pmid)
             except CorpusError as error:
                 if part == source:
                     raise
@@ -187,9 +173,9 @@ def _last_of_each(found: Iterable[Entry], revisions: _Revisions) -> Iterator[Ent
 def _records(
     source: str,
     reading: Reading,
-    rejected: RejectedRecords | None,
-    bytes_read: BytesRead | None,
-    revisions: _Revisions | None,
+    rejected: RejectedRecords | None = None,
+    bytes_read: BytesRead | None = None,
+    revisions: _Revisions | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of a source, each with whose ids they have (`qbe.corpus.identity`)."""
     if _is_dataset(source, reading):
@@ -207,14 +193,14 @@ def _records(
                     message = f"{name}: expected papers, found an empty file; fetch it again or remove it"
                     yield UNIQUE, Entry(name, RecordError(message, "an empty file", is_fault=False))
                     continue
-                form = format_of(reading.format) if reading.format else recognized(stream, name)
+                form = _format(stream, name, reading)
                 if form.ids == CHOSEN:
                     stream, is_western = from_western(stream)
                     if is_western and rejected is not None:
-                        message = "expected UTF-8 text, read as {}; where letters are wrong, convert the file"
-                        rejected.note(RECODED, name, message.format(WESTERN))
+                        advice = "where letters are wrong, convert the file"
+                        rejected.note(RECODED, name, f"expected UTF-8 text, read as {WESTERN}; {advice}")
                 found = form.read(stream, name, reading)
-                if revisions is not None and form is FORMATS["pubmed"] and not _is_passed_once(file):
+                if revisions is not None and form is FORMATS["pubmed"] and not is_read_once(file):
                     found = _last_of_each(found, revisions)
                 for entry in found:
                     yield form.ids, entry
@@ -228,7 +214,7 @@ def _records(
 def _papers(
     streams: Iterable[Iterator[tuple[str, Entry]]],
     ids: Ids,
-    to_paper: Callable[[Entry, str], Paper | None],
+    split: Splitter | None,
     reading: Reading,
     rejected: RejectedRecords,
     stops: bool,
@@ -238,7 +224,7 @@ def _papers(
     for stream in streams:
         for whose, entry in stream:
             try:
-                paper = to_paper(entry, whose)
+                paper = _paper(entry, whose, split, reading)
                 if paper is None:
                     continue
                 if not paper.paper_id:
@@ -283,13 +269,11 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     where, record = entry
     if isinstance(record, RecordError):
         raise record
-    paper_id = record.get("paper_id")
+    paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))
     if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
         record = {**record, "paper_id": usable_id(paper_id) or None}
-    title = record.get("title")
     if whose != UNIQUE and isinstance(title, str | None) and not (title and title.strip()):
         raise RecordError(f"{where}: expected a title, found none; add it or drop the paper", "no title")
-    metadata = record.get("metadata")
     if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
         return None
     try:
@@ -300,8 +284,7 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     except RecordError as error:
         if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:
             raise
-    title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
-    return parse_paper({**title_alone, "abstract": [title]}, where, split, default_id="")
+    return parse_paper({**record, "abstract": [title], "pred_labels": None}, where, split, default_id="")
 
 
 def id_of(record: Mapping[str, Any] | RecordError) -> str | None:

@@ -20,30 +20,23 @@ from qbe.errors import RecordError, UsageError
 from qbe.types import Facet, Paper, Sentence
 
 Original = TypeVar("Original")
-Splitter = Callable[[str], Sequence[str]]
-"""Splits an abstract into sentences."""
-
-Offsets = tuple[tuple[int, int], ...]
-"""Offsets (begin, end) of each sentence, end exclusive, in characters."""
+Splitter = Callable[[str], Sequence[str]]  # of abstracts into sentences
+Offsets = tuple[tuple[int, int], ...]  # (begin, end) of each sentence, end exclusive, in characters
 
 FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
 OFFSETS = "sentence_offsets"
 STOP, SKIP = "stop", "skip"
-ON_ERROR = (STOP, SKIP)
 SKIP_BYTES = 256 << 20
-DEDUPE = ("title", "doi")
-COLUMNS = (
-    *("id", "title", "abstract", "year", "date", "authors"),
-    *("venue", "categories", "tags", "doi", "url", "cites"),
-)
-"""The fields of a table that ``Reading.columns`` may name."""
+CHOICES = {"on_error": (STOP, SKIP), "dedupe": ("title", "doi")}
+# The fields of a table that `Reading.columns` may name.
+COLUMNS = ("id", "title", "abstract", "year", "date", "authors")
+COLUMNS += ("venue", "categories", "tags", "doi", "url", "cites")
 
 MAX_ABSTRACT_CHARS = 1_000_000  # also of titles; whole books are shorter, so it is a conversion error
 MAX_ID_CHARS = 512
 MAX_DEPTH = 100  # of objects and lists within metadata, which other code follows to the end
 NO_ABSTRACT = "no abstract"  # the reason of the error
 
-_LABELS = "background, objective, method, result or other, with or without '_label'"
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]")
 
@@ -87,8 +80,8 @@ class Reading:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value, values in (("on_error", self.on_error, ON_ERROR), ("dedupe", self.dedupe, DEDUPE)):
-            if value is not None and value not in values:
+        for name, values in CHOICES.items():
+            if (value := getattr(self, name)) is not None and value not in values:
                 raise UsageError(f"expected `{name}` of {', '.join(values)}, found {value!r}")
         if unknown := sorted(set(self.columns) - set(COLUMNS)):
             raise UsageError(f"expected fields {', '.join(COLUMNS)}, found {unknown[0]!r}; check `columns`")
@@ -98,16 +91,14 @@ class Reading:
             raise UsageError(f"expected `limit` of at least 1, found {self.limit}")
 
     @cached_property
-    def _category(self) -> re.Pattern[str] | None:
-        return re.compile("|".join(map(translate, self.categories))) if self.categories else None
+    def _category(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(translate, self.categories)))
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
         """Return True if no category is chosen, or the paper has a chosen one."""
-        if self._category is None:
-            return True
         categories = metadata.get("categories") or ()
         names = categories.split() if isinstance(categories, str) else categories
-        return any(self._category.match(str(name)) for name in names)
+        return not self.categories or any(self._category.match(str(name)) for name in names)
 
     def record(self) -> dict[str, Any]:
         """Return the options that are not the default, as JSON values."""
@@ -128,8 +119,7 @@ def converted(
 ) -> Iterator[Entry]:
     """Convert originals, each given with its place, to entries; RecordErrors become the entry.
 
-    Left out are originals for which ``to_record`` returns None and, with ``reading``, papers of other
-    categories.
+    Left out are those for which ``to_record`` returns None and, with ``reading``, papers of other categories.
     """
     for where, original in originals:
         try:
@@ -169,20 +159,14 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
 def parse_paper(
     record: Mapping[str, Any], where: str, split: Splitter | None = None, default_id: str | None = None
 ) -> Paper:
-    """Return the paper of a record.
+    """Return the paper of a record; raises RecordError, which begins with ``where``, for invalid fields.
 
-    ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string,
-    which is an error without it. ``default_id`` replaces a missing ``paper_id``. White space and control
-    characters become single spaces; empty sentences are dropped with their labels. Raises RecordError for
-    invalid fields.
-
-    >>> record = {"paper_id": 7, "title": "On  fish", "abstract": ["We count."], "pred_labels": ["method"]}
-    >>> paper = parse_paper(record, "papers.jsonl, line 1")
-    >>> paper.paper_id, paper.title, paper.sentences[0].facet
-    ('7', 'On fish', <Facet.METHOD: 'method'>)
+    ``split`` splits an abstract that is one string, which is an error without it. ``default_id`` replaces a
+    missing ``paper_id``. White space and control characters become single spaces; empty sentences are dropped
+    with their labels.
     """
-    paper_id = _paper_id(record.get("paper_id"), where, default_id)
-    title, abstract, labels = (record.get(name) for name in ("title", "abstract", "pred_labels"))
+    paper_id, title, abstract, labels, metadata = map(record.get, FIELDS)
+    paper_id = default_id if paper_id is None and default_id is not None else _paper_id(paper_id, where)
     if not isinstance(title, str):
         advice = 'add "title", if need be the empty string'
         raise _invalid(where, "a string as title", title, advice, "no title")
@@ -202,39 +186,15 @@ def parse_paper(
         _clean(title, "title", where),
         tuple(Sentence(texts[place], facets[place]) for place in kept),
         labels is not None,
-        _metadata(record.get("metadata"), where),
+        _metadata(metadata, where),
         None if offsets is None else tuple(offsets[place] for place in kept),
     )
 
 
-def paper_from_record(record: Mapping[str, Any]) -> Paper:
-    """Return the paper of a record that `paper_to_record` made, without checks."""
-    labels, offsets = record.get("pred_labels"), record.get(OFFSETS)
-    facets = [None] * len(record["abstract"]) if labels is None else map(Facet.from_label, labels)
-    return Paper(
-        record["paper_id"],
-        record["title"],
-        tuple(map(Sentence, record["abstract"], facets)),
-        labels is not None,
-        record.get("metadata") or {},
-        None if offsets is None else tuple((begin, end) for begin, end in offsets),
-    )
-
-
 def paper_to_record(paper: Paper) -> dict[str, Any]:
-    """Invert `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
-
-    No facet becomes ``other_label``, and what was ``objective_label`` has become ``background_label``.
-
-    >>> sentences = Sentence("One.", Facet.METHOD), Sentence("Two.")
-    >>> paper_to_record(Paper("1", "A title", sentences, labelled=True))["pred_labels"]
-    ['method_label', 'other_label']
-    """
-    record: dict[str, Any] = {
-        "paper_id": paper.paper_id,
-        "title": paper.title,
-        "abstract": [sentence.text for sentence in paper.sentences],
-    }
+    """Invert `parse_paper`; no facet becomes ``other_label``, an objective given ``background_label``."""
+    abstract = [sentence.text for sentence in paper.sentences]
+    record: dict[str, Any] = {"paper_id": paper.paper_id, "title": paper.title, "abstract": abstract}
     if paper.labelled:
         labels = (
             each.probabilities.label if each.probabilities else str(each.facet or "other")
@@ -272,9 +232,7 @@ def lacking_abstract(where: str, actual: str) -> RecordError:
     return unfit(where, "an abstract", actual, "add its text or drop the paper", NO_ABSTRACT)
 
 
-def _paper_id(value: Any, where: str, default: str | None) -> str:
-    if value is None and default is not None:
-        return default
+def _paper_id(value: Any, where: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
@@ -282,39 +240,39 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
         raise _invalid(where, expected, value, 'give each paper a "paper_id"', "no paper_id")
     if is_id(value):
         return value
-    if len(value) <= MAX_ID_CHARS:
-        expected = "a paper_id without white space (a TREC run could not hold it)"
-        found = "white space" if value.split() != [value] else "an unprintable character"
-        reason = "a paper_id with white space or control characters"
-        raise unfit(where, expected, f"{found} in {_short(value)}", "rename the paper", reason)
-    expected = f"a paper_id of at most {MAX_ID_CHARS} characters"
-    raise unfit(where, expected, f"{len(value):,}", "shorten it", "a paper_id that is too long")
+    if len(value) > MAX_ID_CHARS:
+        expected = f"a paper_id of at most {MAX_ID_CHARS} characters"
+        raise unfit(where, expected, f"{len(value):,}", "shorten it", "a paper_id that is too long")
+    expected = "a paper_id without white space (a TREC run could not hold it)"
+    found = "white space" if value.split() != [value] else "an unprintable character"
+    reason = "a paper_id with white space or control characters"
+    raise unfit(where, expected, f"{found} in {_short(value)}", "rename the paper", reason)
 
 
 def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
     """Return cleaned sentences, empty ones kept, as labels count them."""
+    if isinstance(abstract, str) and split is not None:
+        _check_length(len(abstract), "abstract", where)
+        return [text.strip() for text in split(_clean(abstract, "abstract", where))]
+    if isinstance(abstract, list | tuple):
+        _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract", where)
+        return [_clean(text, "abstract", where) for text in abstract]
     if isinstance(abstract, str):
         _check_length(len(abstract), "abstract", where)
-        if split is None:
-            reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
-            expected = "a list of sentences as abstract"
-            raise _invalid(where, expected, abstract, "split it into sentences", reason)
-        return [text.strip() for text in split(_clean(abstract, "abstract", where))]
-    if not isinstance(abstract, (list, tuple)):
-        expected = "a list of sentences or a string as abstract"
+        expected, advice = "a list of sentences as abstract", "split it into sentences"
+        reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
+    else:
+        expected, advice = "a list of sentences or a string as abstract", 'add "abstract" or drop the paper'
         reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
-        raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper', reason)
-    _check_length(sum(len(text) for text in abstract if isinstance(text, str)), "abstract", where)
-    return [_clean(text, "abstract", where) for text in abstract]
+    raise _invalid(where, expected, abstract, advice, reason)
 
 
 def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | None]:
-    reason = "labels that do not fit"
+    reason, advice = "labels that do not fit", "give one label a sentence, or none at all"
     if isinstance(abstract, str):
         expected = "a list of sentences as abstract, one for each of pred_labels"
         raise _invalid(where, expected, abstract, "split it", reason)
-    advice = "give one label a sentence, or none at all"
-    if not isinstance(labels, (list, tuple)):
+    if not isinstance(labels, list | tuple):
         raise _invalid(where, "a list as pred_labels", labels, advice, reason)
     if len(labels) != count:
         expected = f"as many pred_labels as sentences in the abstract ({count})"
@@ -324,7 +282,7 @@ def _facets(labels: Any, abstract: Any, count: int, where: str) -> list[Facet | 
         try:
             facets.append(Facet.from_label(label))
         except (KeyError, AttributeError):
-            expected = f"{_LABELS} as label"
+            expected = "background, objective, method, result or other, with or without '_label' as label"
             raise _invalid(where, expected, label, "rename the label", "an unknown label") from None
     return facets
 
@@ -337,11 +295,11 @@ def _offsets(value: Any, sentences: int, where: str) -> Offsets:
             return offsets
     except (TypeError, ValueError):
         pass
-    raise RecordError(
-        f"{where}: expected {OFFSETS} as one pair of ascending offsets a sentence, found others; drop "
-        "the field",
+    expected, reason = (
+        f"{OFFSETS} as one pair of ascending offsets a sentence",
         "offsets that are not the sentences'",
     )
+    raise unfit(where, expected, "others", "drop the field", reason)
 
 
 def _metadata(metadata: Any, where: str) -> Mapping[str, Any]:
@@ -377,11 +335,9 @@ def _clean(text: Any, field: str, where: str) -> str:
 
 def _check_length(length: int, field: str, where: str) -> None:
     if length > MAX_ABSTRACT_CHARS:
-        expected, advice = (
-            f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters",
-            "shorten it or drop the paper",
-        )
-        raise unfit(where, expected, f"{length:,}", advice, f"{field} that is too long")
+        expected = f"{field} of at most {MAX_ABSTRACT_CHARS:,} characters"
+        advice, reason = "shorten it or drop the paper", f"{field} that is too long"
+        raise unfit(where, expected, f"{length:,}", advice, reason)
 
 
 def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:

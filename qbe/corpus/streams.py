@@ -6,8 +6,10 @@ standard input may be compressed too. A zip archive must hold a single file.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
+import gzip
 import io
 import json
 import lzma
@@ -16,7 +18,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -43,21 +45,16 @@ _BUFFER_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 13
 _ZSTANDARD_BYTES = 1 << 10  # a block of 4 bytes may become 128 KiB: the output of these is at most 32 MiB
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32")
+_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16")
 _XML_ENCODING = re.compile(rb"(<\?xml[^>]{0,100}?)\s+encoding\s*=\s*[\"'][^\"']*[\"']")
-_DOCUMENTS = {
+_DOCUMENTS = {  # zip archives by the beginning of a member
     "word/": "a Word document",
     "xl/": "an Excel workbook",
     "ppt/": "a PowerPoint document",
     "content.xml": "an OpenDocument file",
     "sdb/": "an EndNote library",
 }
-"""What zip archives with such members are."""
 
 
 class _DamagedError(Exception):
@@ -147,9 +144,9 @@ def is_folder(source: str) -> bool:
 
 
 def is_read_once(source: str) -> bool:
-    """Return True for standard input, pipes and devices, which cannot be reopened."""
-    exists = os.path.exists(source)  # noqa: PTH110 (`Path.exists` raises in folders without permission)
-    return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
+    """Return True for addresses, standard input, pipes and devices, which are not read twice."""
+    is_other = os.path.exists(source) and not (is_folder(source) or os.path.isfile(source))  # noqa: PTH110, PTH113
+    return is_other or source == STDIN or is_address(source)
 
 
 @contextlib.contextmanager
@@ -161,19 +158,26 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
     """
     name = display_name(source)
     with contextlib.ExitStack() as stack:
-        if str(source) == STDIN:
-            raw = cast(io.BufferedReader, sys.stdin.buffer)
-        elif is_address(source):
-            raw = stack.enter_context(_stream_of(_of_address(str(source))))
-        else:
-            try:
+        try:
+            if str(source) == STDIN:
+                raw = cast(io.BufferedReader, sys.stdin.buffer)
+            elif is_address(source):
+                raw = stack.enter_context(_stream_of(_of_address(str(source))))
+            else:
                 raw = cast(io.BufferedReader, stack.enter_context(Path(source).open("rb", _BUFFER_BYTES)))
-            except OSError as error:
-                raise _unreadable(name, error) from error
+        except OSError as error:
+            raise _unreadable(name, error) from error
         if bytes_read is not None and Path(source).is_file():
             bytes_read.follow(raw)
         try:
-            yield _as_utf8(_decompressed(raw, source, name, stack), name)
+            suffix, start = Path(source).suffix.lower(), raw.peek(8)[:8]
+            if suffix not in _DECOMPRESSORS:
+                suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
+            stream = raw
+            if suffix:  # the buffer turns the decompressors' slow readline into a fast one
+                opened = _DECOMPRESSORS[suffix](raw, name)
+                stream = stack.enter_context(io.BufferedReader(opened, _BUFFER_BYTES))
+            yield _as_utf8(stream, name)
         except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise _damaged(name, error) from error
         except OSError as error:
@@ -194,34 +198,6 @@ def _damaged(name: str, error: Exception) -> CorpusError:
         f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
         "fetch the file again"
     )
-
-
-def _decompressed(
-    raw: io.BufferedReader, source: str | Path, name: str, stack: contextlib.ExitStack
-) -> io.BufferedReader:
-    stream: Any
-    suffix, start = Path(source).suffix.lower(), raw.peek(8)[:8]
-    if suffix not in _MAGIC.values():
-        suffix = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
-    match suffix:
-        case ".gz":
-            import gzip
-
-            stream = gzip.GzipFile(fileobj=raw)
-        case ".bz2":
-            import bz2
-
-            stream = bz2.BZ2File(raw)
-        case ".xz":
-            stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
-        case ".zst":
-            return stack.enter_context(_stream_of(_of_zstandard(raw, name)))
-        case ".zip":
-            stream = _zip_member(raw, name)
-        case _:
-            return raw
-    # The buffer turns the decompressors' slow readline into a fast one.
-    return stack.enter_context(io.BufferedReader(stream, _BUFFER_BYTES))
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
@@ -247,20 +223,17 @@ def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{name}: reading .zst needs the package zstandard; pip install zstandard"
-        ) from error
-    context = zstandard.ZstdDecompressor()
-    frame, data, is_cut = context.decompressobj(write_size=_PIECE_BYTES), b"", False
+        lacking = f"{name}: reading .zst needs the package zstandard; pip install zstandard"
+        raise MissingDependencyError(lacking) from error
+    context, frame, data = zstandard.ZstdDecompressor(), None, b""
     while data := data or stream.read(_ZSTANDARD_BYTES):
+        frame = frame or context.decompressobj(write_size=_PIECE_BYTES)
         try:
             yield frame.decompress(data)
         except zstandard.ZstdError as error:
             raise _DamagedError(error) from error
-        is_cut, data = not frame.eof, frame.unused_data
-        if not is_cut:
-            frame = context.decompressobj(write_size=_PIECE_BYTES)
-    if is_cut:
+        data, frame = frame.unused_data, None if frame.eof else frame
+    if frame is not None:
         raise EOFError("the data end within a frame")
 
 
@@ -281,8 +254,7 @@ def open_address(address: str) -> IO[bytes]:
 def _of_address(address: str) -> Iterator[bytes]:
     try:
         with open_address(address) as file:
-            while data := file.read(_BUFFER_BYTES):
-                yield data
+            yield from iter(partial(file.read, _BUFFER_BYTES), b"")
     except MissingDependencyError:
         raise
     except Exception as error:
@@ -293,14 +265,7 @@ def _of_address(address: str) -> Iterator[bytes]:
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    r"""Yield lines with their numbers from 1, line ends kept; a carriage return ends one, too.
-
-    Raises CorpusError for a line of more than MAX_LINE_BYTES.
-
-    >>> stream = io.BufferedReader(io.BytesIO(b"one\r\ntwo\rthree"))
-    >>> list(numbered_lines(stream, "papers.jsonl"))
-    [(1, b'one\r\n'), (2, b'two\r'), (3, b'three')]
-    """
+    """Yield lines with their numbers from 1, line ends kept; a carriage return ends one, too."""
     number = 0
     for line in iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""):
         number += 1
@@ -323,26 +288,19 @@ def _as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
     start = stream.peek(4)[:4]
     if start.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
-        return stream
     encoding = next((each for mark, each in _MARKS.items() if start.startswith(mark)), "")
-    if not encoding:
-        return stream
-    decoder = codecs.getincrementaldecoder(encoding)()
 
     def utf8() -> Iterator[bytes]:
-        data = start
-        while data:
-            data = stream.read1(1 << 16)
-            try:
-                text = decoder.decode(data, final=not data).encode()
-            except UnicodeDecodeError as error:
-                raise CorpusError(
-                    f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
-                    "the file to UTF-8"
-                ) from None
-            yield _XML_ENCODING.sub(rb"\1", text)
+        try:
+            for text in codecs.iterdecode(iter(partial(stream.read1, 1 << 16), b""), encoding):
+                yield _XML_ENCODING.sub(rb"\1", text.encode())
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
+                "the file to UTF-8"
+            ) from None
 
-    return _stream_of(utf8())
+    return _stream_of(utf8()) if encoding else stream
 
 
 def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
@@ -362,14 +320,9 @@ def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
     return stream, False
 
 
-def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
-    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
-
-
 class _Pieces(io.RawIOBase):
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
+        self._pieces, self._rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -383,3 +336,16 @@ class _Pieces(io.RawIOBase):
         count = min(len(buffer), len(self._rest))
         buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count
+
+
+def _stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
+    return io.BufferedReader(_Pieces(pieces), _BUFFER_BYTES)
+
+
+_DECOMPRESSORS: dict[str, Callable[[io.BufferedReader, str], Any]] = {
+    ".gz": lambda raw, _: gzip.GzipFile(fileobj=raw),
+    ".bz2": lambda raw, _: bz2.BZ2File(raw),
+    ".xz": lambda raw, _: lzma.LZMAFile(raw),  # noqa: SIM115 (the caller closes it)
+    ".zst": lambda raw, name: _Pieces(_of_zstandard(raw, name)),
+    ".zip": _zip_member,
+}

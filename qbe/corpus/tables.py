@@ -6,6 +6,7 @@ managers and databases. What some of these write before the header is left out, 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import io
@@ -13,7 +14,8 @@ import logging
 import math
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,11 +49,11 @@ _USUAL = {
         "doi": "doi doilink",
         "url": "url link urls articleurl externalurl pdflink",
         "cites": "cites",
-        "Web of Science": "AU authors AF authorfullnames TI title SO source AB abstract PY year DI doi UT ut "
-        "DE authorkeywords ID keywordsplus",
     }.items()
 }
-_KEYS, _NOT_ALWAYS, _WEB_OF_SCIENCE = (_USUAL.pop(name) for name in ("key", "other id", "Web of Science"))
+_KEYS, _NOT_ALWAYS = (_USUAL.pop(name) for name in ("key", "other id"))
+_WEB_OF_SCIENCE = {"AU": "authors", "AF": "authorfullnames", "TI": "title", "SO": "source", "AB": "abstract"}
+_WEB_OF_SCIENCE |= {"PY": "year", "DI": "doi", "UT": "ut", "DE": "authorkeywords", "ID": "keywordsplus"}
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags")  # of these all columns are read: where the first is empty, or together
 _NAMES = [  # keys of an object that says what it is called
@@ -80,16 +82,14 @@ _BATCH_ROWS = 1000
 _LARGE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 
-_NO_DATA = ("EmptyDatasetError", "DataFilesNotFoundError")  # errors of ``datasets`` for folders without data
 _OWN = frozenset(("pred_labels", "metadata"))  # fields of records that tables of others lack
-_UNREADABLE = object()
+_UNREADABLE: object = object()
 
 
 class Columns(NamedTuple):
     """Hold the position of the column of each field (`qbe.corpus.records.COLUMNS`) that a table has.
 
-    Further columns for authors and tags are called ``authors 2``; ``has_keys`` says that ids are citation
-    keys.
+    Further columns for authors and tags are called ``authors 2``; ``has_keys``: ids are citation keys.
     """
 
     positions: Mapping[str, int]
@@ -103,16 +103,10 @@ def find_columns(
     """Find the columns of a table, as they are named for its fields, else by their usual names.
 
     Raises CorpusError for a named column that is not there, and where title or abstract are not found.
-
-    >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
-    Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False, has_keys=False)
     """
-    is_wos = {"PT", "AU", "TI"} <= set(header)
-    other_names = dict(zip(_WEB_OF_SCIENCE[::2], _WEB_OF_SCIENCE[1::2], strict=True)) if is_wos else {}
-    names = [
-        other_names.get(column) or "".join(filter(str.isalnum, column)).lower()  # in letters and digits
-        for column in header
-    ]
+    names = ["".join(filter(str.isalnum, column)).lower() for column in header]  # in letters and digits
+    if {"PT", "AU", "TI"} <= set(header):
+        names = [_WEB_OF_SCIENCE.get(column, own) for column, own in zip(header, names, strict=True)]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
     positions: dict[str, int] = {}
     for field in COLUMNS:
@@ -123,10 +117,10 @@ def find_columns(
                     "check `columns`"
                 )
             positions[field] = header.index(named[field])
-        else:
-            places = [usual[each] for each in _USUAL[field] if each in usual]
-            for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
-                positions[field if number == 1 else f"{field} {number}"] = place
+            continue
+        places = [usual[each] for each in _USUAL[field] if each in usual]
+        for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
+            positions[field if number == 1 else f"{field} {number}"] = place
     needed = ("title",) if may_lack_abstract else ("title", "abstract")
     if missing := [field for field in needed if field not in positions]:
         raise CorpusError(
@@ -172,20 +166,44 @@ def _metadata(cells: Mapping[str, Any]) -> dict[str, Any]:
         [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
         for field in _SEVERAL
     )
+    authors = authors[0] if authors else ""
+    if isinstance(authors, str) and not (authors.startswith("[") and authors.endswith("]")):
+        authors = "\n".join(map(clean_title, authors.split("\n")))
+    else:
+        authors = [clean_title(name) for name in map(_name, _items(authors)) if name]
     words = cells.get("categories")
-    words = words.split() if isinstance(words, str) else [""]
-    are_of_arxiv = all(map(_ARXIV.fullmatch, words))
+    categories = words.split() if isinstance(words, str) else [""]
+    if not all(map(_ARXIV.fullmatch, categories)):
+        categories = _names(words)
+    cites = (
+        str(each).strip() for each in _items(cells.get("cites"), r"[\s;,|]+") if isinstance(each, str | int)
+    )
     return {
-        **credits(_authors(authors[0] if authors else "")),
+        **credits(authors),
         **fields.dated(fields.date(str(cells.get("date") or ""))),
         **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
         "venue": clean_title(_name(cells.get("venue"))),
-        "categories": words if are_of_arxiv else _listed_names(cells.get("categories")),
+        "categories": categories,
         "doi": fields.doi(_name(cells.get("doi"))),
         "url": _name(cells.get("url")),
-        "cites": _cites(cells.get("cites")),
-        "tags": list(dict.fromkeys(tag for each in tags for tag in _listed_names(each))),
+        "cites": list(filter(None, cites)),
+        "tags": fields.once(tag for each in tags for tag in _names(each)),
     }
+
+
+def _items(value: Any, separator: str = ";") -> list[Any]:
+    """Return the items of a list: one, or a text of one in brackets (as Python writes it) or with separators."""
+    if not isinstance(value, str):
+        return value if isinstance(value, list) else []
+    if not (value.startswith("[") and value.endswith("]")):
+        return re.split(separator, value)
+    quoted = [single or double for single, double in _QUOTED.findall(value)]
+    return quoted or [part.strip(" []") for part in value.split(",")]
+
+
+def _names(value: Any) -> list[str]:
+    separator = next((each for each in ";|," if isinstance(value, str) and each in value), ";")
+    return [name for name in map(_name, _items(value, re.escape(separator))) if name]
 
 
 def _listed(header: Sequence[str]) -> str:
@@ -229,37 +247,6 @@ def _name(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _authors(value: Any) -> str | list[str]:
-    if isinstance(value, str):
-        value = _literal(value) or "\n".join(map(clean_title, value.split("\n")))
-    return value if isinstance(value, str) else list(map(clean_title, _names(value)))
-
-
-def _listed_names(value: Any) -> list[str]:
-    if not isinstance(value, str):
-        return _names(value)
-    separator = next((each for each in ";|," if each in value), ";")
-    return _names(_literal(value) or value.split(separator))
-
-
-def _cites(value: Any) -> list[str]:
-    if isinstance(value, str):
-        value = _literal(value) or re.split(r"[\s;,|]+", value)
-    values = value if isinstance(value, list) else []
-    return [str(each).strip() for each in values if isinstance(each, str | int) and str(each).strip()]
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in map(_name, value if isinstance(value, list) else ()) if name]
-
-
-def _literal(text: str) -> list[str]:
-    if not (text.startswith("[") and text.endswith("]")):
-        return []
-    quoted = [single or double for single, double in _QUOTED.findall(text)]
-    return quoted or [part.strip(" []") for part in text.split(",")]
-
-
 # --- text ---
 
 
@@ -275,7 +262,15 @@ def read_table(stream: io.BufferedReader, name: str, reading: Reading) -> Iterat
     """Yield the rows of a table; raises CorpusError without columns for title and abstract."""
     lines, head = _Lines(stream, name), Head(name, b"")
     first = lines.ahead(_MOST_HEADER_LINES)
-    before, delimiter = _find_header(first[:_MOST_LINES_BEFORE], reading, head) or _first_line(first, head)
+    found = _find_header(first[:_MOST_LINES_BEFORE], reading, head)
+    if found is None:  # the first line is the header, which goes on until no quoted field is open
+        header_text = ""
+        for line in first:
+            header_text += line
+            if header_text.count('"') % 2 == 0 and not line.isspace():
+                break
+        found = 0, _delimiter(head, header_text)
+    before, delimiter = found
     for text in first[:before]:
         next(lines)
         if text.strip() and not _SEPARATOR.fullmatch(text):
@@ -345,9 +340,12 @@ def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[
     while True:
         lines.row.clear()
         where = f"{name}, line {lines.number + 1}"
-        row: list[str] | RecordError
+        row: list[str] | RecordError | None = None
+        limit = csv.field_size_limit(MAX_FIELD_CHARS)  # the whole process's, so it is changed only meanwhile
         try:
-            row = (_tabbed(lines, width) if delimiter == _TAB and width else None) or _next_row(reader)
+            if width and delimiter == _TAB:
+                row = _tabbed(lines, width)
+            row = row or next(reader)
         except StopIteration:
             return
         except csv.Error as error:
@@ -355,6 +353,8 @@ def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[
             expected = "quotation marks in pairs around fields, and doubled within them"
             found = f"malformed text ({problem})"
             row = fields.unfit(where, expected, found, "mend or remove the row", "a malformed row")
+        finally:
+            csv.field_size_limit(limit)
         if width and isinstance(row, list) and len(row) > width and not any(row[width:]):
             del row[width:]
         # Of a row over several lines that is none the first is one, so that the others are not lost.
@@ -377,43 +377,22 @@ def _tabbed(lines: _Lines, width: int) -> list[str] | None:
 
 
 def _find_header(lines: Sequence[str], reading: Reading, head: Head) -> tuple[int, str] | None:
+    """Return how many lines stand before a header that names title and abstract, and its delimiter."""
     given = ""
     for before, line in enumerate(lines):
         if separator := _SEPARATOR.fullmatch(line):
             given = separator[1]
             continue
         delimiter = given or _delimiter(head, line)
-        try:
+        with contextlib.suppress(CorpusError, csv.Error):
             header = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
             find_columns(header, reading.columns, head.name, reading.keep_without_abstract)
-        except (CorpusError, csv.Error):
-            continue
-        return before, delimiter
+            return before, delimiter
     return None
 
 
-def _first_line(lines: Sequence[str], head: Head) -> tuple[int, str]:
-    """Return the same for a header that is the first line, and goes on until no quoted field is open."""
-    header: list[str] = []
-    for line in lines:
-        header.append(line)
-        if "".join(header).count('"') % 2 == 0 and not line.isspace():
-            break
-    return 0, _delimiter(head, "".join(header))
-
-
 def _delimiter(head: Head, header: str) -> str:
-    unquoted = _CELL.sub("", header)
-    return _DELIMITER_OF.get(head.suffix) or max(_DELIMITERS, key=unquoted.count)
-
-
-def _next_row(reader: Iterator[list[str]]) -> list[str]:
-    """Return the next row; the limit of fields is the whole process's, so it is changed only meanwhile."""
-    before = csv.field_size_limit(MAX_FIELD_CHARS)
-    try:
-        return next(reader)
-    finally:
-        csv.field_size_limit(before)
+    return _DELIMITER_OF.get(head.suffix) or max(_DELIMITERS, key=_CELL.sub("", header).count)
 
 
 # --- typed ---
@@ -421,8 +400,12 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
 
 def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
     """Yield the rows of a file; raises CorpusError for a damaged one, a pipe, or one without the columns."""
+    not_seekable = CorpusError(
+        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
+        "give the file"
+    )
     if not stream.seekable():
-        raise _not_seekable(name)
+        raise not_seekable
     try:
         from pyarrow.parquet import ParquetFile, read_metadata
     except ImportError as error:
@@ -434,72 +417,60 @@ def read_parquet(stream: io.BufferedReader, name: str, reading: Reading) -> Iter
         # Columns of groups are not asked: of a damaged file pyarrow may look for them beyond its memory.
         groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
         largest = max((group.total_byte_size for group in groups), default=0)
-        file = ParquetFile(
-            stream,
-            metadata=metadata,
-            buffer_size=_BUFFER_BYTES if largest > _LARGE_BYTES else 0,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+        options = {"buffer_size": _BUFFER_BYTES if largest > _LARGE_BYTES else 0, "pre_buffer": False}
+        file = ParquetFile(stream, metadata=metadata, page_checksum_verification=True, **options)
         names = [str(each) for each in file.schema_arrow.names]
     except io.UnsupportedOperation:
-        raise _not_seekable(name) from None
+        raise not_seekable from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
-    rows = _TypedRows(names, reading, name)
-    for number, values in enumerate(_typed_rows(file, rows.needed, name), start=1):
-        where = f"{name}, row {number}"
-        if lost := next((field for field, value in values.items() if value is _UNREADABLE), None):
-            expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
-            advice = "mend or remove the row"
-            yield Entry(where, fields.unfit(where, expected, "other bytes", advice, reason))
-        else:
-            yield rows.entry(values, where)
+    needed, record = _typed(names, reading, name)
+    return converted(_typed_rows(file, needed, name), record)
 
 
-def _typed_rows(file: Any, needed: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
+def _typed_rows(
+    file: Any, needed: Mapping[str, str], name: str
+) -> Iterator[tuple[str, dict[str, Any] | RecordError]]:
     # Threads would read several columns at the same time, and jump to and fro in compressed files.
     batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
     count = 0
     while True:
         try:
             batch = next(batches, None)
-            if batch is None:
-                return
-            columns = {field: _values(batch.column(column)) for field, column in needed.items()}
+            columns = [_values(batch.column(each)) for each in needed.values()] if batch is not None else []
         except Exception as error:
             raise _damaged(f"{name}, after row {count}" if count else name, error) from error
-        for row in zip(*columns.values(), strict=True):
-            yield dict(zip(columns, row, strict=True))
-        count += batch.num_rows
+        if batch is None:
+            return
+        for row in zip(*columns, strict=True):
+            count += 1
+            where = f"{name}, row {count}"
+            values = dict(zip(needed, row, strict=True))
+            if lost := next((field for field, value in values.items() if value is _UNREADABLE), None):
+                expected, reason = f"UTF-8 text as {lost}", "text that is not UTF-8"
+                yield where, fields.unfit(where, expected, "other bytes", "mend or remove the row", reason)
+            else:
+                yield where, values
 
 
 def _values(column: Any) -> list[Any]:
     """Return the values as Python's; of timestamps the dates (UTC), None beyond the year 9999."""
     import pyarrow as pa
 
-    is_time = pa.types.is_timestamp(column.type)
-    if is_time:
-        column = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False)
+    def value(scalar: Any) -> Any:
+        try:
+            return scalar.as_py()
+        except (ValueError, OverflowError):
+            return default
+
+    default = _UNREADABLE
+    if pa.types.is_timestamp(column.type):
+        column, default = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False), None
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):  # one of them; the others are readable
-        values = [_value(scalar, None if is_time else _UNREADABLE) for scalar in column]
+        values = list(map(value, column))
     return values
-
-
-def _value(scalar: Any, default: object) -> Any:
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError):
-        return default
-
-
-def _not_seekable(name: str) -> CorpusError:
-    return CorpusError(
-        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
-        "give the file"
-    )
 
 
 def _damaged(place: str, error: Exception) -> CorpusError:
@@ -525,21 +496,26 @@ def read_dataset(name: str, reading: Reading) -> Iterator[Entry]:
     config, split = (part or None for part in (*rest, "", "")[:2])
     place = path if is_folder(path) else f"hf:{path}"
     dataset = _open_dataset(path, config, split, place)
-    rows = None
-    if dataset.column_names is not None:  # do not read columns that are not needed
-        rows = _TypedRows(dataset.column_names, reading, place)
-        dataset = dataset.select_columns(sorted(set(rows.needed.values())))
     label = (dataset.features or {}).get("pred_labels")
     label_name = getattr(getattr(label, "feature", None), "int2str", None)  # of labels that are numbers
-    number = 0
-    for batch in _batches(dataset, place):
-        rows = rows or _TypedRows(list(batch), reading, place)
-        for values in zip(*(batch[column] for column in rows.needed.values()), strict=True):
-            number += 1
-            row = dict(zip(rows.needed, values, strict=True))
-            if label_name is not None and row.get("pred_labels"):
-                row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
-            yield rows.entry(row, f"{place}, row {number}")
+    names = dataset.column_names
+    if names is None:
+        names = list(next(_batches(dataset, place), {}))
+    else:  # do not read columns that are not needed
+        dataset = dataset.select_columns(sorted(set(_typed(names, reading, place)[0].values())))
+    needed, record = _typed(names, reading, place)
+
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+        number = 0
+        for batch in _batches(dataset, place):
+            for values in zip(*(batch[column] for column in needed.values()), strict=True):
+                number += 1
+                row = dict(zip(needed, values, strict=True))
+                if label_name is not None and row.get("pred_labels"):
+                    row["pred_labels"] = [label_name(each) for each in row["pred_labels"]]
+                yield f"{place}, row {number}", row
+
+    yield from converted(rows(), record)
 
 
 def _open_dataset(path: str, config: str | None, split: str | None, place: str) -> Any:
@@ -552,13 +528,13 @@ def _open_dataset(path: str, config: str | None, split: str | None, place: str) 
     datasets.disable_progress_bars()
     # The hub's client logs each of its retries; the exception has all that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    saved = any(Path(path, marker).is_file() for marker in ("dataset_dict.json", "state.json"))
     try:
-        loaded = (
-            datasets.load_from_disk(path) if saved else datasets.load_dataset(path, config, streaming=True)
-        )
+        if any(Path(path, marker).is_file() for marker in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(path)
+        else:
+            loaded = datasets.load_dataset(path, config, streaming=True)
     except Exception as error:
-        if type(error).__name__ in _NO_DATA:
+        if type(error).__name__ in ("EmptyDatasetError", "DataFilesNotFoundError"):
             raise CorpusError(
                 f"{path}: expected a data set, found a folder or repository without data files; give "
                 "another name, or a file of papers"
@@ -588,18 +564,13 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
     )
 
 
-class _TypedRows:
-    def __init__(self, names: Sequence[str], reading: Reading, name: str) -> None:
-        self._columns = find_columns(names, reading.columns, name)
-        own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
-        self._is_own = own and not reading.columns
-        self.needed = {field: names[position] for field, position in self._columns.positions.items()}
-        if self._is_own:
-            self.needed = {field: field for field in FIELDS if field in names}
-
-    def entry(self, row: dict[str, Any], where: str) -> Entry:
-        """Return the entry of a row: the values of the ``needed`` fields."""
-        try:
-            return Entry(where, plain_record(row) if self._is_own else to_record(self._columns, row, where))
-        except RecordError as error:
-            return Entry(where, error)
+def _typed(
+    names: Sequence[str], reading: Reading, name: str
+) -> tuple[dict[str, str], Callable[[dict[str, Any], str], dict[str, Any]]]:
+    """Return the columns of a typed table that are needed, by field, and what makes a record of their values."""
+    columns = find_columns(names, reading.columns, name)
+    own = {"paper_id", "title", "abstract"} <= set(names) and not _OWN.isdisjoint(names)
+    if own and not reading.columns:
+        return {field: field for field in FIELDS if field in names}, plain_record
+    needed = {field: names[position] for field, position in columns.positions.items()}
+    return needed, partial(to_record, columns)

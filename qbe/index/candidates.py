@@ -17,39 +17,32 @@ from qbe.index.rows import PerSelection, Rows, Selection, distinct
 from qbe.index.scoring import may_be_best
 from qbe.index.vectors import Floats
 
+# Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more.
 MOST_POSITIONS = 1 << 24
-"""Positions that FAISS returns in one call, at 12 bytes each, unless a single query needs more."""
+# Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
+# as long as an unfiltered search with the scoring of its candidates, and is exact.
 FEW_SENTENCES = 50_000
-"""Sentences of selected papers up to which all these papers are candidates: scoring some 7,000 papers takes
-as long as an unfiltered search with the scoring of its candidates, and is exact."""
+# Sentences looked up first where their similarities tell which papers can be among the best, in all and per
+# paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more.
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
-"""Sentences looked up first where their similarities tell which papers can be among the best, in all and per
-paper asked for. 97 to 99 % of CSFCube's queries for 10 to 100 papers need no more."""
+# Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
+# other lists, than the nearest of all.
 BREADTH = 2
-"""Factor on the usual number of lists for selected papers: the nearest of them are farther away, and so in
-other lists, than the nearest of all."""
 
 
 class CandidateSource(Protocol):
-    """Finds the papers whose sentences are nearest to those of a query; several threads may share one.
-
-    >>> query = index.sentence_vectors[:2].astype(np.float32)
-    >>> [rows] = index.candidate_source().nearest([query], k=5)
-    >>> 0 in rows  # the paper that the vectors are from
-    True
-    """
+    """Finds the papers whose sentences are nearest to those of a query; several threads may share one."""
 
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
         """Yield the candidates of each query: rows of papers, int64, ascending, each once.
 
-        A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
-        papers asked for, so many of which should be among the candidates; there may be more, and fewer where
-        sentences of the same papers are nearest. ``allowed`` restricts them to some papers: then there are at
-        least ``k``, or all of these. Where papers are then scored ``by_mean`` (`qbe.index.scoring.mean_max`),
-        a source may leave out those that cannot be among the best ``k``. The candidates of one query do not
-        depend on the others. Raises IndexFormatError where the source is damaged.
+        A query is the vectors of its sentences, (n, dimension) float32. There should be at least ``k``
+        candidates,
+        and are where ``allowed`` restricts them to enough papers. Where papers are then scored ``by_mean``
+        (`qbe.index.scoring.mean_max`), a source may leave out those that cannot be among the best ``k``. The
+        candidates of one query do not depend on the others.
         """
 
 
@@ -59,13 +52,7 @@ class _Selected(NamedTuple):
 
 
 class FaissCandidates:
-    """A `CandidateSource` over a FAISS index.
-
-    >>> source = FaissCandidates(FaissIndex(index.folder / "000001", 1), index.layout.starts)
-    >>> query = index.sentence_vectors[:2].astype(np.float32)
-    >>> [len(rows) for rows in source.nearest([query], k=10)]
-    [128]
-    """
+    """A `CandidateSource` over a FAISS index."""
 
     def __init__(self, sentences: FaissIndex, starts: Rows) -> None:
         """Sentences of paper i are from ``starts[i]`` to ``starts[i + 1]``; ``starts`` is (papers + 1,)."""
@@ -79,12 +66,10 @@ class FaissCandidates:
     def nearest(
         self, queries: Sequence[Floats], k: int, allowed: Selection | None = None, by_mean: bool = False
     ) -> Iterator[Rows]:
-        """Yield the candidates of each query; see `CandidateSource.nearest`.
-
-        For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
-        one call of FAISS for as many queries as MOST_POSITIONS allows; ``by_mean`` fewer, where their
-        similarities show that these name all that can be among the best. Of few selected papers all are
-        candidates; of many, more lists are read, and more sentences until there are candidates enough.
+        """Look up at least ``max(min_candidates, 2 * k)`` sentences for each of a query, or fewer ``by_mean``
+        where
+        similarities show that these name all that can be among the best; of few selected papers all are
+        candidates.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if allowed is None:

@@ -18,22 +18,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Keys of an encoder's identity that say how it reads papers; absent where that is as the default one.
 READING = ("convention", "adapter")
-"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
 
 
 class IndexModels:
-    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
-    them.
-    """
+    """The encoder and the tagger of an index, for queries, each loaded when first used."""
 
     def __init__(
         self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
     ) -> None:
-        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
-
-        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
-        """
         self._folder, self._manifest, self._threads = folder, manifest, threads
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock = threading.RLock()
@@ -66,10 +60,7 @@ class IndexModels:
 
     @property
     def tagging(self) -> TaggingEncoder:
-        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
-
-        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
-        """
+        """The encoder, or without vectors the tagger's own, that labels every paper it encodes."""
         from qbe.models.tagger import Tagger, TaggingEncoder, open_trunk
 
         with self._lock:
@@ -81,10 +72,7 @@ class IndexModels:
 
 
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
-    """The files of the encoder that an index with vectors was built with, or those of ``name``, checked.
-
-    Raises EncoderMismatchError for other weights, another format or adapter, ModelError where none is found.
-    """
+    """Return the encoder of an index, or ``name``; raise EncoderMismatchError for another."""
     from qbe.models.folders import resolve_encoder
 
     assert manifest.dense is not None

@@ -1,7 +1,4 @@
-"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint, within a budget.
-
-Answers are kept in an SQLite file, so that nothing is paid for twice.
-"""
+"""Grades of pairs of papers by a language model behind an OpenAI-compatible endpoint, paid for only once."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,57 +27,36 @@ from qbe.errors import (
     check_positive,
 )
 from qbe.types import Facet, Paper
-from qbe.util.parallel import Closing
 from qbe.util.text import one_line
+from qbe.util.work import Closing
 
 log = logging.getLogger(__name__)
 
 KEY_VARIABLE, ENDPOINT_VARIABLE = "QBE_LLM_KEY", "QBE_LLM_ENDPOINT"
 FORMAT_VARIABLE = "QBE_LLM_RESPONSE_FORMAT"
+# How an answer's form is requested: OpenAI's way, that of llama-cpp-python, or by the prompt alone.
 RESPONSE_FORMATS = ("json_schema", "json_object", "none")
-"""How an answer's form is requested: OpenAI's way, that of llama-cpp-python, or by the prompt alone."""
 TIMEOUT_SECONDS = 120.0
 RETRIES = 5
-ANSWER_TOKENS, MAX_ANSWER_TOKENS = 150, 2048
-"""Tokens of an answer: estimated, and the most that the endpoint is told to give."""
+ANSWER_TOKENS, MAX_ANSWER_TOKENS = 150, 2048  # of an answer: estimated, and the most that are asked for
 MAX_ABSTRACT_CHARACTERS = 6000
-MAX_ATTEMPTS, MAX_FAILURES = 3, 3
-"""Attempts to get valid grades of a pair, and failed pairs in a row after which grading ends."""
-MAX_IN_MEMORY = 10_000
-"""The most answers that are kept where there is no file."""
+MAX_ATTEMPTS, MAX_FAILURES = 3, 3  # to get valid grades of a pair; pairs in a row before grading ends
+MAX_IN_MEMORY = 10_000  # answers that are kept where there is no file
 
 _GRADES = ("0", "1", "2", "3")
-_LIMIT = "maxLength"  # without it small models may write on and on, but some endpoints refuse it
-_OPTIONAL = (_LIMIT, "temperature", "max_tokens")
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        facet.value: {
-            "type": "object",
-            "properties": {
-                "rationale": {"type": "string", _LIMIT: 300},
-                "grade": {"type": "integer", "enum": list(map(int, _GRADES))},
-            },
-            "required": ["rationale", "grade"],
-            "additionalProperties": False,
-        }
-        for facet in Facet
-    },
-    "required": [facet.value for facet in Facet],
-    "additionalProperties": False,
-}
+_OPTIONAL = ("maxLength", "temperature", "max_tokens")  # which some endpoints refuse
+_TOKENS = ("prompt_tokens", "completion_tokens")
 _FORM = (
     'Answer with a JSON object alone: for each of "background", "method" and "result" an object with a '
     '"rationale" (at most 20 words), then a "grade" (0, 1, 2 or 3).'
 )
-_REFUSED = {
+_REFUSED = {  # statuses after which no other request will be answered either
     401: f"the key; check ${KEY_VARIABLE}",
     402: "payment; check the account",
     403: f"access; check ${KEY_VARIABLE} and what it may use",
     404: "the address or the model; check `endpoint` and `model`",
     405: "the address; check `endpoint`, such as http://127.0.0.1:8080/v1",
 }
-"""Statuses after which no other request will be answered either."""
 
 
 class AnswerError(ValueError):
@@ -99,86 +75,77 @@ class BudgetSpentError(QbeError):
     """The next request would exceed the budget."""
 
 
-# Requests
+def answer_schema(*, limited: bool = True) -> dict[str, Any]:
+    """Return the JSON schema of an answer, by which small models do not write on and on if ``limited``."""
+    rationale = {"type": "string", "maxLength": 300} if limited else {"type": "string"}
+    of_facet = {"rationale": rationale, "grade": {"type": "integer", "enum": list(map(int, _GRADES))}}
 
+    def of(properties: Mapping[str, Any]) -> dict[str, Any]:
+        required = {"required": list(properties), "additionalProperties": False}
+        return {"type": "object", "properties": properties, **required}
 
-class Reply(NamedTuple):
-    """The text of an answer, and the tokens of the request and of the answer."""
-
-    text: str
-    prompt_tokens: int
-    completion_tokens: int
+    return of({facet.value: of(of_facet) for facet in Facet})
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown."""
+    """Where a model is reached: the base URL (``.../v1``), its name there, and a key that is never shown.
 
-    url: str
+    What is not given is taken from the environment.
+    """
+
+    url: str | None
     model: str
     timeout: float = TIMEOUT_SECONDS
     key: str | None = field(default=None, repr=False)
-    response_format: str = "json_schema"
+    response_format: str | None = None
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            is_url = parts.scheme in ("http", "https") and parts.port != 0 and not parts.query
-        except ValueError:
-            is_url = False
-        if not is_url or not parts.hostname:
-            raise UsageError(
-                "expected an `endpoint` such as http://127.0.0.1:8080/v1, without a query, found "
-                f"{self.url.partition('?')[0]!r:.80}"
-            )
-        if parts.username or parts.password:
-            raise UsageError(
-                f"expected an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead"
-            )
-        if not self.model:
-            raise UsageError("expected the name of a `model` at the endpoint, found none")
-        if self.response_format not in RESPONSE_FORMATS:
-            raise UsageError(
-                f"expected a `response_format` of {', '.join(RESPONSE_FORMATS)}, found "
-                f"{self.response_format!r}; check it or ${FORMAT_VARIABLE}"
-            )
-        check_positive("timeout", self.timeout)
-        if self.key and not (self.key.isascii() and self.key.isprintable()):
-            raise UsageError(f"expected a key of printable ASCII characters in ${KEY_VARIABLE}, found others")
-        object.__setattr__(self, "url", self.url.rstrip("/").removesuffix("/chat/completions"))
-        try:
-            is_local = ipaddress.ip_address(parts.hostname).is_loopback
-        except ValueError:
-            is_local = parts.hostname == "localhost"
-        if self.key and parts.scheme == "http" and not is_local:
-            log.warning("the key is sent to %s without encryption; use https", parts.hostname)
-
-    @classmethod
-    def of(
-        cls,
-        url: str | None,
-        model: str,
-        timeout: float = TIMEOUT_SECONDS,
-        response_format: str | None = None,
-    ) -> Endpoint:
-        """Return an endpoint whose key, and other settings that are not given, are in the environment."""
-        url = url or os.environ.get(ENDPOINT_VARIABLE)
+        such = "an `endpoint` such as http://127.0.0.1:8080/v1"
+        url = self.url or os.environ.get(ENDPOINT_VARIABLE)
         if not url:
-            raise UsageError(
-                "expected the address of an `endpoint` such as http://127.0.0.1:8080/v1, or "
-                f"${ENDPOINT_VARIABLE}, found neither"
-            )
-        key = os.environ.get(KEY_VARIABLE, "").strip() or None
-        response_format = response_format or os.environ.get(FORMAT_VARIABLE) or RESPONSE_FORMATS[0]
-        return cls(url, model, timeout, key, response_format)
+            raise UsageError(f"expected the address of {such}, or ${ENDPOINT_VARIABLE}, found neither")
+        key = self.key or os.environ.get(KEY_VARIABLE, "").strip() or None
+        form = self.response_format or os.environ.get(FORMAT_VARIABLE) or RESPONSE_FORMATS[0]
+        try:
+            parts = urlsplit(url)
+            host = parts.hostname if parts.port != 0 and not parts.query else None
+        except ValueError:
+            parts, host = urlsplit(""), None
+        shown = f"{url.partition('?')[0]!r:.80}"
+        for is_wrong, expected in (
+            (not host or parts.scheme not in ("http", "https"), f"{such}, without a query, found {shown}"),
+            (
+                parts.username or parts.password,
+                f"an `endpoint` without user and password, found some; set ${KEY_VARIABLE} instead",
+            ),
+            (not self.model, "the name of a `model` at the endpoint, found none"),
+            (
+                form not in RESPONSE_FORMATS,
+                f"a `response_format` of {', '.join(RESPONSE_FORMATS)}, found {form!r}; check it or "
+                f"${FORMAT_VARIABLE}",
+            ),
+            (
+                key and not (key.isascii() and key.isprintable()),
+                f"a key of printable ASCII characters in ${KEY_VARIABLE}, found others",
+            ),
+        ):
+            if is_wrong:
+                raise UsageError(f"expected {expected}")
+        check_positive("timeout", self.timeout)
+        url = url.rstrip("/").removesuffix("/chat/completions")
+        for name, value in (("url", url), ("key", key), ("response_format", form)):
+            object.__setattr__(self, name, value)
+        try:
+            is_local = ipaddress.ip_address(str(host)).is_loopback
+        except ValueError:
+            is_local = host == "localhost"
+        if key and parts.scheme == "http" and not is_local:
+            log.warning("the key is sent to %s without encryption; use https", host)
 
 
 class Budget:
-    """A limit of requests, and of tokens of them and their answers (None: none), that threads may share.
-
-    The cost of a request is reserved before it is sent, and corrected when it is answered. Attempts of one
-    request count as one.
-    """
+    """A limit of requests, and of tokens of them and their answers (None: none), that threads may share."""
 
     def __init__(self, requests: int | None = None, tokens: int | None = None) -> None:
         self._lock = threading.Lock()
@@ -186,7 +153,7 @@ class Budget:
         self.requests_spent = self.tokens_spent = 0
 
     def reserve(self, tokens: int) -> None:
-        """Reserve a request of so many tokens; raises BudgetSpentError where it is too much."""
+        """Reserve a request, its retries included; raises BudgetSpentError where it is too much."""
         with self._lock:
             if self._requests is not None and self.requests_spent >= self._requests:
                 raise BudgetSpentError(f"{self.requests_spent:,} of {self._requests:,} requests are spent")
@@ -222,54 +189,43 @@ class Client:
         self._was_answered = False
         self._refused: set[str] = set()
 
-    def ask(self, prompt: str, schema: Mapping[str, Any]) -> Reply:
-        """Answer a prompt with a text, which the endpoint is asked to give as JSON of a schema.
-
-        Raises BudgetSpentError, RequestError where this request is given up, EndpointError where all would
-        be.
-        """
-        estimate, spent = estimated_tokens(prompt) + ANSWER_TOKENS, 0
+    def ask(self, prompt: str) -> tuple[str, tuple[int, int]]:
+        """Return a text, requested as JSON of `answer_schema`, and the tokens of prompt and text."""
+        estimate, spent, content = estimated_tokens(prompt) + ANSWER_TOKENS, 0, b""
         self.budget.reserve(estimate)
         try:
-            content = self._content(prompt, schema)
-            try:
-                answer = json.loads(content)
-                text = answer["choices"][0]["message"]["content"] or ""
-                usage = answer.get("usage") or {}
-                counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
-                if not isinstance(text, str):
-                    raise TypeError
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                found = self._plain(content[:80].decode(errors="replace"))
-                raise RequestError(
-                    f"{self.endpoint.url}: expected an answer with choices, found {found!r}"
-                ) from None
-            guesses = estimated_tokens(prompt), estimated_tokens(text)
-            tokens = [n if isinstance(n, int) else guess for n, guess in zip(counts, guesses, strict=True)]
-            spent = sum(tokens)
-            return Reply(text, *tokens)
+            content = self._content(prompt)
+            answer = json.loads(content)
+            text = str(answer["choices"][0]["message"]["content"] or "")
+            counts = [(answer.get("usage") or {}).get(name) for name in _TOKENS]
+            guesses = map(estimated_tokens, (prompt, text))
+            asked, answered = (n if isinstance(n, int) else m for n, m in zip(counts, guesses, strict=True))
+            spent = asked + answered
+            return text, (asked, answered)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            found = self._plain(content[:80].decode(errors="replace"))
+            url = self.endpoint.url
+            raise RequestError(f"{url}: expected an answer with choices, found {found!r}") from None
         finally:
             self.budget.add(0, spent - estimate)
 
-    def _content(self, prompt: str, schema: Mapping[str, Any]) -> bytes:
+    def _content(self, prompt: str) -> bytes:
         import openai
 
         url = self.endpoint.url
         while True:
             known = {name for name in _OPTIONAL if name not in self._refused}
             try:
-                body = self._body(prompt, schema, known)
-                response = self._client.chat.completions.with_raw_response.create(**body)
+                create = self._client.chat.completions.with_raw_response.create
+                response = create(**self._body(prompt, known))
                 self._was_answered = True
                 return bytes(response.content)
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                named = {name for name in known if name in str(error)}
+            except openai.APIStatusError as error:
+                named = {name for name in known if error.status_code in (400, 422) and name in str(error)}
                 if not named:
                     raise self._status_error(error) from None
                 log.info("%s is left out of requests: the endpoint refuses it", ", ".join(sorted(named)))
                 self._refused |= named
-            except openai.APIStatusError as error:
-                raise self._status_error(error) from None
             except openai.APITimeoutError:
                 raise RequestError(f"{url}: no answer within {self.endpoint.timeout:g} s") from None
             except openai.APIConnectionError as error:
@@ -280,23 +236,18 @@ class Client:
                     ) from None
                 raise RequestError(f"{url}: the connection failed ({reason})") from None
 
-    def _body(self, prompt: str, schema: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.endpoint.model,
-            "messages": [{"role": "user", "content": prompt}],
+    def _body(self, prompt: str, known: set[str]) -> dict[str, Any]:
+        optional = {"temperature": 0, "max_tokens": MAX_ANSWER_TOKENS}
+        schema = answer_schema(limited="maxLength" in known)
+        forms: dict[str, Any] = {
+            "json_schema": {"json_schema": {"name": "grades", "strict": True, "schema": schema}},
+            "json_object": {"schema": schema},
         }
-        body |= {"temperature": 0} if "temperature" in known else {}
-        body |= {"max_tokens": MAX_ANSWER_TOKENS} if "max_tokens" in known else {}
-        left_out = set() if _LIMIT in known else {_LIMIT}
-        given = json.loads(
-            json.dumps(schema), object_hook=lambda part: {k: v for k, v in part.items() if k not in left_out}
-        )
-        if self.endpoint.response_format == "json_schema":
-            json_schema = {"name": "grades", "strict": True, "schema": given}
-            body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
-        elif self.endpoint.response_format == "json_object":
-            body["response_format"] = {"type": "json_object", "schema": given}
-        return body
+        form = self.endpoint.response_format
+        body: dict[str, Any] = {"model": self.endpoint.model}
+        body["messages"] = [{"role": "user", "content": prompt}]
+        body |= {name: value for name, value in optional.items() if name in known}
+        return body | ({"response_format": {"type": form, **forms[form]}} if form in forms else {})
 
     def _status_error(self, error: Any) -> ModelError:
         url, status, hint = self.endpoint.url, error.status_code, ""
@@ -307,24 +258,18 @@ class Client:
         if status in _REFUSED:
             return EndpointError(f"{url} refuses {_REFUSED[status]} ({reason})")
         if 300 <= status < 400:
-            return EndpointError(
-                f"{url} leads elsewhere ({status}), where no key is sent; give the address that answers as "
-                "`endpoint`"
-            )
+            remedy = "give the address that answers as `endpoint`"
+            return EndpointError(f"{url} leads elsewhere ({status}), where no key is sent; {remedy}")
         if "response_format" in reason or "json_schema" in reason:
             hint = f"; give another `response_format` or ${FORMAT_VARIABLE}"
         return RequestError(f"{url} refuses the request ({reason}){hint}")
 
-    def _plain(self, text: str) -> str:
-        """Return a text of the endpoint in a line, without the key, which some repeat."""
+    def _plain(self, text: str) -> str:  # in a line, without the key, which some endpoints repeat
         return one_line(text.replace(self.endpoint.key, "...") if self.endpoint.key else text)[:200]
 
 
 def estimated_tokens(text: str) -> int:
     return -(-len(text) // 4)
-
-
-# Answers
 
 
 class Answer(NamedTuple):
@@ -335,17 +280,8 @@ class Answer(NamedTuple):
 
 
 _APPLICATION_ID = 0x716265  # "qbe"
-_COLUMNS: tuple[str, ...] = (
-    "digest",
-    "query_id",
-    "paper_id",
-    "model",
-    "guideline",
-    "grades",
-    "rationales",
-    "problem",
-)
-_COLUMNS += ("prompt_tokens", "completion_tokens")
+_ABOUT = ("query_id", "paper_id", "model", "guideline")
+_COLUMNS = ("digest", *_ABOUT, "grades", "rationales", "problem", *_TOKENS)
 _TABLE = """\
 CREATE TABLE IF NOT EXISTS answers (
     digest TEXT NOT NULL, query_id TEXT, paper_id TEXT, model TEXT, guideline TEXT, grades TEXT,
@@ -353,26 +289,21 @@ CREATE TABLE IF NOT EXISTS answers (
 );
 CREATE INDEX IF NOT EXISTS by_digest ON answers (digest);
 """
+_INSERT = "INSERT INTO answers VALUES (:" + ", :".join(_COLUMNS) + ")"  # noqa: S608
 
 
-def _insert(columns: Collection[str]) -> str:
-    places = ", ".join("?" * len(columns))
-    return f"INSERT INTO answers ({', '.join(columns)}) VALUES ({places})"  # noqa: S608
-
-
-def _old_rows(path: Path) -> list[list[Any]]:
+def _old_rows(path: Path) -> list[dict[str, Any]]:
     """Read answers of version 0.8; a last line without an end is of a killed process, and no answer."""
-    rows: list[list[Any]] = []
+    rows: list[dict[str, Any]] = []
     try:
         for line in path.read_bytes().split(b"\n")[:-1]:
             record = json.loads(line)
             for name in ("grades", "rationales") if record.get("grades") is not None else ():
                 each = [record[name][facet.value] for facet in Facet]
                 record[name] = json.dumps(each, ensure_ascii=False)
-            if not all(isinstance(record[name], int) for name in _COLUMNS[-2:]):
-                raise TypeError
-            record["digest"] = str(record["digest"])
-            rows.append([record.get(name) for name in _COLUMNS])
+            tokens = {name: int(record[name]) for name in _TOKENS}
+            row = {name: record.get(name) for name in _COLUMNS}
+            rows.append(row | tokens | {"digest": str(record["digest"])})
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -387,11 +318,7 @@ class Answers(Closing):
     """Answers by the digest of the question in an SQLite file, each flushed to the disk, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it.
-
-        Raises FileFormatError for another file, OutputError where it cannot be opened; nothing is written
-        before the first answer.
-        """
+        """Open a file; a new one takes over answers of version 0.8 in the ``.jsonl`` file beside it."""
         self.path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
@@ -399,7 +326,7 @@ class Answers(Closing):
             self._database = self._open()
 
     def _open(self) -> sqlite3.Connection:
-        hint, rows = "another file", list[list[Any]]()
+        hint, rows = "another file", list[dict[str, Any]]()
         if self.path is not None:
             old = self.path.with_suffix(".jsonl")
             if self.path == old:
@@ -407,9 +334,8 @@ class Answers(Closing):
             elif old.exists() and not (self.path.exists() and self.path.stat().st_size):
                 rows = _old_rows(old)
                 log.info("%s takes over %s answers of %s", self.path, f"{len(rows):,}", old)
-        wrong = FileFormatError(
-            f"{self.path}: expected answers that qbe label kept; give {hint} as `answers`"
-        )
+        remedy = f"expected answers that qbe label kept; give {hint} as `answers`"
+        wrong = FileFormatError(f"{self.path}: {remedy}")
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -422,27 +348,25 @@ class Answers(Closing):
             if not tables:  # in one transaction, so that no file is left with a part of the old answers
                 with database:
                     database.executescript(f"BEGIN;PRAGMA application_id = {_APPLICATION_ID};{_TABLE}")
-                    database.executemany(_insert(_COLUMNS), rows)
+                    database.executemany(_INSERT, rows)
         except (OSError, sqlite3.OperationalError) as error:
             raise OutputError(f"cannot open {self.path}: {error}") from None
         except sqlite3.DatabaseError:
             raise wrong from None
         return database
 
-    def _select(self, columns: str, where: str = "", *values: object) -> Any:
+    def _select(self, columns: str, *digest: str) -> Any:
+        where = "WHERE digest = ? AND grades IS NOT NULL" if digest else ""
         with self._lock:
             if self._database is None:
                 return None
             query = f"SELECT {columns} FROM answers {where}"  # noqa: S608
-            return self._database.execute(query, values).fetchone()
+            return self._database.execute(query, digest).fetchone()
 
-    @property
-    def requests(self) -> int:
-        return int((self._select("count(*)") or (0,))[0])
-
-    @property
-    def tokens(self) -> int:
-        return int((self._select("total(prompt_tokens + completion_tokens)") or (0,))[0])
+    def spent(self) -> tuple[int, int]:
+        """Return the requests that were answered, and their tokens and the answers'."""
+        requests, tokens = self._select("count(*), total(prompt_tokens + completion_tokens)") or (0, 0)
+        return requests, int(tokens)
 
     def close(self) -> None:
         if self._database is not None:
@@ -450,22 +374,17 @@ class Answers(Closing):
             self._database = None
 
     def get(self, digest: str) -> Answer | None:
-        row = self._select("grades, rationales", "WHERE digest = ? AND grades IS NOT NULL", digest)
+        row = self._select("grades, rationales", digest)
         return None if row is None else Answer(*(tuple(json.loads(each)) for each in row))
 
     def add(
-        self,
-        digest: str,
-        about: Mapping[str, str],
-        answer: Answer | None,
-        *,
-        tokens: tuple[int, int],
-        problem: str = "",
+        self, digest: str, about: Mapping[str, str], answer: Answer | str, tokens: tuple[int, int]
     ) -> None:
-        """Keep an answer, or (None) the ``problem`` of an invalid one; raises OutputError where it cannot."""
-        row = {"digest": digest, **about, "prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
-        if answer is None:
-            row["problem"] = problem
+        """Keep an answer, or what is wrong with an invalid one; raises OutputError where it cannot."""
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS)
+        row |= dict(about) | dict(zip(("digest", *_TOKENS), (digest, *tokens), strict=True))
+        if isinstance(answer, str):
+            row["problem"] = answer
         else:
             row |= {name: json.dumps(each, ensure_ascii=False) for name, each in answer._asdict().items()}
         with self._lock:
@@ -473,18 +392,12 @@ class Answers(Closing):
                 self._database = self._open()
             try:
                 with self._database:
-                    self._database.execute(_insert(row), list(row.values()))
+                    self._database.execute(_INSERT, row)
                     if self.path is None:
-                        oldest = "(SELECT max(rowid) FROM answers) - ?"
-                        self._database.execute(
-                            f"DELETE FROM answers WHERE rowid <= {oldest}",  # noqa: S608
-                            (MAX_IN_MEMORY,),
-                        )
+                        oldest = "DELETE FROM answers WHERE rowid <= (SELECT max(rowid) FROM answers) - ?"
+                        self._database.execute(oldest, (MAX_IN_MEMORY,))
             except sqlite3.Error as error:
                 raise OutputError(f"cannot write {self.path}: {error}") from None
-
-
-# Grading
 
 
 class PaperPair(NamedTuple):
@@ -495,9 +408,7 @@ class PaperPair(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Answers of pairs in order, the problems of pairs by place, and (``stopped``) why not all were asked
-    for.
-    """
+    """Answers of pairs in order, problems of pairs by place, and (``stopped``) why not all were asked for."""
 
     answers: Sequence[Answer | None]
     problems: dict[int, str]
@@ -531,10 +442,7 @@ def digest_of(model: str, prompt: str) -> str:
 
 
 def parse_answer(text: str) -> Answer:
-    """Parse an answer; text around its JSON, such as a model's thoughts, is skipped.
-
-    Raises AnswerError for one that lacks a facet or has another grade than 0, 1, 2 or 3.
-    """
+    """Parse an answer, or raise AnswerError; text around its JSON, such as a model's thoughts, is skipped."""
     text = text.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
     try:
@@ -544,13 +452,13 @@ def parse_answer(text: str) -> Answer:
     grades, rationales = [], []
     for facet in Facet:
         value = record.get(facet.value) if isinstance(record, dict) else None
-        given = value.get("grade") if isinstance(value, dict) else value
-        grade = str(given).strip().removesuffix(".0")
+        given = value if isinstance(value, dict) else {"grade": value}
+        grade = str(given.get("grade")).strip().removesuffix(".0")
         if grade not in _GRADES:
-            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {given!r:.40}")
+            found = f"{given.get('grade')!r:.40}"
+            raise AnswerError(f"expected a grade of 0, 1, 2 or 3 for {facet.value}, found {found}")
         grades.append(int(grade))
-        rationale = value.get("rationale") if isinstance(value, dict) else ""
-        rationales.append(one_line(rationale or "")[:500])
+        rationales.append(one_line(given.get("rationale") or "")[:500])
     return Answer(tuple(grades), tuple(rationales))
 
 
@@ -567,7 +475,6 @@ class Grader:
     ) -> None:
         self.client, self.answers = client, Answers() if answers is None else answers
         self._guideline = default_guideline() if guideline is None else guideline
-        self._version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
         self._parallel = parallel
 
     def estimate(self, pairs: Sequence[PaperPair]) -> Estimate:
@@ -577,33 +484,29 @@ class Grader:
         return Estimate(len(prompts), sum(map(estimated_tokens, prompts)), len(prompts) * ANSWER_TOKENS)
 
     def grade(self, pairs: Sequence[PaperPair], progress: Callable[[int], object] | None = None) -> Outcome:
-        """Grade pairs, equal ones once; ``progress`` gets the number of finished pairs.
+        """Grade pairs, equal ones once, until the budget is spent; ``progress`` gets counts of finished ones.
 
-        Grading ends where the budget is spent. Raises EndpointError where no request is answered any more,
-        OutputError where an answer cannot be kept; earlier answers are kept. An interrupt waits for requests
-        under way.
+        Raises EndpointError where no request is answered any more; earlier answers are kept.
         """
         answers: list[Answer | None] = [None] * len(pairs)
         problems: dict[int, str] = {}
         stopped, failures, ended = "", 0, threading.Event()
 
-        def grade_one(places: Sequence[int]) -> None:
+        def grade_one(digest: str, prompt: str, places: Sequence[int]) -> None:
             nonlocal stopped, failures
-            pair, problem = pairs[places[0]], ""
-            if ended.is_set() and self.estimate([pair]).requests:
-                return
+            answer = self.answers.get(digest)
             try:
-                answer = self.answer(pair)
-                for place in places:
-                    answers[place] = answer
-                failures = 0
+                if answer is None and not ended.is_set():
+                    answer = self._ask(digest, prompt, pairs[places[0]])
+                    failures = 0
             except BudgetSpentError as error:
                 stopped = str(error)
                 ended.set()
             except AnswerError as error:
                 problem = f"no valid answer in {MAX_ATTEMPTS}: {error}"
+                problems.update(dict.fromkeys(places, problem))
             except RequestError as error:
-                problem = str(error)
+                problems.update(dict.fromkeys(places, str(error)))
                 failures += 1
                 if failures >= MAX_FAILURES:
                     ended.set()
@@ -611,21 +514,21 @@ class Grader:
             except (EndpointError, OutputError):
                 ended.set()
                 raise
-            if problem:
-                problems.update(dict.fromkeys(places, problem))
+            for place in places:
+                answers[place] = answer
 
-        groups = [places for _, places in self._questions(pairs).values()]
+        questions = [(digest, *question) for digest, question in self._questions(pairs).items()]
         with ThreadPoolExecutor(self._parallel, "qbe-llm") as pool:
             try:
-                for places, _ in zip(groups, pool.map(grade_one, groups), strict=True):
+                graded = pool.map(grade_one, *zip(*questions, strict=True)) if questions else ()
+                for (_, _, places), _ in zip(questions, graded, strict=True):
                     if progress is not None:
                         progress(len(places))
-            except BaseException as error:
-                ended.set()
-                if isinstance(error, KeyboardInterrupt):
-                    log.info("waiting for requests under way, whose answers are kept")
-                pool.shutdown(cancel_futures=True)
+            except KeyboardInterrupt:
+                log.info("waiting for requests under way, whose answers are kept")
                 raise
+            finally:
+                ended.set()
         return Outcome(answers, problems, stopped)
 
     def _questions(self, pairs: Sequence[PaperPair]) -> dict[str, tuple[str, list[int]]]:
@@ -637,26 +540,21 @@ class Grader:
             questions.setdefault(digest, (prompt, []))[1].append(place)
         return questions
 
-    def answer(self, pair: PaperPair) -> Answer:
-        """Grade one pair; raises AnswerError after MAX_ATTEMPTS invalid answers, and as `Client.ask` does."""
-        prompt = asked = prompt_of(self._guideline, pair)
-        model = self.client.endpoint.model
-        digest = digest_of(model, prompt)
-        if known := self.answers.get(digest):
-            return known
-        about = {"query_id": pair.query.paper_id, "paper_id": pair.candidate.paper_id}
-        about |= {"model": model, "guideline": self._version}
-        for number in range(1, MAX_ATTEMPTS + 1):
-            reply = self.client.ask(asked, SCHEMA)
-            tokens = reply.prompt_tokens, reply.completion_tokens
+    def _ask(self, digest: str, prompt: str, pair: PaperPair) -> Answer:
+        version = hashlib.sha256(self._guideline.encode()).hexdigest()[:12]
+        ids, model = [paper.paper_id for paper in pair], self.client.endpoint.model
+        about = dict(zip(_ABOUT, (*ids, model, version), strict=True))
+        asked = prompt
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            text, tokens = self.client.ask(asked)
             try:
-                answer = parse_answer(reply.text)
+                answer = parse_answer(text)
             except AnswerError as error:
-                self.answers.add(digest, about, None, tokens=tokens, problem=str(error))
-                if number == MAX_ATTEMPTS:
+                self.answers.add(digest, about, str(error), tokens)
+                if attempt == MAX_ATTEMPTS:
                     raise
                 asked = f"{prompt}\n\nAn earlier answer was refused: {error}. {_FORM}"
             else:
-                self.answers.add(digest, about, answer, tokens=tokens)
-                return answer
-        raise AssertionError
+                self.answers.add(digest, about, answer, tokens)
+                break
+        return answer

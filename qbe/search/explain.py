@@ -15,7 +15,7 @@ from qbe.types import Facet, Hit, Match, Paper, Sentence
 if TYPE_CHECKING:
     from qbe.index.index import IndexReader
     from qbe.models.pooling import EncodedAspect
-    from qbe.util.parallel import Workers
+    from qbe.util.work import Workers
 
 
 def add_matches(

@@ -18,7 +18,7 @@ from qbe.search.fusion import BEST_PAPERS, below, best_hits
 from qbe.search.rank import RankingRequest, checked_pool, liked_candidates
 from qbe.search.stages import TELLING_WORDS
 from qbe.types import Facet, Hit, Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

@@ -29,7 +29,7 @@ from qbe.search.stages import (
     Fused,
 )
 from qbe.types import Facet, Hit, Pools
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]

@@ -34,7 +34,7 @@ from qbe.search.projections import (
 from qbe.search.projections import read_model as read_projections
 from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 if TYPE_CHECKING:
     from qbe.search.rerankers import JointGrader

@@ -21,7 +21,7 @@ from qbe.models.formats import L2
 from qbe.models.pooling import EncodedAspect
 from qbe.search.rank import Progress, Requests, RequestScores, RerankScore
 from qbe.types import Match, Paper, TransportEntry
-from qbe.util.parallel import Memo, Workers
+from qbe.util.work import Memo, Workers
 
 Bools = NDArray[np.bool_]
 Doubles = NDArray[np.float64]

@@ -14,7 +14,7 @@ from qbe.errors import UsageError
 from qbe.models.heads import Arrays, Storage
 from qbe.search.rank import Progress, Requests, RequestScores, RerankRequest, RerankScore, scored_in_threads
 from qbe.types import Facet, Match, Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -45,7 +45,7 @@ class QuerySource(NamedTuple):
 
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
-    load: Callable[[Sequence[int] | slice], Sequence[Query]]
+    load: Callable[[Sequence[int]], Sequence[Query]]
     notes: Sequence[str] = ()
 
 
@@ -90,11 +90,9 @@ def from_topics(
         raise UsageError("; ".join(notes))
     aspects = [topic.resolved_aspects() for topic in used]
     ids = [topic.query_id for topic in used]
-    return QuerySource(ids, aspects, lambda places: queries_of(index, _at(used, places)), notes)
-
-
-def _at(items: Sequence[Any], places: Any) -> Sequence[Any]:
-    return items[places] if isinstance(places, slice) else [items[place] for place in places]
+    return QuerySource(
+        ids, aspects, lambda places: queries_of(index, [used[place] for place in places]), notes
+    )
 
 
 def _states_another(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> bool:
@@ -129,7 +127,7 @@ def from_query(query: Query) -> QuerySource:
         TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
         for aspect in query.aspects
     ]
-    return QuerySource([query.query_id], [aspects], lambda places: _at([query], places))
+    return QuerySource([query.query_id], [aspects], lambda places: [query for _ in places])
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:

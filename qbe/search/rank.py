@@ -18,7 +18,7 @@ from qbe.query import Query
 from qbe.search.first_stages import FirstStage, Scores, penalize_background
 from qbe.search.fusion import below, best_hits, combine_aspects, interpolate
 from qbe.types import Facet, Hit, Match, Paper, TransportEntry
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has several aspects
 

@@ -36,7 +36,7 @@ from qbe.models.tokenizer import pair_input
 from qbe.query import Aspect
 from qbe.search.rank import Progress, Requests, RequestScores, Reranker, RerankScore
 from qbe.types import Facet, Paper
-from qbe.util.parallel import Memo, Workers
+from qbe.util.work import Memo, Workers
 
 if TYPE_CHECKING:
     from qbe.models.language_model import Grader as LanguageModelGrader

@@ -34,7 +34,7 @@ from qbe.search.stages import (
 )
 from qbe.types import Facet, Hit, Paper, Pools
 from qbe.util.files import StrPath
-from qbe.util.parallel import Closing, Workers, one_blas_thread
+from qbe.util.work import Closing, Workers, one_blas_thread
 
 if TYPE_CHECKING:
     from qbe.evaluate.run import Run
@@ -618,7 +618,7 @@ def open_rerank_stage(
         from qbe.search.rerankers import LanguageModelReranker
 
         assert stage.model is not None
-        endpoint = Endpoint.of(stage.endpoint, stage.model, timeout=60)
+        endpoint = Endpoint(stage.endpoint, stage.model, timeout=60)
         client = Client(endpoint, retries=2)
         reranker = LanguageModelReranker(Grader(client, parallel=stage.parallel))
     else:

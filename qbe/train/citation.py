@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.cite.links import Evidence
+from qbe.cite.links import Doubles, Evidence, Ints
 from qbe.cite.model import CitationModel, write_model
 from qbe.cite.projected import TERMS, Projection
 from qbe.cite.scoring import FEATURE_SETS, CitationScorer, CiteQuery, columns
@@ -24,7 +24,7 @@ from qbe.errors import CorpusError, UsageError
 from qbe.index.index import IndexReader
 from qbe.index.rows import Selection
 from qbe.models.heads import Head, mean_head
-from qbe.models.pooling import EncodedAspect, PaperVectors
+from qbe.models.pooling import EncodedAspect
 from qbe.query import Aspect
 from qbe.runs import read_qrels
 from qbe.search.filters import FilterCache, PaperFilter
@@ -34,22 +34,17 @@ from qbe.train.losses import citation_loss
 from qbe.train.network import Standardization, StoredVectors, as_array, best_within, mean_by_paper
 from qbe.train.pairs import encoder_of
 from qbe.train.work import Training
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
-Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 NO_ROWS: Ints = np.zeros(0, np.int64)
+Cited = Mapping[int, Ints]  # what queries cite, by row
 
 # Who cites whom, and the measures of recommendation.
 
 
 def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
-    """For each query of a split, by row, the rows of the papers that it cites, ascending; out of qrels, whose
-    query ids are paper ids.
-
-    Raises CorpusError where the index lacks a paper of them.
-    """
+    """The rows of what each query of a split cites, ascending, by its row; out of qrels of paper ids."""
     cited: dict[int, Ints] = {}
     for query_id, judged in read_qrels(qrels).items():
         rows = []
@@ -65,13 +60,11 @@ def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
     return cited
 
 
-def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO_ROWS) -> CiteQuery:
+def query_at(reader: IndexReader, evidence: Evidence, row: int) -> CiteQuery:
     """The paper at a row as a query, with its stored vectors."""
-    paper = reader.papers[row]
-    vectors: PaperVectors | None = reader.stored_vectors(paper) if reader.manifest.dense else None
-    year = evidence.years[row]
-    encoded = EncodedAspect.of(Aspect(paper), vectors)
-    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, seeds, frozenset())
+    paper, year = reader.papers[row], evidence.years[row]
+    encoded = EncodedAspect.of(Aspect(paper), reader.stored_vectors(paper) if reader.manifest.dense else None)
+    return CiteQuery(encoded, None if np.isnan(year) else int(year), row, NO_ROWS, frozenset())
 
 
 def not_younger(filters: FilterCache, query: CiteQuery) -> Selection | None:
@@ -98,44 +91,35 @@ class RankedList(NamedTuple):
 
 
 def citation_figures(lists: Iterable[RankedList]) -> CitationFigures:
-    """The means over queries.
-
-    >>> citation_figures([RankedList(np.array([False, True]), 4)])  # P@20 1/20, R@20 1/4
-    CitationFigures(f1=0.0833..., mrr=0.5, recall=0.25)
-    """
     rows = []
     for cited, total in lists:
         hits = int(cited[:CUT].sum())
         first = int(cited.argmax()) + 1 if cited.any() else 0
         rows.append((2 * hits / (CUT + total), 1 / first if first else 0.0, cited.sum() / total))
-    f1, mrr, recall = np.mean(rows, axis=0).tolist()
-    return CitationFigures(f1, mrr, recall)
+    return CitationFigures(*np.mean(rows, axis=0).tolist())
 
 
 # The projection: late interaction of projected vectors ranks what a paper cites above the rest.
 
+# Of the TERMS: as large as the similarities need for a softmax over some hundred candidates.
 START_WEIGHTS = (8.0, 14.0, 2.0)
-"""Of the TERMS: as large as the similarities need for a softmax over some hundred candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectionSchedule:
-    """How the projection is fitted, in steps of ``queries`` papers.
-
-    Candidates are all papers that one of them cites, the ``nearest`` others of each by the first stage, and
-    ``random`` ones of its best ``depth``. ``anchor`` is the weight of the squared distance of the matrices to
-    the identity.
+    """How the projection is fitted; candidates of a step are all papers that one of its queries cites, and
+    others.
     """
 
     epochs: int = 10
     patience: int = 2
-    queries: int = 24
-    nearest: int = 20
-    random: int = 10
+    queries: int = 24  # a step
+    nearest: int = 20  # other candidates of each query, the best of the first stage
+    random: int = 10  # and of its best ``depth``
     depth: int = 1000
     learning_rate: float = 3e-4
     weight_rate: float = 2e-2
-    anchor: float = 1e-3
+    anchor: float = 1e-3  # the weight of the squared distance of the matrices to the identity
 
     def schedule(self) -> Schedule:
         return Schedule(self.epochs, patience=self.patience)
@@ -146,9 +130,8 @@ class ProjectionNetwork(nn.Module):
 
     def __init__(self, vectors: StoredVectors) -> None:
         super().__init__()
-        size = vectors.whole.shape[1]
         self.vectors = vectors
-        self.matrices = nn.Parameter(torch.eye(size).repeat(2, 1, 1))
+        self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
         assert len(START_WEIGHTS) == len(TERMS)
 
@@ -183,79 +166,64 @@ def projection_of(weights: Weights) -> Projection:
 class Citations(NamedTuple):
     """What queries, by row, have ``cited``, their ``nearest`` papers, and the ``years`` of all papers."""
 
-    cited: Mapping[int, Ints]
-    nearest: Mapping[int, Ints]
+    cited: Cited
+    nearest: Cited
     years: NDArray[np.float64]
 
 
-class Step(NamedTuple):
-    """The queries of a step and the candidates of all of them, by row."""
+def projection_task(
+    network: ProjectionNetwork,
+    citations: Citations,
+    schedule: ProjectionSchedule,
+    figure: Callable[[ProjectionNetwork], float | None] = lambda _: None,
+) -> Task[tuple[Sequence[int], Ints]]:
+    """A projection that learns to rank what is cited above what is not, as ``figure`` measures it on dev.
 
-    queries: Sequence[int]
-    candidates: Ints
-
-
-class ProjectionTask(Task[Step]):
-    """A projection that learns to rank what is cited above what is not.
-
-    Raises CorpusError where no query cites a paper.
+    Batches are the queries of each step and the candidates of all of them, by row.
     """
+    cited, nearest, years = citations
+    every, identity = (
+        sorted(query for query in cited if len(cited[query])),
+        torch.eye(len(network.matrices[0])),
+    )
+    if not every:
+        raise CorpusError("expected papers that cite others to train on, found none; give more citations")
 
-    network: ProjectionNetwork
+    def batches(seed: int) -> Iterator[tuple[Sequence[int], Ints]]:
+        rng = np.random.default_rng(seed)
+        for chosen in shuffled(every, schedule.queries, schedule.epochs, rng):
+            parts = [cited[query] for query in chosen]
+            parts += [nearest[query][: schedule.nearest] for query in chosen]
+            for rows in (nearest[query] for query in chosen):
+                parts.append(rng.choice(rows, min(schedule.random, len(rows))))
+            yield chosen, np.unique(np.concatenate(parts))
 
-    def __init__(
-        self,
-        network: ProjectionNetwork,
-        citations: Citations,
-        schedule: ProjectionSchedule,
-        figure: Callable[[ProjectionNetwork], float] | None = None,
-    ) -> None:
-        """``figure`` measures the network on dev; without it the last epoch is kept."""
-        self.network = network
-        self._citations, self._schedule, self._figure = citations, schedule, figure
-        self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
-        if not self._queries:
-            raise CorpusError("expected papers that cite others to train on, found none; give more citations")
-        self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
-        self._identity = torch.eye(network.matrices.shape[1])
-
-    def rate(self, name: str, _: Tensor) -> tuple[float, float]:
-        return self._schedule.weight_rate if name == "weights" else self._schedule.learning_rate, 0.0
-
-    def batches(self, seed: int) -> Iterator[Step]:
-        schedule, rng = self._schedule, np.random.default_rng(seed)
-        for chosen in shuffled(self._queries, schedule.queries, schedule.epochs, rng):
-            yield Step(chosen, self._candidates(chosen, rng))
-
-    def losses(self, batch: Step) -> Iterator[Tensor]:
+    def losses(batch: tuple[Sequence[int], Ints]) -> Iterator[Tensor]:
         """The loss of a step, and how far the matrices are from the identity."""
-        scores = self.network(torch.tensor(batch.queries), torch.tensor(batch.candidates))
-        losses = []
-        for place, query in enumerate(batch.queries):
-            years = self._citations.years
-            may = (batch.candidates != query) & ~(years[batch.candidates] > years[query])
-            right = np.isin(batch.candidates, self._citations.cited[query])
+        queries, candidates = batch
+        scores, losses = network(torch.tensor(queries), torch.tensor(candidates)), []
+        for place, query in enumerate(queries):
+            may = (candidates != query) & ~(years[candidates] > years[query])
+            right = np.isin(candidates, cited[query])
             losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
-        distance = ((self.network.matrices - self._identity) ** 2).sum()
-        yield torch.stack(losses).mean() + self._schedule.anchor * distance
+        yield torch.stack(losses).mean() + schedule.anchor * ((network.matrices - identity) ** 2).sum()
 
-    def score(self) -> float | None:
-        return None if self._figure is None else self._figure(self.network)
-
-    def _candidates(self, queries: Sequence[int], rng: np.random.Generator) -> Ints:
-        nearest, schedule = [self._citations.nearest[query] for query in queries], self._schedule
-        parts = [self._citations.cited[query] for query in queries]
-        parts += [rows[: schedule.nearest] for rows in nearest]
-        parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
-        return np.unique(np.concatenate(parts))
+    return Task(
+        network,
+        -(-len(every) // schedule.queries),
+        rate=lambda name, _: (schedule.weight_rate if name == "weights" else schedule.learning_rate, 0.0),
+        batches=batches,
+        losses=losses,
+        score=lambda: figure(network),
+    )
 
 
 # The heads.
 
 
 class FeatureList(NamedTuple):
-    """The candidates of one query: ``features`` (candidates, F), and which of them are ``cited``
-    (candidates,) bool; how many papers it cites in ``total``, found or not.
+    """The ``features`` (candidates, F) of a query's candidates, which are ``cited``, and how many it cites in
+    all.
     """
 
     features: Doubles
@@ -285,39 +253,6 @@ class _RankingHead(nn.Module):
         scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
         return scores
 
-    def head(self, standard: Standardization) -> Head:
-        return Head(*standard, *map(as_array, (self.hidden, self.bias, self.direct, self.out)))
-
-
-class _RankingTask(Task[list[int]]):
-    """The cross-entropy of the softmax of scores against equal shares for what is cited."""
-
-    network: _RankingHead
-
-    def __init__(
-        self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
-    ) -> None:
-        together = np.concatenate([each.features for each in lists])
-        self.standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
-        self.network = _RankingHead(together.shape[1], schedule.hidden)
-        self._inputs = [self.standard.inputs(each.features) for each in lists]
-        self._cited = [torch.tensor(each.cited) for each in lists]
-        self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
-        self.steps_per_epoch = len(self._usable)
-
-    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
-        return self._schedule.learning_rate, self._schedule.weight_decay
-
-    def batches(self, seed: int) -> Iterator[list[int]]:
-        return shuffled(self._usable, 1, self._schedule.epochs, np.random.default_rng(seed))
-
-    def losses(self, batch: list[int]) -> Iterator[Tensor]:
-        for place in batch:
-            yield -torch.log_softmax(self.network(self._inputs[place]), 0)[self._cited[place]].mean()
-
-    def score(self) -> float:
-        return self._figure(self.network.head(self.standard))
-
 
 def fit_head(
     lists: Sequence[FeatureList],
@@ -326,50 +261,57 @@ def fit_head(
     figure: Callable[[Head], float],
     path: Path,
 ) -> Head:
-    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1), with its checkpoints in ``path``.
-
-    The best epoch by ``figure``, which measures a head on dev, is returned.
+    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1): the cross-entropy of the softmax of
+    scores against equal shares for what is cited. The best epoch by ``figure``, of a head on dev, is kept.
     """
     torch.manual_seed(seed)  # for the weights at the start
-    task = _RankingTask(lists, schedule, figure)
+    together = np.concatenate([each.features for each in lists])
+    standard, network = Standardization.of(together), _RankingHead(together.shape[1], schedule.hidden)
+    inputs = [standard.inputs(each.features) for each in lists]
+    cited = [torch.tensor(each.cited) for each in lists]
+    usable = [place for place, each in enumerate(lists) if each.cited.any()]
+
+    def losses(batch: list[int]) -> Iterator[Tensor]:
+        for place in batch:
+            yield -torch.log_softmax(network(inputs[place]), 0)[cited[place]].mean()
+
+    def head() -> Head:
+        return Head(*standard, *map(as_array, (network.hidden, network.bias, network.direct, network.out)))
+
+    task = Task(
+        network,
+        len(usable),
+        rate=lambda *_: (schedule.learning_rate, schedule.weight_decay),
+        batches=lambda seed: shuffled(usable, 1, schedule.epochs, np.random.default_rng(seed)),
+        losses=losses,
+        score=lambda: figure(head()),
+    )
     fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, path)
-    return task.network.head(task.standard)
+    return head()
 
 
 # The whole.
 
-Cited = Mapping[int, Ints]
-"""What queries cite, by row."""
-
-Lists = Mapping[str, list[FeatureList]]
-"""Candidates of queries, by what is known."""
-
-BLOCK = 64
-"""Queries whose candidates are found at a time."""
-
-HALF = ", half left out"
-"""Follows the name of what is known where half of what a query cites is neither known nor wanted."""
-
-SEEDS_SEED = 7
-"""Of the halves of bibliographies that are seeds."""
+Lists = Mapping[str, list[FeatureList]]  # candidates of queries, by what is known
+BLOCK = 64  # queries whose candidates are found at a time
+HALF = ", half left out"  # after what is known, where half of what a query cites is neither known nor wanted
+SEEDS_SEED = 7  # of the halves of bibliographies that are seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """The schedules, and how many candidates the first stage brings.
 
-    The heads learn from the last ``held_back`` years of the training queries by the features of a projection
-    that was fitted without these years: features of queries that it was fitted to would promise too much.
-    Those that know papers which the query cites learn from ``draws`` lists of each query, one with half of
-    its bibliography known and the others with a share drawn from ``shares``, at a learning rate as many times
-    smaller.
+    The heads learn from the last years of the training queries by a projection that was fitted without these
+    years: features of queries that it was fitted to would promise too much. Those that know papers which the
+    query cites learn at a rate smaller by the number of draws.
     """
 
-    projection: ProjectionSchedule = field(default_factory=ProjectionSchedule)
-    heads: HeadSchedule = field(default_factory=HeadSchedule)
+    projection: ProjectionSchedule = ProjectionSchedule()
+    heads: HeadSchedule = HeadSchedule()
     depth: int = 1000
-    held_back: int = 6
-    draws: int = 3
+    held_back: int = 6  # years that the heads learn from
+    draws: int = 3  # lists of each query, one with half of its bibliography known, the others with a share
     shares: tuple[float, float] = (0.2, 0.7)
 
 
@@ -377,22 +319,18 @@ class Recipe:
 class CitationTraining(Training):
     """The citation model: the mean of the seeds' projections, and of their heads.
 
-    Sources are an index of the papers, and qrels of who cites whom, to train on and of dev. Figures on dev
-    are by what is known beside texts.
+    Sources are an index of the papers, and qrels of who cites whom, to train on and of dev.
     """
 
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: Recipe = Recipe()
 
     def open(self) -> dict[str, Any]:
         index, self._reader = self.open_index()
         self._encoder = encoder_of(self._reader)
         self._workers = self.opened.enter_context(Workers(self.run.threads))
         self._filters = FilterCache(self._reader)
-        self._vectors = StoredVectors(
-            index.sentence_vectors.astype(np.float32),
-            index.whole_vectors.astype(np.float32),
-            np.asarray(self._reader.layout.starts, np.int64),
-        )
+        starts = np.asarray(self._reader.layout.starts, np.int64)
+        self._vectors = StoredVectors(index.sentence_vectors, index.whole_vectors, starts)
         return {"index": self._reader.manifest.digest}
 
     def fit(self) -> None:
@@ -407,18 +345,23 @@ class CitationTraining(Training):
                 "expected an `index` whose papers say what they cite, found none that does; build it from "
                 "papers.jsonl of the `collection`"
             )
-        nearest = self._nearest()
+        depth, nearest = self.recipe.projection.depth, {}  # before training, of what a query does not cite
+        for query, rows in self._ranked(ProjectionNetwork(self._vectors), sorted(self._train)):
+            nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         early, late = self._split_by_year()
-        task = self._task(self._train, nearest)
+        networks = ProjectionNetwork(self._vectors), ProjectionNetwork(self._vectors)
+        task, without_late = (
+            projection_task(network, Citations(cited, nearest, self._years), self.recipe.projection, self._f1)
+            for network, cited in zip(networks, (self._train, early), strict=True)
+        )
         fitted = fit_seeds(task, schedule, seeds, self.work)
         by_seed = {
-            name: with_weights(task.network, weights, lambda: self._f1(task.network))
+            name: with_weights(networks[0], weights, lambda: self._f1(networks[0]))
             for name, weights in fitted.items()
         }
         self._projection = projection_of(list(fitted.values())[-1])
-        without_late = self._task(early, nearest)
         fit(without_late, schedule, seeds[0], self.work / "held-back.pt")
-        held_back = projection_of(copied(without_late.network))
+        held_back = projection_of(copied(networks[1]))
         self._heads, self._figures = self._fitted_heads(
             self._lists(held_back, late, self.recipe.draws), self._lists(self._projection, self._dev)
         )
@@ -456,12 +399,6 @@ class CitationTraining(Training):
         late = {row: cited for row, cited in self._train.items() if self._years[row] >= last}
         return {row: cited for row, cited in self._train.items() if row not in late}, late
 
-    def _nearest(self) -> dict[int, Ints]:
-        """For each training query the nearest papers before training that it does not cite."""
-        ranked = self._ranked(ProjectionNetwork(self._vectors), sorted(self._train))
-        depth = self.recipe.projection.depth
-        return {query: rows[~np.isin(rows, self._train[query])][:depth] for query, rows in ranked}
-
     def _ranked(self, network: ProjectionNetwork, queries: Sequence[int]) -> Iterator[tuple[int, Ints]]:
         """Each query with all papers that are not younger, best first by the projection alone."""
         everything = torch.arange(len(self._years))
@@ -473,24 +410,18 @@ class CitationTraining(Training):
                 order = np.argsort(-row, kind="stable")
                 yield query, order[~(self._years[order] > self._years[query]) & (order != query)]
 
-    def _task(self, cited: Cited, nearest: Cited) -> ProjectionTask:
-        """A projection to fit to what queries cite, with the best epoch on dev."""
-        citations = Citations(cited, nearest, self._years)
-        network = ProjectionNetwork(self._vectors)
-        return ProjectionTask(network, citations, self.recipe.projection, self._f1)
-
     def _f1(self, network: ProjectionNetwork) -> float:
         """F1@20 on dev of the network's scores alone, over all papers that are not younger."""
-        ranked = self._ranked(network, sorted(self._dev))
-        lists = (
-            RankedList(np.isin(rows[: self.recipe.depth], self._dev[query]), len(self._dev[query]))
-            for query, rows in ranked
-        )
-        return citation_figures(lists).f1
+        depth, dev = self.recipe.depth, self._dev
+        ranked = self._ranked(network, sorted(dev))
+        return citation_figures(
+            RankedList(np.isin(rows[:depth], dev[query]), len(dev[query])) for query, rows in ranked
+        ).f1
 
     def _fitted_heads(self, train: Lists, dev: Lists) -> tuple[dict[str, Head], dict[str, CitationFigures]]:
-        """A head for everything that may be known, the mean of the seeds', and its figures on dev; those
-        without seeds also where half of what is cited is left out.
+        """For all that may be known a head, the mean of the seeds', and its figures on dev; those without
+        seeds
+        also where half of what is cited is left out.
         """
         heads, figures = {}, {}
         if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):
@@ -554,7 +485,6 @@ class CitationTraining(Training):
 
 
 def _measured(head: Head, lists: Sequence[FeatureList]) -> CitationFigures:
-    """The figures of what a head ranks."""
     orders = (np.argsort(-head.scores(each.features), kind="stable") for each in lists)
     return citation_figures(
         RankedList(each.cited[order], each.total) for each, order in zip(lists, orders, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from logging import getLogger
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from datasets import Dataset
+from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import (
@@ -30,7 +31,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback
 from transformers.utils import logging
 
 from qbe.cite.links import Evidence, Ints
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import CorpusError, UsageError, check_positive
 from qbe.index.index import IndexReader
 from qbe.models.cards import ENCODER, TOKENIZER
 from qbe.models.export.encoder import export_cross_encoder, positions
@@ -49,48 +50,39 @@ from qbe.train.citation import (
     query_at,
     read_split,
 )
-from qbe.train.fit import best_weights, copied, matmul_dtype, mean
-from qbe.train.network import WEIGHTS
-from qbe.train.work import Training, checked, save_state
+from qbe.train.fit import best_weights, checked_checkpoint, copied, matmul_dtype, mean
+from qbe.train.network import write_pretrained
+from qbe.train.work import Training, save_state
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = getLogger(__name__)
+Inputs = Sequence[tuple[list[int], list[int]]]
+# What is learned from: BM25's best as they are, as many that are not cited as are, or also all that is cited.
 CLASSES = ("natural", "balanced", "all-cited")
-"""Which candidates are learned from: BM25's best as they are, as many that are not cited as are cited, or
-BM25's best and whatever else the query cites.
-"""
-LOSSES = {1: losses.BinaryCrossEntropyLoss, 2: losses.CrossEntropyLoss}
-"""By the number of the model's outputs."""
+LOSSES = {1: losses.BinaryCrossEntropyLoss, 2: losses.CrossEntropyLoss}  # by the number of outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderRecipe:
-    """How a cross-encoder learns whom papers cite.
+    """How a cross-encoder learns whom papers cite; F1@20 on dev chooses among the evaluations."""
 
-    The ``candidates`` best of BM25, by title and abstract, are learned from as ``classes`` says (see
-    CLASSES); ``query_tokens`` and ``candidate_tokens`` of either text are read, special tokens included. A
-    step has ``batch`` pairs. F1@20 is measured ``evaluations`` times, on ``dev_queries`` whose ``dev_depth``
-    best candidates of BM25 are reranked; after ``patience`` measurements that are no better, training ends.
-    """
-
-    query_tokens: int = SIDE_TOKENS
+    query_tokens: int = SIDE_TOKENS  # that are read, special tokens included
     candidate_tokens: int = SIDE_TOKENS
-    classes: str = "natural"
-    candidates: int = 10
+    classes: str = "natural"  # one of CLASSES
+    candidates: int = 10  # the best of BM25, by title and abstract
     epochs: float = 1.0
-    batch: int = 16
+    batch: int = 16  # pairs a step
     learning_rate: float = 5e-5
     weight_decay: float = 0.01
     clip: float = 1.0
     warm_up: float = 0.1
     evaluations: int = 8
-    patience: int = 3
+    patience: int = 3  # evaluations that are no better, after which training ends
     dev_queries: int = 60
-    dev_depth: int = 40
+    dev_depth: int = 40  # candidates of BM25 that are reranked
 
     def __post_init__(self) -> None:
-        """Raise UsageError for values out of range."""
         if self.classes not in CLASSES:
             raise UsageError(f"expected `classes` of {', '.join(CLASSES)}, found {self.classes!r}")
         least = {"query_tokens": 8, "candidate_tokens": 8}
@@ -99,8 +91,10 @@ class CrossEncoderRecipe:
             if getattr(self, name) < smallest:
                 raise UsageError(f"expected `{name}` of at least {smallest}, found {getattr(self, name)}")
         for name in ("epochs", "learning_rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"expected a positive number as `{name}`, found {getattr(self, name)}")
+            check_positive(name, getattr(self, name))
+
+
+# What is learned from.
 
 
 class Candidates(NamedTuple):
@@ -111,19 +105,15 @@ class Candidates(NamedTuple):
     cited: Ints
 
     @property
-    def labels(self) -> list[bool]:
+    def labels(self) -> NDArray[np.bool_]:
         """Whether each candidate is cited."""
-        labels: list[bool] = np.isin(self.rows, self.cited).tolist()
-        return labels
+        return np.isin(self.rows, self.cited)
 
 
 def bm25_candidates(
     reader: IndexReader, workers: Workers, cited: Mapping[int, Ints], depth: int
 ) -> list[Candidates]:
-    """For each query its best candidates by BM25, title and abstract as the query; none is younger than it.
-
-    Raises IndexFormatError for an index without postings.
-    """
+    """For each query its best candidates by BM25, title and abstract as the query, none younger than it."""
     stage, evidence, filters = BM25Stage(reader, workers, "abstract"), Evidence(reader), FilterCache(reader)
     found = []
     for row in sorted(cited):
@@ -136,14 +126,7 @@ def bm25_candidates(
 
 
 def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Candidates]:
-    """The candidates to learn from, as ``classes`` says (see CLASSES).
-
-    >>> best = [Candidates(9, np.array([1, 2, 3, 4]), np.array([2, 7]))]
-    >>> [sorted(chosen_candidates(best, classes)[0].rows.tolist()) for classes in ("natural", "all-cited")]
-    [[1, 2, 3, 4], [1, 2, 3, 4, 7]]
-    >>> len(chosen_candidates(best, "balanced")[0].rows)
-    2
-    """
+    """The candidates to learn from, as ``classes`` says (see CLASSES)."""
     if classes == "natural":
         return list(candidates)
     if classes == "all-cited":
@@ -151,7 +134,7 @@ def chosen_candidates(candidates: Sequence[Candidates], classes: str) -> list[Ca
     rng = np.random.default_rng(0)
     balanced = []
     for each in candidates:
-        labels = np.array(each.labels, np.bool_)
+        labels = each.labels
         others = rng.permutation(each.rows[~labels])[: labels.sum()]
         balanced.append(each._replace(rows=np.concatenate([each.rows[labels], others])))
     return balanced
@@ -174,36 +157,44 @@ class Sides:
         self.query, self.candidate = query, candidate
 
 
+def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
+    """Pairs of sides to learn from; raises CorpusError where no candidate is cited, or where all are."""
+    columns: dict[str, list[Any]] = {"query": [], "candidate": [], "label": []}
+    for each in candidates:
+        columns["query"] += [sides.query(each.query)] * len(each.rows)
+        columns["candidate"] += map(sides.candidate, each.rows.tolist())
+        columns["label"] += map(int, each.labels.tolist())
+    if len(set(columns["label"])) < 2:
+        raise CorpusError(
+            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
+            "give a larger collection"
+        )
+    return Dataset.from_dict(columns)
+
+
+# The model, and what its trainer is given.
+
+
 class PairReader(CrossEncoder):
     """A cross-encoder that reads token ids of two sides in place of texts, as search joins them."""
 
     special: SpecialTokens
 
-    @property
-    def bert(self) -> Any:
-        """The model in transformers."""
-        return self.transformers_model
-
-    def preprocess(  # type: ignore[override]
-        self, inputs: Sequence[tuple[list[int], list[int]]], **_: Any
-    ) -> dict[str, torch.Tensor]:
+    def preprocess(self, inputs: Inputs, **_: Any) -> dict[str, torch.Tensor]:  # type: ignore[override]
         """Pairs of sides as padded tensors (pairs, tokens)."""
         pairs: list[Pair] = [pair(*sides, self.special) for sides in inputs]
-        longest = max(len(each.ids) for each in pairs)
-        padding = int(self.bert.config.pad_token_id or 0)
-        ids = torch.full((len(pairs), longest), padding)
+        longest, config = max(len(each.ids) for each in pairs), cast(Any, self.transformers_model).config
+        ids = torch.full((len(pairs), longest), int(config.pad_token_id or 0))
         types, mask = torch.zeros_like(ids), torch.zeros_like(ids)
         for number, each in enumerate(pairs):
             ids[number, : len(each.ids)] = torch.tensor(each.ids)
             types[number, : len(each.ids)] = torch.tensor(each.types)
             mask[number, : len(each.ids)] = 1
         features = {"input_ids": ids, "attention_mask": mask}
-        if int(getattr(self.bert.config, "type_vocab_size", 0)) > 1:
-            features["token_type_ids"] = types
-        return features
+        return features | ({"token_type_ids": types} if getattr(config, "type_vocab_size", 0) > 1 else {})
 
     @torch.no_grad()
-    def relevance(self, inputs: Sequence[tuple[list[int], list[int]]]) -> torch.Tensor:
+    def relevance(self, inputs: Inputs) -> torch.Tensor:
         """The log-odds (pairs,), float32, of pairs of sides."""
         features = {name: part.to(self.device) for name, part in self.preprocess(inputs).items()}
         logits: torch.Tensor = self(features)["scores"].float()
@@ -214,10 +205,9 @@ class PairReader(CrossEncoder):
 
 
 def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
-    """The model in ``folder`` under a classifier of pairs, which is random where the folder lacks it.
-
-    It is written to ``work`` in Hugging Face's format first. Attention has no dropout, without which it is
-    twice as fast on a CPU. Raises ModelError when it cannot be loaded.
+    """The model in ``folder``, written to ``work`` first, under a classifier of pairs, which is random where
+    it
+    lacks one. Attention has no dropout, without which it is twice as fast on a CPU.
     """
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # it warns that the classifier is random
@@ -228,9 +218,8 @@ def open_pair_reader(folder: Path, work: Path, device: str) -> PairReader:
     )
     model.save_pretrained(work)
     write_tokenizer(folder, work / TOKENIZER)
-    reader: PairReader = PairReader(
-        str(work), device=device, local_files_only=True, num_labels=model.config.num_labels
-    )
+    labels = model.config.num_labels
+    reader: PairReader = PairReader(str(work), device=device, local_files_only=True, num_labels=labels)
     reader.special = PaperTokenizer(work / TOKENIZER).special
     return reader
 
@@ -269,13 +258,13 @@ class CitationEvaluator(BaseEvaluator):
         """The figures of what a model reranks, or (None) of BM25's order."""
         lists = []
         for each in self._dev:
-            labels = np.array(each.labels, np.bool_)
+            labels = each.labels
             if model is not None:
                 labels = labels[np.argsort(-self._scores(model, each), kind="stable")]
             lists.append(RankedList(labels, len(each.cited)))
         return citation_figures(lists)
 
-    def _scores(self, model: PairReader, candidates: Candidates) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def _scores(self, model: PairReader, candidates: Candidates) -> NDArray[np.float32]:
         query = self._sides.query(candidates.query)
         sides = [self._sides.candidate(row) for row in candidates.rows.tolist()]
         order = sorted(range(len(sides)), key=lambda place: len(sides[place]))
@@ -288,13 +277,12 @@ class CitationEvaluator(BaseEvaluator):
 
 @dataclass
 class CrossEncoderTraining(Training):
-    """A cross-encoder for citations, published in the format of Hugging Face, and as ONNX models.
+    """A cross-encoder for citations; of several seeds the mean is published.
 
-    Sources are an index with postings, and qrels of who cites whom, to train on and of dev. ``encoder`` is
-    the name or folder of the BERT-family model to start from. Of several seeds the mean is published.
+    Sources are an index with postings, and qrels of who cites whom, to train on and of dev.
     """
 
-    recipe: CrossEncoderRecipe = field(default_factory=CrossEncoderRecipe)
+    recipe: CrossEncoderRecipe = CrossEncoderRecipe()
     encoder: str = BASE_ENCODER
 
     def open(self) -> dict[str, Any]:
@@ -306,9 +294,9 @@ class CrossEncoderTraining(Training):
         return {"base": base, "index": self._reader.manifest.digest}
 
     def fit(self) -> None:
-        recipe, reader, seeds = self.recipe, self._reader, self.run.seeds
-        model = self._model = open_pair_reader(self._folder, self.work / "base", self.run.device)
-        most = positions(model.bert.base_model)
+        recipe, reader, work = self.recipe, self._reader, self.work / "base"
+        model = self._model = open_pair_reader(self._folder, work, self.run.device)
+        most = positions(cast(Any, model.transformers_model).base_model)
         if recipe.query_tokens + recipe.candidate_tokens > most:
             raise UsageError(
                 f"expected `query_tokens` and `candidate_tokens` of together at most {most}, which "
@@ -319,12 +307,11 @@ class CrossEncoderTraining(Training):
         rows, count = sorted(dev), min(recipe.dev_queries, len(dev))
         queries = {row: dev[row] for row in (rows[place * len(rows) // count] for place in range(count))}
         measured = bm25_candidates(reader, self._workers, queries, recipe.dev_depth)
-        sides = Sides(reader, PaperTokenizer(self.work / "base" / TOKENIZER), recipe)
+        sides = Sides(reader, PaperTokenizer(work / TOKENIZER), recipe)
         pairs = pairs_of(chosen_candidates(best, recipe.classes), sides)
-        steps = math.ceil(recipe.epochs * len(pairs) / recipe.batch)
-        self._every = math.ceil(steps / recipe.evaluations)
+        self._every = math.ceil(math.ceil(recipe.epochs * len(pairs) / recipe.batch) / recipe.evaluations)
         evaluator, untrained, fitted, curves = CitationEvaluator(sides, measured), copied(model), [], {}
-        for seed in seeds:
+        for seed in self.run.seeds:
             kept = self.work / f"seed-{seed}.pt"
             if not kept.exists():
                 model.load_state_dict(untrained, strict=False)
@@ -333,21 +320,20 @@ class CrossEncoderTraining(Training):
             curves[f"seed {seed}"] = torch.load(kept, weights_only=True)["dev"]
         model.load_state_dict(mean(fitted), strict=False)
         model.eval()
+        figures = {"BM25": evaluator.figures(None), "reranked": evaluator.figures(model)}
         self._training = {
-            "seeds": list(seeds),
+            "seeds": list(self.run.seeds),
             "pairs": len(pairs),
             "cited": sum(pairs["label"]),
             "pairs_per_measurement": self._every * recipe.batch,
             "curves": curves,
-            "dev": {
-                "BM25": evaluator.figures(None)._asdict(),
-                "reranked": evaluator.figures(model)._asdict(),
-            },
+            "dev": {order: each._asdict() for order, each in figures.items()},
         }
 
-    def _fit_seed(self, seed: int, pairs: Dataset, evaluator: CitationEvaluator) -> list[float]:
+    def _fit_seed(self, seed: int, pairs: Dataset, evaluator: BaseEvaluator) -> list[float]:
         """Train the model by a seed, with checkpoints in a folder that is removed; its scores on dev."""
         recipe, folder, model = self.recipe, self.work / f"seed-{seed}", self._model
+        on_cpu, metric = self.run.device == "cpu", f"eval_{evaluator.primary_metric}"
         arguments = CrossEncoderTrainingArguments(
             output_dir=str(folder),
             max_steps=self._every * recipe.evaluations,
@@ -363,12 +349,12 @@ class CrossEncoderTraining(Training):
             save_steps=self._every,
             save_total_limit=2,
             load_best_model_at_end=True,
-            metric_for_best_model="eval_f1",
+            metric_for_best_model=metric,
             greater_is_better=True,
             seed=seed,
             bf16=self._dtype is torch.bfloat16,
-            use_cpu=self.run.device == "cpu",
-            dataloader_pin_memory=self.run.device != "cpu",
+            use_cpu=on_cpu,
+            dataloader_pin_memory=not on_cpu,
             disable_tqdm=True,
             report_to="none",
         )
@@ -384,29 +370,25 @@ class CrossEncoderTraining(Training):
         # The state is written last: a checkpoint without it is one of a killed call.
         whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
         last = max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-        with checked(last or folder, "a checkpoint of this training", "delete it, or give another `work`"):
+        with checked_checkpoint(last or folder):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
         shutil.rmtree(folder)
-        return [entry["eval_f1"] for entry in trainer.state.log_history if "eval_f1" in entry]
+        return [entry[metric] for entry in trainer.state.log_history if metric in entry]
 
     def publish(self, folder: Path) -> Card:
         recipe, base, training = self.recipe, self.made_from["base"], self._training
-        self._model.to("cpu").bert.save_pretrained(folder)
-        (folder / WEIGHTS).chmod(0o644)  # transformers makes it private
-        shutil.copyfile(self.work / "base" / TOKENIZER, folder / TOKENIZER)
-        exported = folder / "exported"
-        metadata = export_cross_encoder(
+        source = f"{base['name']}, trained by qbe on citations"
+        trained: dict[str, Any] = {
+            "query_tokens": recipe.query_tokens,
+            "candidate_tokens": recipe.candidate_tokens,
+            "training": {**self.made_from, **training},
+        }
+        metadata = write_pretrained(
+            self._model.to("cpu").transformers_model,
+            self.work / "base" / TOKENIZER,
             folder,
-            self.name,
-            f"{base['name']}, trained by qbe on citations",
-            exported,
-            query_tokens=recipe.query_tokens,
-            candidate_tokens=recipe.candidate_tokens,
-            training={**self.made_from, **training},
+            lambda exported: export_cross_encoder(folder, self.name, source, exported, **trained),
         )
-        for file in exported.iterdir():
-            file.replace(folder / file.name)
-        exported.rmdir()
         curves = "; ".join(
             f"{name}: {', '.join(f'{score:.3f}' for score in curve)}"
             for name, curve in training["curves"].items()
@@ -431,24 +413,3 @@ class CrossEncoderTraining(Training):
             limits="Trained on papers of one collection; dev chose when training ended.",
             licence=f"that of {base['name']} and of the training data",
         )
-
-
-def pairs_of(candidates: Sequence[Candidates], sides: Sides) -> Dataset:
-    """Pairs of sides to learn from; raises CorpusError where no candidate is cited, or where all are."""
-    rows = [
-        (each.query, row, is_cited)
-        for each in candidates
-        for row, is_cited in zip(each.rows.tolist(), each.labels, strict=True)
-    ]
-    if len({is_cited for *_, is_cited in rows}) < 2:
-        raise CorpusError(
-            "expected candidates of BM25 that are cited and others that are not, found one kind alone; "
-            "give a larger collection"
-        )
-    return Dataset.from_dict(
-        {
-            "query": [sides.query(query) for query, *_ in rows],
-            "candidate": [sides.candidate(row) for _, row, _ in rows],
-            "label": [int(is_cited) for *_, is_cited in rows],
-        }
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from qbe.train.network import Standardization, as_array
 from qbe.train.pairs import encoder_of, file_label, within, without_evaluated
 from qbe.train.work import Training, load_arrays, save_arrays
 from qbe.util.files import sha256
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
 Doubles = NDArray[np.float64]
@@ -35,7 +35,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeRecipe:
-    """How the head of the grade model is fitted; for the last three see `qbe.train.losses.grade_loss`."""
+    """How the head is fitted; for the last three see `qbe.train.losses.grade_loss`."""
 
     epochs: int = 16
     batch: int = 512
@@ -70,50 +70,32 @@ class _GradeHead(nn.Module):
         )
 
 
-class _GradeTask(Task[list[int]]):
-    network: _GradeHead
-
-    def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
-        self.standard, self._recipe = Standardization.of(features), recipe
-        self.network = _GradeHead(features.shape[1], recipe.hidden)
-        self._inputs = self.standard.inputs(features)
-        self._grades = torch.tensor(grades, dtype=torch.float32)
-        self.steps_per_epoch = -(-len(grades) // recipe.batch)
-
-    def rate(self, _: str, __: Tensor) -> tuple[float, float]:
-        return self._recipe.learning_rate, self._recipe.weight_decay
-
-    def batches(self, seed: int) -> Iterator[list[int]]:
-        places, recipe = range(len(self._inputs)), self._recipe
-        return shuffled(places, recipe.batch, recipe.epochs, np.random.default_rng(seed))
-
-    def losses(self, batch: list[int]) -> Iterator[Tensor]:
-        recipe = self._recipe
-        yield grade_loss(
-            self.network(self._inputs[batch]),
-            self._grades[batch],
-            differences=recipe.differences,
-            chances=recipe.chances,
-            crossed=recipe.crossed,
-        )
-
-
 def fit_grade_head(features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path) -> Head:
-    """Fit a head of OUTPUTS scores to features (pairs, F), NaN where one is missing, and grades (pairs, 3),
-    with checkpoints in the file ``path``; the last epoch is kept.
-    """
+    """Fit a head of OUTPUTS scores to features (pairs, F), NaN where one lacks, and grades (pairs, 3)."""
     torch.manual_seed(seed)  # for the weights at the start
-    task = _GradeTask(features, grades, recipe)
+    standard, network = Standardization.of(features), _GradeHead(features.shape[1], recipe.hidden)
+    inputs, truth = standard.inputs(features), torch.tensor(grades, dtype=torch.float32)
+    weights = {name: getattr(recipe, name) for name in ("differences", "chances", "crossed")}
+    rng, places = np.random.default_rng, range(len(inputs))
+
+    def losses(batch: list[int]) -> Iterator[Tensor]:
+        yield grade_loss(network(inputs[batch]), truth[batch], **weights)
+
+    task = Task(
+        network,
+        -(-len(grades) // recipe.batch),
+        rate=lambda *_: (recipe.learning_rate, recipe.weight_decay),
+        batches=lambda seed: shuffled(places, recipe.batch, recipe.epochs, rng(seed)),
+        losses=losses,
+    )
     fit(task, Schedule(recipe.epochs), seed, path)
-    return task.network.head(task.standard)
+    return network.head(standard)
 
 
 def calibrated(head: Head, features: Doubles, grades: Doubles) -> Head:
-    """The head with log odds that are true of pairs with these features (pairs, F) and grades (pairs, 3).
-
-    Each gets the line ``a + b * log odds`` with the smallest cross-entropy (Platt, *Probabilistic outputs for
-    support vector machines*, 1999): of the best of a hundred thousand papers fewer are what they seem than
-    of the pairs of a training.
+    """Give each log odds of a head the line of `platt` over pairs with these features and grades: of the best
+    of
+    a hundred thousand papers fewer are what they seem than of the pairs of a training.
     """
     scores = head.scores(features)
     direct, out = head.direct.copy(), head.out.copy()
@@ -131,8 +113,8 @@ _PULL, _SMALLEST_STEP = 1e-3, 1e-9
 
 
 def platt(log_odds: Doubles, targets: Doubles) -> tuple[float, float]:
-    """Intercept and slope of a logistic regression, by Newton's method, with a little pull to 0 and 1; a step
-    is halved until the loss falls.
+    """Intercept and slope of a logistic regression (Platt, *Probabilistic outputs for support vector
+    machines*, 1999), by Newton's method, with a little pull to 0 and 1; steps halve until the loss falls.
     """
     inputs, prior = np.stack([np.ones_like(log_odds), log_odds], axis=1), np.array([0.0, 1.0])
 
@@ -159,9 +141,9 @@ class GradedFeatures(NamedTuple):
     features: Doubles
     grades: Doubles
 
-    @classmethod
-    def joined(cls, parts: Sequence[GradedFeatures]) -> GradedFeatures:
-        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+def _joined(parts: Sequence[GradedFeatures]) -> GradedFeatures:
+    return GradedFeatures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
@@ -175,9 +157,8 @@ def query_of(reader: IndexReader, paper_id: str) -> GradedQuery:
 def load_or_measure(
     reader: IndexReader, source: Features, lists: GradedLists, file: Path, workers: Workers
 ) -> GradedFeatures:
-    """The features of lists, out of ``file`` if it is there, else computed and kept there.
-
-    Raises CorpusError where the index lacks the papers of all, ModelError where the file cannot be read.
+    """The features of lists of papers of an index, out of ``file`` if it is there, else computed and kept
+    there.
     """
 
     def measure(item: tuple[str, Sequence[GradedPair]]) -> GradedFeatures:
@@ -189,20 +170,19 @@ def load_or_measure(
 
     if not file.exists():
         held = within(lists, reader)
-        save_arrays(file, GradedFeatures.joined(list(workers.map(measure, held.items())))._asdict())
+        save_arrays(file, _joined(list(workers.map(measure, held.items())))._asdict())
         log.info("%s: %d lists", file.stem, len(held))
     return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
 
 
 @dataclass
 class GradeTraining(Training):
-    """The grade model, whose chances are calibrated on the last file of dev.
+    """The grade model, the mean of the seeds, whose chances are calibrated on the last file of dev.
 
-    Sources are files of graded pairs, an index of their papers, and papers to leave out. What was measured of
-    pairs is kept in the work folder. The mean of the seeds is published.
+    Sources are files of graded pairs, an index of their papers, and papers to leave out.
     """
 
-    recipe: GradeRecipe = field(default_factory=GradeRecipe)
+    recipe: GradeRecipe = GradeRecipe()
 
     def open(self) -> dict[str, Any]:
         self._workers = self.opened.enter_context(Workers(self.run.threads))
@@ -225,7 +205,7 @@ class GradeTraining(Training):
             return load_or_measure(reader, self._source, lists, kept, self._workers)
 
         self._dev = {file_label(file): read(file, "dev") for file in self.sources.dev}
-        train = GradedFeatures.joined([read(file, "train") for file in self.sources.train])
+        train = _joined([read(file, "train") for file in self.sources.train])
         log.info("fitting to %d pairs", len(train.grades))
         self._head = mean_head(
             [fit_grade_head(*train, self.recipe, seed, self.work / f"{seed}.pt") for seed in self.run.seeds]
@@ -237,14 +217,14 @@ class GradeTraining(Training):
         training = {**self.made_from, **self._training, "calibrated": calibrating}
         model = GradeModel(calibrated(self._head, *pairs), self._encoder, training)
         write_model(folder, model, FEATURES)
-        encoder = self._encoder["name"]
+        encoder, weights = self._encoder["name"], self._encoder["weights_sha256"][:12]
         return Card(
             name=reader_name("grades", encoder),
             purpose="Says how similar a candidate is to a paper in background, method and result, from 0 "
             f"(unrelated) to 3 (near identical); learned from {training['pairs']:,} graded pairs.",
             input=f"{len(FEATURES)} comparisons of a paper and a candidate: stored vectors of {encoder} "
-            f"(weights {self._encoder['weights_sha256'][:12]}), plain and by "
-            f"{reader_name('facet-projections', encoder)}, and technique-words",
+            f"(weights {weights}), plain and by {reader_name('facet-projections', encoder)}, and "
+            "technique-words",
             caption=f"Root mean squared errors, in grades. Chances are calibrated on {calibrating}.",
             columns=("pairs", *BY_FACET),
             figures={

@@ -8,11 +8,11 @@ import logging
 import math
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from qbe.models.folders import BASE_ENCODER, ENCODERS, packaged_weights
 from qbe.models.large import LARGE, weights_folder
 from qbe.models.tokenizer import PaperTokenizer, pair_input
 from qbe.query import SHAPES, SIMILAR_FROM, Query
-from qbe.runs import GradedLists, GradedPair, read_graded_pairs
+from qbe.runs import GradedLists, GradedPair
 from qbe.search.grading import Grader, open_grader
 from qbe.search.rerankers import JointGrader, paper_ids
 from qbe.search.session import Pipeline
@@ -39,45 +39,30 @@ from qbe.train.grades import platt, query_of, rms_errors
 from qbe.train.losses import FACETS, order_weights, ranknet
 from qbe.train.network import WEIGHTS, TrainedEncoder
 from qbe.train.pairs import (
-    file_label,
     in_steps,
-    joined_lists,
     papers_of,
     queries_of,
+    read_indexed_lists,
     sample_unrelated,
-    within,
-    without,
     without_evaluated,
 )
 from qbe.train.work import Training, checked, load_arrays, save_arrays
 from qbe.types import Facet, Paper
 from qbe.util.files import sha256, write_text
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 log = logging.getLogger(__name__)
 Doubles = NDArray[np.float64]
 
+# Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met.
 LOWEST, RANGE = -0.1, 3.2
-"""Grades lie between LOWEST and LOWEST + RANGE, so that those at the ends of their scale can be met."""
-PRODUCT = 4.0
-"""What the product of the papers' vectors is multiplied with, so that its numbers are about as large as those
-of their difference."""
+PRODUCT = 4.0  # times the product of the papers' vectors, to make it about as large as their difference
 HEAD = ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
-"""The weights of the head, by name."""
-
-
-class PairBatch(NamedTuple):
-    """Pairs as the network reads them: token ``ids`` and ``sides`` (pairs, tokens) int64, padded with 0, and
-    ``lengths`` (pairs,); see `qbe.models.cards.JOINT_INPUTS`.
-    """
-
-    ids: Tensor
-    sides: Tensor
-    lengths: Tensor
+TOKENS = 24576  # of a chunk of pairs, padding included
 
 
 class Texts:
-    """Papers as token ids, by place, and pairs of them as batches."""
+    """Papers as token ids, and pairs of them as batches."""
 
     def __init__(self, papers: Mapping[str, Paper], tokenizer: PaperTokenizer) -> None:
         self._special = tokenizer.special
@@ -85,41 +70,37 @@ class Texts:
             name: np.array(paper_ids(tokenizer, paper), np.uint16) for name, paper in papers.items()
         }
 
-    def length(self, query: str, candidate: str) -> int:
-        return len(self._ids[query]) + len(self._ids[candidate]) + 3
-
-    def batch(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
-        rows = [
-            pair_input(
-                self._ids[first].tolist(), self._ids[second].tolist(), self._special.cls, self._special.sep
-            )
-            for first, second in pairs
-        ]
-        lengths = [row.ids.shape[1] for row in rows]
-        ids, sides = (torch.zeros(len(rows), max(lengths), dtype=torch.int64) for _ in range(2))
-        for place, row in enumerate(rows):
-            ids[place, : lengths[place]] = torch.from_numpy(row.ids[0])
-            sides[place, : lengths[place]] = torch.from_numpy(row.sides[0])
-        return PairBatch(ids, sides, torch.tensor(lengths))
-
-
-def chunks(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Places of pairs, those of similar length together, at most about ``tokens`` in a chunk with padding."""
-    parts: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if parts and lengths[place] * (len(parts[-1]) + 1) <= tokens:
-            parts[-1].append(place)
-        else:
-            parts.append([place])
-    return parts
+    def chunks(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[list[int], tuple[Tensor, ...]]]:
+        """Places of pairs of similar length, at most about TOKENS with padding, and what the network reads of
+        them: token ids and sides (pairs, tokens) int64 (`qbe.models.cards.JOINT_INPUTS`), and lengths
+        (pairs,).
+        """
+        lengths = [len(self._ids[first]) + len(self._ids[second]) + 3 for first, second in pairs]
+        chunks: list[list[int]] = []
+        for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+            if chunks and lengths[place] * (len(chunks[-1]) + 1) <= TOKENS:
+                chunks[-1].append(place)
+            else:
+                chunks.append([place])
+        cls, sep = self._special.cls, self._special.sep
+        for chunk in chunks:
+            rows = [
+                pair_input(self._ids[first].tolist(), self._ids[second].tolist(), cls, sep)
+                for first, second in (pairs[place] for place in chunk)
+            ]
+            sizes = [row.ids.shape[1] for row in rows]
+            ids, sides = (torch.zeros(len(rows), max(sizes), dtype=torch.int64) for _ in range(2))
+            for place, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+                ids[place, :size] = torch.from_numpy(row.ids[0])
+                sides[place, :size] = torch.from_numpy(row.sides[0])
+            yield chunk, (ids, sides, torch.tensor(sizes))
 
 
 class JointNetwork(TrainedEncoder):
     """An encoder whose layers are all trained, over pairs, and a head of one hidden layer.
 
-    The head sees the state of [CLS], the product of the two papers' vectors (the means of their tokens'
-    states, of unit length), and the size of their difference, so that it begins with what encoders of single
-    papers know.
+    The head sees the state of [CLS], the product of the two papers' vectors (mean states of unit length) and
+    the size of their difference, so that it begins with what encoders of single papers know.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -131,10 +112,9 @@ class JointNetwork(TrainedEncoder):
         self.hidden_weight, self.hidden_bias = hidden.weight, hidden.bias
         self.out_weight, self.out_bias = out.weight, out.bias
 
-    def forward(self, batch: PairBatch) -> Tensor:
+    def forward(self, ids: Tensor, sides: Tensor, lengths: Tensor) -> Tensor:
         """Scores (pairs, facets); `grades_of` makes grades of them."""
-        states = self.states(batch.ids, batch.lengths)
-        return head_scores(states, batch.sides, *(getattr(self, name) for name in HEAD))
+        return head_scores(self.states(ids, lengths), sides, *(getattr(self, name) for name in HEAD))
 
 
 def head_scores(
@@ -157,87 +137,65 @@ def grades_of(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRecipe:
-    """How a cross-encoder of pairs learns.
-
-    It takes ``steps`` of ``queries`` lists; of a list's candidates without a grade of 1 or more, at most
-    ``unrelated`` are used. AdamW: the layers learn at ``learning_rate`` with ``weight_decay``, the head at
-    ``head_rate``. The loss is the squared error of the grades and RankNet's of the scores of a list, with
-    ``crossed`` of `qbe.train.losses.order_weights`. Half of the pairs are read the other way round.
+    """How a cross-encoder of pairs learns: by the squared error of the grades and RankNet's of a list's
+    scores.
+    Half of the pairs are read the other way round.
     """
 
     steps: int
     learning_rate: float
     warm_up: float
-    queries: int = 8
-    unrelated: int = 4
+    queries: int = 8  # lists a step
+    unrelated: int = 4  # candidates of a list without a grade of 1 or more, at most
     head_rate: float = 3e-4
     weight_decay: float = 0.01
     clip: float = 1.0
-    crossed: float = 3.0
+    crossed: float = 3.0  # see `qbe.train.losses.order_weights`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRecipe:
     """How joint grades are made: by ``student`` from graded lists and as many that the ``teacher`` graded.
 
-    The teacher grades candidates of papers that are drawn from the index, ``depth`` of the fused first stage
-    by each facet: of ``found`` papers out of the rankings by each facet, and of ``graded`` papers out of
-    those by the grade model, by each facet and each shape of exploration. Of a ranking as many are drawn as
-    ``found_picks`` and ``graded_picks`` say, among those up to each rank.
+    The teacher grades candidates of papers that are drawn from the index, out of rankings by each facet, and
+    of
+    others out of those by the grade model, by each facet and each shape of exploration.
     """
 
-    teacher: FitRecipe = field(
-        default_factory=lambda: FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
-    )
-    student: FitRecipe = field(
-        default_factory=lambda: FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
-    )
-    depth: int = 300
-    found: int = 2315
+    teacher: FitRecipe = FitRecipe(steps=2000, learning_rate=4e-5, warm_up=0.06)
+    student: FitRecipe = FitRecipe(steps=9871, learning_rate=1.5e-4, warm_up=0.07)
+    depth: int = 300  # of the fused first stage
+    found: int = 2315  # papers with candidates out of its rankings: so many of those up to each rank
     found_picks: tuple[tuple[int, int], ...] = ((6, 6), (30, 5), (150, 4), (300, 1))
-    graded: int = 1766
+    graded: int = 1766  # papers with candidates out of rankings by the grade model
     graded_picks: tuple[tuple[int, int], ...] = ((8, 8), (50, 5), (900, 2))
 
 
-TOKENS = 24576
-"""Of a chunk of pairs, padding included."""
+def joint_task(
+    network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
+) -> Task[dict[str, list[GradedPair]]]:
+    """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept.
 
+    Batches are pairs by query, without end.
+    """
+    queries = [queries_of(lists, recipe.queries) for lists in sets]
 
-class JointTask(Task[dict[str, list[GradedPair]]]):
-    """A network fitted to graded lists, of each of the ``sets`` equally often; the last step is kept."""
+    def rate(name: str, part: Tensor) -> tuple[float, float]:
+        decay = recipe.weight_decay if part.dim() > 1 else 0.0
+        return recipe.head_rate if name in HEAD else recipe.learning_rate, decay
 
-    network: JointNetwork
-    betas = (0.9, 0.98)
-
-    def __init__(
-        self, network: JointNetwork, texts: Texts, recipe: FitRecipe, sets: Sequence[GradedLists]
-    ) -> None:
-        self.network = network
-        self._texts, self._recipe, self._sets = texts, recipe, sets
-        self._queries = [queries_of(lists, recipe.queries) for lists in sets]
-        self.steps_per_epoch = recipe.steps
-
-    def rate(self, name: str, part: Tensor) -> tuple[float, float]:
-        recipe = self._recipe
-        rate = recipe.head_rate if name in HEAD else recipe.learning_rate
-        return rate, recipe.weight_decay if part.dim() > 1 else 0.0
-
-    def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
-        """Lists without end, pairs by query; their order and unrelated candidates follow from the seed."""
-        drawn = [self._lists(number, f"{seed}-{number}") for number in range(len(self._sets))]
-        for turn in itertools.count():
-            yield next(drawn[turn % len(drawn)])
-
-    def _lists(self, number: int, seed: str) -> Iterator[dict[str, list[GradedPair]]]:
+    def drawn(number: int, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
         for epoch in itertools.count():
-            rng = random.Random(f"{seed}-{epoch}")
-            for queries in in_steps(self._queries[number], self._recipe.queries, f"{seed}-{epoch}"):
-                yield {
-                    query: sample_unrelated(self._sets[number][query], self._recipe.unrelated, rng)
-                    for query in queries
-                }
+            of_epoch = f"{seed}-{number}-{epoch}"
+            rng, lists = random.Random(of_epoch), sets[number]
+            for chosen in in_steps(queries[number], recipe.queries, of_epoch):
+                yield {query: sample_unrelated(lists[query], recipe.unrelated, rng) for query in chosen}
 
-    def losses(self, batch: Mapping[str, Sequence[GradedPair]]) -> Iterable[Tensor]:
+    def batches(seed: int) -> Iterator[dict[str, list[GradedPair]]]:
+        for of_set in itertools.cycle([drawn(number, seed) for number in range(len(sets))]):
+            yield next(of_set)
+
+    def losses(batch: Mapping[str, Sequence[GradedPair]]) -> Iterator[Tensor]:
         graded = [
             (owner, query, pair) for owner, (query, pairs) in enumerate(batch.items()) for pair in pairs
         ]
@@ -246,24 +204,23 @@ class JointTask(Task[dict[str, list[GradedPair]]]):
             (pair.paper_id, query) if turn else (query, pair.paper_id)
             for (_, query, pair), turn in zip(graded, turned, strict=True)
         ]
-        scores = scored(self.network, self._texts, pairs)
+        scores = scored(network, texts, pairs)
         owners = torch.tensor([owner for owner, *_ in graded], device=scores.device)
         grades = torch.tensor([pair.grades for *_, pair in graded], device=scores.device)
         same = (owners[:, None] == owners)[..., None]
-        ranked = ranknet(scores, order_weights(grades, self._recipe.crossed) * same)
+        ranked = ranknet(scores, order_weights(grades, recipe.crossed) * same)
         yield F.mse_loss(grades_of(scores), grades) + ranked
+
+    return Task(network, recipe.steps, rate, batches, losses, betas=(0.9, 0.98))
 
 
 def scored(network: JointNetwork, texts: Texts, pairs: Sequence[tuple[str, str]]) -> Tensor:
     """Scores (pairs, facets) float32, in the order of the pairs."""
-    device = network.out_weight.device
-    parts = chunks([texts.length(*pair) for pair in pairs], TOKENS)
-    scores = [
-        network(PairBatch(*(each.to(device) for each in texts.batch([pairs[i] for i in part]))))
-        for part in parts
-    ]
-    places = torch.tensor([place for part in parts for place in part], device=device)
-    return torch.cat(scores).float()[torch.argsort(places)]
+    device, places, scores = network.out_weight.device, list[int](), []
+    for chunk, batch in texts.chunks(pairs):
+        places += chunk
+        scores.append(network(*(each.to(device) for each in batch)))
+    return torch.cat(scores).float()[torch.argsort(torch.tensor(places, device=device))]
 
 
 @torch.no_grad()
@@ -280,21 +237,18 @@ def graded(network: JointNetwork, texts: Texts, lists: Mapping[str, Sequence[str
 class JointTraining(Training):
     """Joint grades, made by a student of graded pairs and of pairs that a teacher graded.
 
-    Sources are files of graded pairs, an index of their papers, and papers to leave out; queries of dev are
-    not trained on, and its last file calibrates chances. The teacher is made of the first of the ``bases``
-    (None: the large encoder), the student of the second (None: the base encoder). Of several seeds the mean
-    is published.
+    Sources are files of graded pairs, an index of their papers, and papers to leave out; the last file of dev
+    calibrates chances. ``bases`` of teacher and student are by default the large encoder and the base
+    encoder.
     """
 
-    recipe: JointRecipe = field(default_factory=JointRecipe)
+    recipe: JointRecipe = JointRecipe()
     bases: tuple[Path, Path] | None = None
 
     def open(self) -> dict[str, Any]:
         self._dtype = matmul_dtype(self.run.device)
-        self._teacher, self._student = self.bases or (
-            weights_folder(LARGE),
-            packaged_weights(ENCODERS[BASE_ENCODER]),
-        )
+        shipped = self.bases or (weights_folder(LARGE), packaged_weights(ENCODERS[BASE_ENCODER]))
+        self._teacher, self._student = shipped
         self._index, self._reader = self.open_index()
         self._reader.require_vectors()
         bases = {"teacher_base": self._teacher, "student_base": self._student}
@@ -303,11 +257,8 @@ class JointTraining(Training):
 
     def fit(self) -> None:
         reader, recipe = self._reader, self.recipe
-        self._dev = {file_label(file): within(read_graded_pairs(file), reader) for file in self.sources.dev}
-        evaluated = {query for lists in self._dev.values() for query in lists}
-        lists = within(without(joined_lists(self.sources.train), evaluated), reader)
-        lists = without_evaluated(lists, reader, self.sources.leave_out)
-        drawn = self._drawn({*lists, *evaluated})
+        lists, self._dev = read_indexed_lists(self.sources, reader)
+        drawn = self._drawn({*lists, *(query for of_dev in self._dev.values() for query in of_dev)})
         read = papers_of(lists, *self._dev.values()).union(drawn, *drawn.values())
         papers = {name: reader.paper(name) for name in sorted(read)}
         kept = self.work / "teacher-grades.npz"
@@ -320,9 +271,8 @@ class JointTraining(Training):
             for query, candidates in drawn.items()
         }
         log.info("training on %d graded lists and %d of the teacher's", len(lists), len(taught))
-        self._network, _ = self._fitted(
-            self._student, recipe.student, papers, self.work / "student", lists, taught
-        )
+        work, sets = self.work / "student", (lists, taught)
+        self._network, _ = self._fitted(self._student, recipe.student, papers, work, *sets)
         self._counts = {"pairs": sum(map(len, lists.values())), "taught": sum(map(len, taught.values()))}
 
     def _fitted(
@@ -330,13 +280,9 @@ class JointTraining(Training):
     ) -> tuple[JointNetwork, Texts]:
         network = JointNetwork(base, self._dtype).to(self.run.device)
         texts = Texts(papers, PaperTokenizer(base / TOKENIZER))
-        task, schedule = (
-            JointTask(network, texts, recipe, sets),
-            Schedule(1, recipe.clip, warm_up=recipe.warm_up),
-        )
-        network.load_state_dict(
-            list(fit_seeds(task, schedule, self.run.seeds, work).values())[-1], strict=False
-        )
+        schedule = Schedule(1, recipe.clip, warm_up=recipe.warm_up)
+        fitted = fit_seeds(joint_task(network, texts, recipe, sets), schedule, self.run.seeds, work)
+        network.load_state_dict(list(fitted.values())[-1], strict=False)
         return network, texts
 
     def _drawn(self, known: set[str]) -> dict[str, list[str]]:
@@ -373,29 +319,27 @@ class JointTraining(Training):
     def publish(self, folder: Path) -> Card:
         parity = self._export(folder)
         files = {JOINT_MODEL: folder / JOINT_MODEL, TOKENIZER: self._student / TOKENIZER}
-        unfinished = JointCard(
-            files={file: sha256(path) for file, path in files.items()},
-            chances=[[0.0, 1.0]] * FACETS,
-            parity=parity,
-            training={},
-        )
+        digests = {file: sha256(path) for file, path in files.items()}
+        unfinished = JointCard(files=digests, chances=[[0.0, 1.0]] * FACETS, parity=parity, training={})
         write_card(folder, unfinished)
+        figures = {}
         with Workers(self.run.threads) as workers:
             stored, joint = open_grader(self._index, self._reader), JointGrader(folder, workers)
-            compared = {
-                label: _compared(self._reader, stored, joint, lists) for label, lists in self._dev.items()
-            }
-        calibrating, last = list(compared.items())[-1]
-        training = {
-            **json.loads(json.dumps(self.made_from)),
-            "seeds": list(self.run.seeds),
-            **self._counts,
-            "calibrated": calibrating,
-        }
+            for label, lists in self._dev.items():
+                truth, by_stored, by_joint = _compared(self._reader, stored, joint, lists)
+                mean = (by_stored + by_joint) / 2  # as a search ranks
+                for by, estimated in (
+                    ("grades", by_stored),
+                    (DEFAULT_RERANKER, by_joint),
+                    ("their mean", mean),
+                ):
+                    figures[f"{label} | {by}"] = rms_errors(estimated, truth)
         lines = [
-            platt(last.mean[:, place], (last.grades[:, place] >= SIMILAR_FROM).astype(np.float64))
+            platt(mean[:, place], (truth[:, place] >= SIMILAR_FROM).astype(np.float64))
             for place in range(FACETS)
         ]
+        made = {**json.loads(json.dumps(self.made_from)), "seeds": list(self.run.seeds)}
+        training = {**made, **self._counts, "calibrated": label}
         write_card(folder, replace(unfinished, chances=lines, training=training))
         return Card(
             name=DEFAULT_RERANKER,
@@ -405,17 +349,9 @@ class JointTraining(Training):
             f"{training['taught']:,} that a larger one of 12 layers graded.",
             input="`[CLS] title abstract [SEP] title abstract [SEP]`, 208 tokens of each paper",
             caption="Root mean squared errors, in grades: of the grade model, which compares stored vectors, "
-            f"of joint grades, and of the mean, which ranks. Chances are calibrated on {calibrating}.",
+            f"of joint grades, and of the mean, which ranks. Chances are calibrated on {label}.",
             columns=("pairs", "grades by", *BY_FACET),
-            figures={
-                f"{label} | {by}": rms_errors(estimated, each.grades)
-                for label, each in compared.items()
-                for by, estimated in (
-                    ("grades", each.stored),
-                    (DEFAULT_RERANKER, each.joint),
-                    ("their mean", each.mean),
-                )
-            },
+            figures=figures,
             places=2,
             command=f"{DEFAULT_RERANKER} --index DIR --dev FILE...",
             limits=GRADES_LIMITS,
@@ -424,12 +360,11 @@ class JointTraining(Training):
 
     def _export(self, folder: Path) -> dict[str, float]:
         weights = {name: part.detach().cpu() for name, part in copied(self._network).items()}
-        head = [weights[name].float() for name in HEAD]
 
         class Head(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.parts = nn.ParameterList(head)
+                self.parts = nn.ParameterList(weights[name].float() for name in HEAD)
 
             def forward(self, states: Tensor, sides: Tensor) -> Tensor:
                 return grades_of(head_scores(states, sides, *self.parts))
@@ -451,37 +386,23 @@ def _graded_rankings(
     if not names:
         return []
     graded = grader.grade(query_of(reader, name), [reader.paper(each) for each in names])[0]
-    chances = [
-        np.prod(
-            [
-                (graded.similar if weight > 0 else graded.other)[:, list(Facet).index(facet)]
-                for facet, weight in shape.items()
-            ],
-            axis=0,
-        )
-        for shape in SHAPES.values()
-    ]
+    places, chances = list(Facet), []
+    for shape in SHAPES.values():
+        wanted = ((graded.similar if weight > 0 else graded.other, facet) for facet, weight in shape.items())
+        chances.append(np.prod([known[:, places.index(facet)] for known, facet in wanted], axis=0))
     orders = [np.argsort(-scores, kind="stable") for scores in (*graded.grades.T, *chances)]
     return [[names[place] for place in order] for order in orders]
 
 
-class _Compared(NamedTuple):
-    """Pairs graded (pairs, 3) by people or a language model, by stored vectors, jointly, and by the mean of
-    the last two, as a search ranks.
-    """
-
-    grades: Doubles
-    stored: Doubles
-    joint: Doubles
-    mean: Doubles
-
-
-def _compared(reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists) -> _Compared:
+def _compared(
+    reader: IndexReader, grader: Grader, joint: JointGrader, lists: GradedLists
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Grades (pairs, 3) of pairs as they are given, by stored vectors, and jointly."""
     rows = []
     for query, pairs in lists.items():
         candidates: list[Paper] = [reader.paper(pair.paper_id) for pair in pairs]
         stored = grader.grade(query_of(reader, query), candidates)[0].grades
         truth = np.array([pair.grades for pair in pairs], np.float64)
-        jointly = joint.grade(reader.paper(query), candidates)
-        rows.append(_Compared(truth, stored, jointly, (stored + jointly) / 2))
-    return _Compared(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
+        rows.append((truth, stored, joint.grade(reader.paper(query), candidates)))
+    truth, stored, jointly = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    return truth, stored, jointly

@@ -17,38 +17,30 @@ from qbe.search.matching import entropic_transport
 from qbe.types import Facet
 
 FACETS = len(Facet)
+_BACKGROUND, _METHOD = (tuple(Facet).index(facet) for facet in (Facet.BACKGROUND, Facet.METHOD))
 
 # Lists of candidates with grades by facet.
 
 
 def ranknet(scores: Tensor, weights: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3), the mean over facets and lists.
+    """RankNet (Burges et al., 2005, eq. 3) of scores (..., candidates, facets), the mean over facets and
+    lists.
 
-    ``scores`` (..., candidates, facets); ``weights`` (..., candidates, candidates, facets) of the pairs whose
-    first one should have the higher score.
+    ``weights`` (..., candidates, candidates, facets) are of pairs whose first one should score higher.
     """
     losses = weights * F.softplus(-(scores[..., :, None, :] - scores[..., None, :, :]))
     return (losses.sum((-3, -2)) / weights.sum((-3, -2)).clamp(min=1e-9)).mean()
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """`ranknet` over pairs of different grades, weighted by the difference; both (candidates, facets).
-
-    >>> logistic(torch.zeros(2, 1), torch.tensor([[3.0], [1.0]]))  # log(1 + exp(0)), weight 2, over 2
-    tensor(0.6931)
-    """
+    """`ranknet` over pairs of different grades, weighted by the difference; both (candidates, facets)."""
     return ranknet(scores, (grades[:, None] - grades[None, :]).clamp(min=0))
 
 
-_BACKGROUND, _METHOD = (tuple(Facet).index(facet) for facet in (Facet.BACKGROUND, Facet.METHOD))
-
-
 def order_weights(grades: Tensor, crossed: float) -> Tensor:
-    """Weights (candidates, candidates, facets) of the orders of two candidates by ``grades`` (candidates,
-    facets).
-
-    Orders that background and method give in opposite ways, a grade or more apart in both, count ``crossed``
-    times in these facets.
+    """Weights (candidates, candidates, facets) of the orders that ``grades`` (candidates, facets) give: those
+    that
+    background and method give in opposite ways, by a grade or more, count ``crossed`` times in these facets.
     """
     apart = grades[:, None] - grades[None, :]
     background, method = apart[..., _BACKGROUND], apart[..., _METHOD]
@@ -59,14 +51,9 @@ def order_weights(grades: Tensor, crossed: float) -> Tensor:
 
 
 def list_loss(scores: Tensor, owners: Tensor, grades: Tensor, crossed: float = 1.0) -> Tensor:
-    """`ranknet` with `order_weights` over the pairs of each list.
+    """`ranknet` of scores (lists, candidates, facets) with `order_weights` over the pairs of each list.
 
-    ``scores`` (lists, candidates, facets), ``owners`` (candidates,) the list of each candidate, ``grades``
-    (candidates, facets) float32.
-
-    >>> grades = torch.tensor([[3.0, 0, 0], [1.0, 0, 0]])
-    >>> list_loss(torch.zeros(1, 2, 3), torch.tensor([0, 0]), grades) * 3  # log(1 + exp(0)), one facet of 3
-    tensor(0.6931)
+    ``owners`` (candidates,) are the lists of the candidates.
     """
     own = owners == torch.arange(len(scores), device=owners.device)[:, None]
     return ranknet(scores, order_weights(grades, crossed) * (own[:, :, None] & own[:, None])[..., None])
@@ -85,14 +72,9 @@ def grade_loss(
 ) -> Tensor:
     """The loss of scores (pairs, 9), as of `qbe.models.grades.GradeModel`, against grades (pairs, 3).
 
-    Grades are fitted by squared error; with the weight ``differences`` those of two facets of a candidate;
-    with the weight ``chances``, by cross-entropy, `as_asked`. Pairs whose grades by background and method
-    lie at least one apart weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone
-    teach to tell them apart.
-
-    >>> scores = torch.tensor([[1.0] + 8 * [0.0]])
-    >>> grade_loss(scores, torch.zeros(1, 3), differences=0.5, chances=0, crossed=4)  # 1/3 + 0.5 * 2/3
-    tensor(0.6667)
+    Squared errors of grades, and with the weight ``differences`` of those of two facets; with the weight
+    ``chances`` cross-entropy, `as_asked`. Pairs whose grades by background and method lie at least one apart
+    weigh ``1 + crossed``: in most pairs the facets agree, so that the others alone teach to tell them apart.
     """
     weights = 1 + crossed * ((grades[:, :1] - grades[:, 1:2]).abs() >= 1)
     error = predicted[:, :FACETS] - grades
@@ -106,14 +88,9 @@ def grade_loss(
 
 
 def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
-    """The mean over what is cited of the cross-entropy of one cited paper against all that are not.
-
-    All are (candidates,): ``scores``; ``cited``, a mask; ``candidates``, a mask of those that count.
-
-    >>> scores = torch.tensor([1.0, 1.0, 1.0, 9.0])
-    >>> cited = torch.tensor([True, False, False, False])
-    >>> float(citation_loss(scores, cited, torch.tensor([True, True, True, False])).exp())  # one of three
-    3.0
+    """The mean over what is ``cited`` of the cross-entropy of one cited paper against all that are not; of
+    scores
+    (candidates,), of which ``candidates`` (a mask) count.
     """
     others = torch.logsumexp(scores[candidates & ~cited], 0)
     chosen = scores[candidates & cited]
@@ -124,11 +101,9 @@ def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
 
 
 class PaperVectors(NamedTuple):
-    """Vectors of papers, padded to the most sentences.
-
-    ``sentences`` (papers, sentences, dimension), of which those that are ``present`` (papers, sentences) bool
-    are no padding, and ``whole`` (papers, dimension). ``marked`` (papers, sentences, facets) bool are the
-    sentences of a facet.
+    """Vectors of papers, padded to the most sentences: ``sentences`` (papers, sentences, dimension), of which
+    those that are ``present`` (papers, sentences) bool are no padding, ``whole`` (papers, dimension), and the
+    sentences of a facet, ``marked`` (papers, sentences, facets) bool.
     """
 
     sentences: Tensor
@@ -137,31 +112,24 @@ class PaperVectors(NamedTuple):
     marked: Tensor
 
     def rows(self, rows: Tensor) -> PaperVectors:
-        """The vectors of some papers."""
         return PaperVectors(*(part[rows] for part in self))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How distances are computed and compared; the values are those of the paper's code.
+    """How distances are computed and compared; the values are those of the paper's code."""
 
-    The distance of a positive should be smaller than that of a negative by ``margin``. ``temperature`` (tau)
-    and ``regularization`` (lambda) are the transport's: masses are softmax(-smallest distance / tau), so that
-    with 5000 all sentences have nearly the same mass; the plan is regularized by its entropy / lambda (20 is
-    a blur of 0.05).
-    """
-
-    margin: float = 1.0
-    temperature: float = 5000.0
-    regularization: float = 20.0
+    margin: float = 1.0  # by which the distance of a positive should be smaller than that of a negative
+    temperature: float = 5000.0  # tau of the transport's masses, which are nearly the same at 5000
+    regularization: float = 20.0  # lambda of the transport's entropy; 20 is a blur of 0.05
 
 
 class Triplets(NamedTuple):
     """Queries, papers that are co-cited with them, and papers that are not, row by row.
 
     ``alignment`` (triplets, 2) int64 has the positions of the aligned sentences of query and positive, and
-    ``negative_alignment`` (triplets,) the position of the sentence by which the negative was aligned with the
-    query of the pair that it comes from.
+    ``negative_alignment`` (triplets,) that of the sentence by which the negative was aligned in its own pair.
+    (The authors' code takes the query's sentence at the position that the query of that pair had.)
     """
 
     query: PaperVectors
@@ -176,19 +144,6 @@ def _length(differences: Tensor) -> Tensor:
     return lengths  # its gradient is 0, not NaN, for the zero differences of equal texts
 
 
-def aligned_distances(triplets: Triplets) -> tuple[Tensor, Tensor]:
-    """L2 distances (triplets,) of the query's aligned sentence from the positive's and from the negative's.
-
-    The negative's is the one by which it was aligned in its own pair. (The authors' code takes the query's
-    sentence at the position that the query of that pair had.)
-    """
-    rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
-    query = triplets.query.sentences[rows, triplets.alignment[:, 0]]
-    positive = triplets.positive.sentences[rows, triplets.alignment[:, 1]]
-    negative = triplets.negative.sentences[rows, triplets.negative_alignment]
-    return _length(query - positive), _length(query - negative)
-
-
 def whole_distance(query: PaperVectors, candidate: PaperVectors, _: Settings) -> Tensor:
     """L2 distance (pairs,) of the vectors of whole papers."""
     return _length(query.whole - candidate.whole)
@@ -198,25 +153,21 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
     """The regularized cost (pairs,) of optimal transport between the sentences of two papers.
 
     The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
-    softmax(-distance to the nearest sentence of the other paper / tau). The value is
-
-        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
-
-    (Cuturi, 2013), the loss that geomloss computes for ASPIRE in training with the blur 1 / lambda. The plan
-    is computed in double precision (`qbe.search.matching`) and held constant: by the envelope theorem
-    (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then the plan. The masses
-    are held constant too; with the default temperature their own gradient, which the authors' code has, is
-    negligible.
+    softmax(-distance to the nearest sentence of the other paper / tau). The value is the minimum over plans P
+    with these marginals of <P, C> + KL(P | rows x columns) / lambda (Cuturi, 2013), the loss that geomloss
+    computes for ASPIRE with the blur 1 / lambda. The plan is computed in double precision and held constant:
+    by
+    the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with respect to the costs is then
+    the
+    plan. The masses are held constant too; their own gradient, which the authors' code has, is negligible.
     """
     costs = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
     real = query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
     exact = costs.detach().double().masked_fill(~real, math.inf)
     rows, columns = (torch.softmax(-exact.amin(axis) / settings.temperature, 1) for axis in (2, 1))
-    plans = torch.from_numpy(
-        entropic_transport(
-            exact.cpu().numpy(), rows.cpu().numpy(), columns.cpu().numpy(), settings.regularization
-        )
-    ).to(costs.device)
+    distances, left, right = (part.cpu().numpy() for part in (exact, rows, columns))
+    plans = torch.from_numpy(entropic_transport(distances, left, right, settings.regularization))
+    plans = plans.to(costs.device)
     apart = rows[:, :, None] * columns[:, None]
     divergence = torch.special.xlogy(plans, plans / apart.clamp(min=1e-300)).sum((1, 2))
     cost = (plans * costs.double()).sum((1, 2))
@@ -225,15 +176,12 @@ def transport_cost(query: PaperVectors, candidate: PaperVectors, settings: Setti
 
 
 class Objective(NamedTuple):
-    """An objective: its name in the paper, and the learning rate of the authors for computer science.
-
-    ``distance`` compares two papers; where ``aligned``, the distance of two aligned sentences counts.
-    """
+    """An objective: its name in the paper, and the learning rate of the authors for computer science."""
 
     name: str
     rate: float
-    distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None
-    aligned: bool = False
+    distance: Callable[[PaperVectors, PaperVectors, Settings], Tensor] | None = None  # of two papers
+    aligned: bool = False  # whether the distance of two aligned sentences counts
 
 
 OBJECTIVES: Mapping[str, Objective] = {
@@ -246,11 +194,12 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 def triplet_losses(objective: Objective, triplets: Triplets, settings: Settings) -> Tensor:
     """The losses (triplets,) of an objective; with several distances (ts+ot) the sum of theirs."""
-    query, positive, negative = triplets[:3]
-    parts = []
+    papers, parts = triplets[:3], []
     if objective.aligned:
-        parts.append(aligned_distances(triplets))
+        rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
+        places = (*triplets.alignment.T, triplets.negative_alignment)
+        query, *others = (each.sentences[rows, at] for each, at in zip(papers, places, strict=True))
+        parts.append([_length(query - other) for other in others])
     if objective.distance:
-        near, far = (objective.distance(query, other, settings) for other in (positive, negative))
-        parts.append((near, far))
+        parts.append([objective.distance(papers[0], other, settings) for other in papers[1:]])
     return torch.stack([F.relu(settings.margin + near - far) for near, far in parts]).sum(0)

@@ -1,17 +1,14 @@
-"""The networks that trainings share: encoders whose layers are all trained, and late interaction of vectors.
-
-Papers are encoded separately. A query and a candidate are compared by the similarities that stored vectors
-allow (`qbe.search.projections.compare`), after a projection for each facet.
-"""
+"""Networks that trainings share: encoders whose layers are all trained, and late interaction of vectors."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,35 +18,29 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from qbe.errors import ModelError
-from qbe.index.scoring import SentenceBlock
 from qbe.index.vectors import Vectors
+from qbe.models.cards import TOKENIZER
 from qbe.models.export.encoder import load_encoder, positions
 from qbe.train.fit import Weights
 from qbe.train.losses import FACETS, PaperVectors
 from qbe.types import Facet, Paper
 
+T = TypeVar("T")
 WEIGHTS = "model.safetensors"
-TERMS = 4
-START_WEIGHT = 4.0
-LENGTH_MULTIPLE = 16
-"""The tokens of a batch are padded to a multiple of this: oneDNN compiles its products for each shape."""
-MAX_DISTANCE = 128
-"""From how many tokens on all distances have the same bias in MPNet (its ``compute_position_bias``)."""
+TERMS, START_WEIGHT = 4, 4.0
+LENGTH_MULTIPLE = 16  # of the tokens of a batch, with padding: oneDNN compiles its products for each shape
+MAX_DISTANCE = 128  # in tokens, from which on all have the same bias in MPNet (``compute_position_bias``)
+_LOWEST = -2.0  # less than any cosine
 
 
 class PaperTable(NamedTuple):
-    """Papers as padded tensors, one row a paper.
+    """Papers as padded tensors, one row a paper."""
 
-    ``ids`` (papers, tokens) and ``lengths`` (papers,) are the first windows' tokens; ``begins`` and ``ends``
-    (papers, sentences) the tokens of each sentence, both 0 for padding; ``marked`` (papers, sentences,
-    facets) bool the sentences of a facet, all where a paper has none of it.
-    """
-
-    ids: Tensor
-    lengths: Tensor
-    begins: Tensor
+    ids: Tensor  # (papers, tokens) of first windows
+    lengths: Tensor  # (papers,)
+    begins: Tensor  # (papers, sentences) of the tokens of each, 0 for padding
     ends: Tensor
-    marked: Tensor
+    marked: Tensor  # (papers, sentences, facets) bool; all where a paper has none of a facet
 
     def to(self, device: torch.device | str) -> PaperTable:
         return PaperTable(*(part.to(device) for part in self))
@@ -61,21 +52,17 @@ def table_of(
     papers: Sequence[Paper] | None = None,
 ) -> PaperTable:
     """A table of windows' token ids and spans of sentences, with the facets of ``papers`` (None: all)."""
-    rows, sentences = len(ids), max(map(len, spans))
-    begins, ends = (
-        torch.zeros(rows, sentences, dtype=torch.int64),
-        torch.zeros(rows, sentences, dtype=torch.int64),
-    )
+    shape = len(ids), max(map(len, spans))
     table = PaperTable(
-        torch.zeros(rows, max(map(len, ids)), dtype=torch.int32),
+        torch.zeros(len(ids), max(map(len, ids)), dtype=torch.int32),
         torch.tensor([len(each) for each in ids]),
-        begins,
-        ends,
-        torch.zeros(rows, sentences, FACETS, dtype=torch.bool),
+        torch.zeros(shape, dtype=torch.int64),
+        torch.zeros(shape, dtype=torch.int64),
+        torch.zeros(*shape, FACETS, dtype=torch.bool),
     )
     for row, (each, some) in enumerate(zip(ids, spans, strict=True)):
         table.ids[row, : len(each)] = torch.tensor(each)
-        begins[row, : len(some)], ends[row, : len(some)] = torch.tensor(some).T
+        table.begins[row, : len(some)], table.ends[row, : len(some)] = torch.tensor(some).T
         for place, facet in enumerate(Facet):
             of_facet = papers[row].facet_positions(facet)[0] if papers else ()
             inside = [position for position in of_facet if position < len(some)]
@@ -106,24 +93,17 @@ class Shape(NamedTuple):
 
 
 class Base(NamedTuple):
-    """An encoder's configuration and its weights by BERT's names.
-
-    The embedding of a text's first token is that of position ``first_position``. ``distances`` (buckets,
-    heads) is the bias of the attention logits by the distance of two tokens, as in MPNet (Song et al., 2020).
-    """
+    """An encoder's kind, its shape and its weights by BERT's names."""
 
     kind: str
     shape: Shape
     weights: Mapping[str, Tensor]
-    first_position: int = 0
-    distances: Tensor | None = None
+    first_position: int = 0  # of a text's tokens
+    distances: Tensor | None = None  # (buckets, heads) bias of attention, in MPNet (Song et al., 2020)
 
 
 def read_base(folder: Path) -> Base:
-    """Read the encoder in ``folder`` (config.json, model.safetensors).
-
-    Raises ModelError for an architecture other than BERT and MPNet.
-    """
+    """Read the encoder in ``folder``; raises ModelError for an architecture other than BERT and MPNet."""
     config = json.loads((folder / "config.json").read_text())
     sizes = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")
     shape, kind = Shape(*(config[name] for name in sizes)), config.get("model_type", "bert")
@@ -146,8 +126,7 @@ _PARTS = {
     "up": "intermediate.dense",
     "down": "output.dense",
     "last": "output.LayerNorm",
-}
-"""BERT's names of the parts of `Layer`."""
+}  # BERT's names of the parts of `Layer`
 _MPNET = {
     **dict(zip(_HEADS, ("attention.attn.q", "attention.attn.k", "attention.attn.v"), strict=True)),
     "attention.output.dense": "attention.attn.o",
@@ -167,15 +146,11 @@ def _layer_names(kind: str, layers: int) -> dict[str, str]:
 
 
 def position_bias(distances: Tensor, length: int) -> Tensor:
-    """The bias (heads, length, length) of the attention of each token, in rows, for each other.
-
-    ``distances`` (buckets, heads): half of the buckets are for tokens that come later, and of each half again
-    half for small distances, one each, the others for ranges that grow logarithmically up to MAX_DISTANCE
-    (Raffel et al., 2020, section 2.1).
-
-    >>> buckets = torch.arange(32.0)[:, None]
-    >>> position_bias(buckets, 3)[0].tolist()
-    [[0.0, 17.0, 18.0], [1.0, 0.0, 17.0], [2.0, 1.0, 0.0]]
+    """The bias (heads, length, length) of the attention of each token for each other, by ``distances``
+    (buckets,
+    heads): half of the buckets are for tokens that come later, and of each half again half for small
+    distances,
+    others for ranges that grow logarithmically up to MAX_DISTANCE (Raffel et al., 2020, section 2.1).
     """
     half = len(distances) // 2
     exact = half // 2
@@ -225,21 +200,13 @@ class Layer(nn.Module):
 
 
 class TrainedEncoder(nn.Module):
-    """An encoder of the kind BERT or MPNet whose layers are all trained; its embeddings are not.
-
-    Matrix products run in ``dtype``.
-    """
+    """The encoder of `read_base`, whose layers are all trained, its embeddings not; products in ``dtype``."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Load the encoder in ``folder``; errors are those of `read_base`."""
         super().__init__()
         base = read_base(folder)
-        self.kind, self.shape, self.first_position, self.dtype = (
-            base.kind,
-            base.shape,
-            base.first_position,
-            dtype,
-        )
+        self.kind, self.shape, self.first_position = base.kind, base.shape, base.first_position
+        self.dtype = dtype
 
         def fixed(name: str) -> nn.Parameter:
             return nn.Parameter(base.weights[f"embeddings.{name}"].float(), requires_grad=False)
@@ -312,9 +279,8 @@ class GradedEncoder(TrainedEncoder):
             some = rows[order[first:last]]
             length = min(-(-longest[last - 1] // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, table.ids.shape[1])
             states = self.states(table.ids[some, :length].long(), table.lengths[some])
-            parts.append(
-                pooled(states, table.begins[some, :most], table.ends[some, :most], table.lengths[some])
-            )
+            places = table.begins[some, :most], table.ends[some, :most]
+            parts.append(pooled(states, *places, table.lengths[some]))
         sentences, whole = (torch.cat(same) for same in zip(*parts, strict=True))
         back = torch.argsort(order)
         present = table.ends[rows, :most] > 0
@@ -344,9 +310,8 @@ def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tenso
     (asked, of_facet), count = (part.marked[..., facet] for part in (queries, candidates)), len(queries.whole)
     flat = candidates.sentences.flatten(0, 1)
     cosines = (queries.sentences.flatten(0, 1) @ flat.T).view(count, -1, *candidates.present.shape)
-    best = torch.stack(
-        [cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in (candidates.present, of_facet)]
-    )
+    lists = (candidates.present, of_facet)
+    best = torch.stack([cosines.masked_fill(~inside, _LOWEST).amax(-1) for inside in lists])
     share = (asked / asked.sum(1, keepdim=True))[None, :, :, None]
     means = [
         F.normalize((part.sentences * part.marked[..., facet, None]).sum(1), dim=-1)
@@ -356,21 +321,13 @@ def _terms(queries: PaperVectors, candidates: PaperVectors, facet: int) -> Tenso
     return torch.cat([(best * share).sum(2), alike])
 
 
-_LOWEST = -2.0
-"""Less than any cosine."""
-
-
 class CocitationEncoder(nn.Module):
     """A BERT-family encoder of transformers; all parameters are trained but its pooler, which no vector uses.
 
-    Matrix products run in ``dtype``, everything else in single precision.
+    Matrix products run in ``dtype``, all else in single precision; ``unit`` scales vectors to length 1.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, *, unit: bool = False) -> None:
-        """Load the model in ``folder``; ``unit`` scales vectors to length 1, as an index does.
-
-        Raises ModelError when it cannot be loaded.
-        """
         from transformers.utils.logging import disable_progress_bar
 
         super().__init__()
@@ -395,24 +352,30 @@ class CocitationEncoder(nn.Module):
         return PaperVectors(sentences, table.ends > 0, whole, table.marked)
 
 
+def write_pretrained(model: Any, tokenizer: Path, folder: Path, export: Callable[[Path], T]) -> T:
+    """Write a model of transformers, its tokenizer and, beside them, what ``export`` writes into a folder."""
+    model.save_pretrained(folder)
+    (folder / WEIGHTS).chmod(0o644)  # transformers makes it private
+    shutil.copyfile(tokenizer, folder / TOKENIZER)
+    exported = folder / "exported"
+    metadata = export(exported)
+    for file in exported.iterdir():
+        file.replace(folder / file.name)
+    exported.rmdir()
+    return metadata
+
+
 # Late interaction of stored vectors.
 
 
 class StoredVectors:
     """Vectors of unit length: of sentences (those of paper i begin at ``starts[i]``) and of whole papers."""
 
-    def __init__(
-        self, sentences: NDArray[np.floating], whole: NDArray[np.floating], starts: NDArray[np.int64]
-    ) -> None:
-        self.sentences = F.normalize(torch.tensor(np.asarray(sentences, np.float32)), dim=-1)
-        self.whole = F.normalize(torch.tensor(np.asarray(whole, np.float32)), dim=-1)
+    def __init__(self, sentences: Vectors, whole: Vectors, starts: NDArray[np.int64]) -> None:
+        self.sentences, self.whole = (
+            F.normalize(torch.tensor(each.astype(np.float32)), dim=-1) for each in (sentences, whole)
+        )
         self.starts = torch.tensor(starts)
-
-    @classmethod
-    def of_block(cls, block: SentenceBlock, whole: Vectors) -> StoredVectors:
-        """The vectors that an index gives of some papers' sentences, and of the ``whole`` papers."""
-        starts = np.append(block.starts, len(block.rows))
-        return cls(block.vectors.astype(np.float32), whole.astype(np.float32), starts)
 
     def rows(self, papers: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of the papers' sentences, and for each the place of its paper among them."""
@@ -423,18 +386,13 @@ class StoredVectors:
 
 
 class ProjectedPapers(NamedTuple):
-    """Papers as a facet's projection gives them, all vectors of unit length.
+    """Papers as a facet's projection gives them, all vectors of unit length."""
 
-    ``sentences`` (sentences, dimension) belong to the papers ``places`` (sentences,) int64; those of the
-    facet are ``marked`` (sentences,) bool, and together ``means`` (papers, dimension). ``whole`` (papers,
-    dimension) are the papers as a whole.
-    """
-
-    sentences: Tensor
-    places: Tensor
-    marked: Tensor
-    means: Tensor
-    whole: Tensor
+    sentences: Tensor  # (sentences, dimension)
+    places: Tensor  # (sentences,) int64, of their papers
+    marked: Tensor  # (sentences,) bool, those of the facet
+    means: Tensor  # (papers, dimension) of these
+    whole: Tensor  # (papers, dimension)
 
     @classmethod
     def of(cls, vectors: StoredVectors, papers: Tensor, marked: Tensor, matrix: Tensor) -> ProjectedPapers:
@@ -449,40 +407,23 @@ class ProjectedPapers(NamedTuple):
 
 
 def vector_terms(queries: ProjectedPapers, candidates: ProjectedPapers) -> Tensor:
-    """The similarities ``sentences``, ``facet``, ``whole`` and ``mean``
-    (`qbe.search.projections.compare`) of each query with each candidate: (4, queries, candidates).
-    """
-    owners, count = queries.places[queries.marked], len(candidates.whole)
+    """The similarities (4, queries, candidates) of `qbe.search.projections.compare`."""
+    owners, counts = queries.places[queries.marked], (len(queries.whole), len(candidates.whole))
     cosines = queries.sentences[queries.marked] @ candidates.sentences.T
-    best = best_within(cosines, candidates.places, count)
-    of_facet = best_within(cosines[:, candidates.marked], candidates.places[candidates.marked], count)
-    return torch.stack(
-        [
-            mean_by_paper(best, owners, len(queries.whole)),
-            mean_by_paper(of_facet, owners, len(queries.whole)),
-            queries.whole @ candidates.whole.T,
-            queries.means @ candidates.means.T,
-        ]
-    )
+    best = best_within(cosines, candidates.places, counts[1])
+    of_facet = best_within(cosines[:, candidates.marked], candidates.places[candidates.marked], counts[1])
+    means = [mean_by_paper(each, owners, counts[0]) for each in (best, of_facet)]
+    return torch.stack([*means, queries.whole @ candidates.whole.T, queries.means @ candidates.means.T])
 
 
 def best_within(cosines: Tensor, places: Tensor, papers: int) -> Tensor:
-    """The best cosine of each row (m, sentences) within each paper, (m, papers), by the sentences' papers.
-
-    >>> best_within(torch.tensor([[0.2, 0.9, 0.4]]), torch.tensor([0, 0, 1]), 2)
-    tensor([[0.9000, 0.4000]])
-    """
+    """The best cosine of each row (m, sentences) within each paper, (m, papers), by the sentences' papers."""
     lowest = cosines.new_full((len(cosines), papers), _LOWEST)
     return lowest.scatter_reduce(1, places.expand(len(cosines), -1), cosines, "amax")
 
 
 def mean_by_paper(rows: Tensor, places: Tensor, papers: int) -> Tensor:
-    """Means of the rows (n, columns) of each paper: (papers, columns).
-
-    >>> mean_by_paper(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
-    tensor([[2.],
-            [5.]])
-    """
+    """Means of the rows (n, columns) of each paper: (papers, columns)."""
     sums = rows.new_zeros(papers, rows.shape[1]).index_add(0, places, rows)
     return sums / torch.bincount(places, minlength=papers)[:, None]
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +28,11 @@ from qbe.types import Facet, Paper, Sentence
 log = logging.getLogger(__name__)
 Lists = dict[str, list[GradedPair]]
 
-DATA = Path(__file__).parents[2] / "data"
-"""In a checkout of the repository, folders of graded pairs; the READMEs there describe them."""
+DATA = Path(__file__).parents[2] / "data"  # of a checkout; the READMEs there describe its graded pairs
 
 
 def data_file(parameter: str, name: str) -> Path:
-    """A file or folder of graded pairs of the repository; raises UsageError in an installation, which has
-    none, and names the ``parameter`` that gives another.
-    """
+    """A file or folder of graded pairs of the repository; an installation has none."""
     path = DATA / name
     if not path.exists():
         raise UsageError(
@@ -46,15 +43,7 @@ def data_file(parameter: str, name: str) -> Path:
 
 
 def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Files of pairs to train on: paths that are files, and for each folder its ``train*.tsv`` by name.
-
-    Raises UsageError for a folder without such files.
-
-    >>> for name in ("train.tsv", "train-2.tsv", "dev.tsv"):
-    ...     Path(name).touch()
-    >>> [path.name for path in pair_files([Path()])]
-    ['train.tsv', 'train-2.tsv']
-    """
+    """Files of pairs to train on: paths that are files, and for each folder its ``train*.tsv`` by name."""
     files: list[Path] = []
     for path in paths:
         inside = sorted(path.glob("train*.tsv"), key=lambda file: file.stem) if path.is_dir() else [path]
@@ -89,21 +78,14 @@ def without(lists: GradedLists, excluded: Container[str]) -> Lists:
 
 
 def within(lists: GradedLists, reader: IndexReader) -> Lists:
-    """The lists whose query an index holds, of the candidates that it holds too.
-
-    Lists of fewer than two are dropped: they have no order to learn. Raises CorpusError where none is left.
-    """
-    held = held_by(reader, papers_of(lists))
-    kept = {
-        query: [pair for pair in pairs if pair.paper_id in held]
-        for query, pairs in lists.items()
-        if query in held
-    }
+    """The lists of two candidates or more whose query and candidates an index holds: others have no order."""
+    papers = papers_of(lists)
+    kept = without(lists, {name for name in papers if reader.papers.find(name) is None})
     kept = {query: pairs for query, pairs in kept.items() if len(pairs) > 1}
     if not kept:
         raise CorpusError(
-            f"expected graded pairs of papers of the index, found none of {len(papers_of(lists)):,}; give an "
-            "index that holds them"
+            f"expected graded pairs of papers of the index, found none of {len(papers):,}; give an index "
+            "that holds them"
         )
     return kept
 
@@ -119,25 +101,31 @@ def papers_of(*sets: GradedLists) -> set[str]:
 
 
 def encoder_of(reader: IndexReader) -> dict[str, Any]:
-    """The identity of the encoder of an index; raises IndexFormatError for an index without vectors."""
+    """The identity of the encoder of an index."""
     reader.require_vectors()
     assert reader.manifest.dense is not None
     encoder: dict[str, Any] = reader.manifest.dense["encoder"]
     return encoder
 
 
-def held_by(reader: IndexReader, paper_ids: Iterable[str]) -> set[str]:
-    """Those of some papers, by their ids, that an index holds."""
-    return {paper_id for paper_id in paper_ids if reader.papers.find(paper_id) is not None}
-
-
 def without_evaluated(lists: GradedLists, reader: IndexReader, evaluated: Path) -> Lists:
-    """The pairs whose papers have no title like that of a paper in ``evaluated``; what the index lacks stays.
+    """The pairs whose papers have no title like one of a corpus ``evaluated``; what the index lacks stays."""
+    titles = TitleIndex.of_corpus(evaluated)
+    held = (name for name in papers_of(lists) if reader.papers.find(name) is not None)
+    return without(lists, {name for name in held if titles.holds(reader.paper(name).title)})
 
-    Raises CorpusError where ``evaluated`` cannot be read.
-    """
-    titles, held = TitleIndex.of_corpus(evaluated), held_by(reader, papers_of(lists))
-    return without(lists, frozenset(name for name in held if titles.holds(reader.paper(name).title)))
+
+def split_lists(sources: Sources) -> tuple[Lists, Mapping[str, GradedLists]]:
+    """Graded lists to train on, without the queries of dev, and those of dev by the label of the file."""
+    dev = {file_label(file): read_graded_pairs(file) for file in sources.dev}
+    return without(joined_lists(sources.train), {query for lists in dev.values() for query in lists}), dev
+
+
+def read_indexed_lists(sources: Sources, reader: IndexReader) -> tuple[Lists, Mapping[str, GradedLists]]:
+    """`split_lists`, of papers of an index, and to train on without evaluated ones."""
+    train, dev = split_lists(sources)
+    train = within(without_evaluated(train, reader, sources.leave_out), reader)
+    return train, {label: within(lists, reader) for label, lists in dev.items()}
 
 
 def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
@@ -145,33 +133,21 @@ def facet_readers(threads: int) -> tuple[Encoder, Tagger]:
     return Encoder.open(BASE_ENCODER, threads=threads), Tagger.open()
 
 
-class GradedPapers(NamedTuple):
-    """Graded lists to train on, those of dev by the label of the file, and their labelled papers by id."""
-
-    train: Lists
-    dev: Mapping[str, GradedLists]
-    papers: Mapping[str, Paper]
-
-
-def read_graded_papers(sources: Sources, encoder: Encoder, tagger: Tagger) -> GradedPapers:
-    """Read graded lists with their papers out of a corpus, whose sentences get the facets that are predicted.
-
-    Queries of dev and papers to leave out are not trained on. Raises FileFormatError for pairs and
-    CorpusError for papers that cannot be read, and for pairs of dev that no correlation can be computed with.
+def read_graded_papers(
+    sources: Sources, encoder: Encoder, tagger: Tagger
+) -> tuple[Lists, Mapping[str, GradedLists], dict[str, Paper]]:
+    """`split_lists`, and their papers by id out of a corpus, with predicted facets; none to leave out is
+    trained on.
     """
-    dev = {file_label(file): read_graded_pairs(file) for file in sources.dev}
-    for file, lists in zip(sources.dev, dev.values(), strict=True):
-        check_dev(lists, file)
-    train = without(joined_lists(sources.train), {query for lists in dev.values() for query in lists})
+    train, dev = split_lists(sources)
+    check_dev(dev, sources)
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     missing = papers_of(train, *dev.values())
     log.info("looking for %d papers in %s", len(missing), sources.corpus)
-    unsplit = (
-        paper for paper in read_jsonl(sources.corpus, lambda text: [text]) if paper.paper_id in missing
-    )
     papers = {
         paper.paper_id: replace(paper, sentences=tuple(map(Sentence, split_sentences(paper.abstract))))
-        for paper in unsplit
+        for paper in read_jsonl(sources.corpus, lambda text: [text])
+        if paper.paper_id in missing
     }
     missing -= set(papers)
     if missing:
@@ -184,7 +160,21 @@ def read_graded_papers(sources: Sources, encoder: Encoder, tagger: Tagger) -> Gr
     papers = {paper.paper_id: paper for paper, _ in tagging.encode(papers.values())}
     train = without(train, {name for name, paper in papers.items() if evaluated.holds(paper.title)})
     log.info("training on %d lists; %d papers", len(train), len(papers))
-    return GradedPapers(train, dev, papers)
+    return train, dev, papers
+
+
+def check_dev(dev: Mapping[str, GradedLists], sources: Sources) -> None:
+    """Raise CorpusError where no list of a file of dev has two different grades for a facet."""
+    for file in sources.dev:
+        known = set()
+        for pairs in dev[file_label(file)].values():
+            columns = zip(*(pair.grades for pair in pairs), strict=True)
+            known |= {facet for facet, grades in zip(Facet, columns, strict=True) if len(set(grades)) > 1}
+        if missing := [str(facet) for facet in Facet if facet not in known]:
+            raise CorpusError(
+                f"{file}: expected a query with two different grades for each facet, found none for "
+                f"{', '.join(missing)}; give more pairs as `dev`"
+            )
 
 
 def queries_of(lists: GradedLists, count: int) -> list[str]:
@@ -206,23 +196,14 @@ def in_steps(queries: Sequence[str], size: int, seed: str) -> Iterator[list[str]
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
-    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
-
-    >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
-    >>> [len(sample_unrelated(pairs, count, random.Random(0))) for count in (0, 1, 9)]
-    [1, 2, 3]
-    """
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order."""
     unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
     dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
 def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
-    """Spearman's rank correlation; None where all grades are equal, 0 where only all scores are.
-
-    >>> spearman([0.1, 0.3, 0.2], [1, 3, 2])
-    1.0
-    """
+    """Spearman's rank correlation; None where all grades are equal, 0 where only all scores are."""
     from scipy.stats import spearmanr
 
     if len(set(grades)) < 2:
@@ -231,13 +212,9 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
 
 
 def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
-    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades.
-
-    Lists whose grades for a facet are all equal are left out there; NaN where all are.
-
-    >>> scores, grades = np.array([[0.1, 3.0, 0.5], [0.3, 2.0, 0.0]]), [(1, 1, 2), (3, 2, 2)]
-    >>> np.round(facet_correlations([(scores, grades)]), 6).tolist()
-    [1.0, -1.0, nan]
+    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades; lists
+    without
+    two grades for a facet are left out there, NaN where all are.
     """
     values: list[list[float]] = [[] for _ in Facet]
     for scores, grades in lists:
@@ -246,15 +223,3 @@ def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]
             if correlation is not None:
                 of_facet.append(correlation)
     return [float(np.mean(of_facet)) if of_facet else math.nan for of_facet in values]
-
-
-def check_dev(lists: GradedLists, source: Path) -> None:
-    """Raise CorpusError where no list of the file ``source`` has two different grades for a facet."""
-    columns = (zip(*(pair.grades for pair in pairs), strict=True) for pairs in lists.values())
-    ordered = [any(len(set(grades)) > 1 for grades in of_facet) for of_facet in zip(*columns, strict=True)]
-    missing = [str(facet) for facet, known in zip(Facet, ordered, strict=True) if not known]
-    if missing:
-        raise CorpusError(
-            f"{source}: expected a query with two different grades for each facet, found none for "
-            f"{', '.join(missing)}; give more pairs as `dev`"
-        )

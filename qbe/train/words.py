@@ -6,8 +6,8 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +31,15 @@ _FOR = re.compile(r"(.{4,}?)\s+for\s+(.{4,})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WordsRecipe:
-    """``terms`` at most are kept, each in at least ``papers`` papers; ``prior`` is how many titles a word's
-    lean is smoothed with.
-    """
+    """How many terms are kept, and which."""
 
     terms: int = 65_535
-    papers: int = 5
-    prior: float = 4.0
+    papers: int = 5  # that each is in, at least
+    prior: float = 4.0  # titles that a word's lean is smoothed with
 
 
 def slots_of(title: str) -> tuple[str, str] | None:
-    """The technique and the problem that a title names by its form, None for other titles.
-
-    >>> slots_of("Deep dive: Traffic forecasting with graph networks")
-    ('graph networks', 'Traffic forecasting')
-    >>> slots_of("Graph kernels for molecules")
-    ('Graph kernels', 'molecules')
-    """
+    """The technique and the problem that a title names by its form, None for other titles."""
     text = title.rpartition(":")[2].strip()
     if match := _USING.fullmatch(text):
         return match[2], match[1]
@@ -57,20 +49,10 @@ def slots_of(title: str) -> tuple[str, str] | None:
 
 
 class Counts:
-    """In how many papers, titles' techniques and titles' problems each term stands.
-
-    >>> titles = "Graph kernels for molecules", "Molecules by kernels"
-    >>> counts = Counts(Paper(title, title, ()) for title in titles)
-    >>> counts.techniques["kernel"], counts.problems["kernel"], counts.papers["molecule"]
-    (2, 0, 2)
-    >>> counts.lean("kernel", 4.0) > 0 > counts.lean("molecule", 4.0)
-    True
-    """
+    """In how many papers, titles' techniques and titles' problems each term stands."""
 
     def __init__(self, papers: Iterable[Paper]) -> None:
-        self.papers: Counter[str] = Counter()
-        self.techniques: Counter[str] = Counter()
-        self.problems: Counter[str] = Counter()
+        self.papers, self.techniques, self.problems = (Counter[str]() for _ in range(3))
         self.total = 0
         for paper in papers:
             self.total += 1
@@ -82,8 +64,8 @@ class Counts:
         self._share = self.problems.total() / max(1, self.techniques.total())
 
     def lean(self, term: str, prior: float) -> float:
-        """Log odds of a term's standing in techniques rather than problems. A pair of words is smoothed
-        towards the lean of its words, a word towards 0.
+        """Log odds of standing in techniques rather than problems; a pair of words is smoothed towards its
+        words.
         """
         words = term.split()
         mean = sum(self.lean(word, prior) for word in words) / len(words) if len(words) > 1 else 0.0
@@ -91,25 +73,22 @@ class Counts:
         techniques = self.techniques[term] * self._share + prior * expected
         return math.log(techniques / (self.problems[term] + prior * (1 - expected)))
 
-    def chosen(self, recipe: WordsRecipe) -> Iterator[str]:
+    def chosen(self, recipe: WordsRecipe) -> list[str]:
         """The terms to keep: those of titles first, then the others, by the number of papers."""
-        frequent = sorted(
-            (term for term, count in self.papers.items() if count >= recipe.papers),
-            key=lambda term: (
-                self.techniques[term] + self.problems[term] < 1 + len(term.split()),
-                " " in term,
-                -self.papers[term],
-                term,
-            ),
-        )
-        yield from frequent[: recipe.terms]
+
+        def order(term: str) -> tuple[bool, bool, int, str]:
+            is_rare = self.techniques[term] + self.problems[term] < 1 + len(term.split())
+            return is_rare, " " in term, -self.papers[term], term
+
+        frequent = (term for term, count in self.papers.items() if count >= recipe.papers)
+        return sorted(frequent, key=order)[: recipe.terms]
 
 
 @dataclass
 class WordsTraining(Training):
     """Technique words: the words of a corpus's titles, counted, but those of papers in files of dev."""
 
-    recipe: WordsRecipe = field(default_factory=WordsRecipe)
+    recipe: WordsRecipe = WordsRecipe()
 
     def open(self) -> dict[str, Any]:
         return {}
@@ -121,7 +100,7 @@ class WordsTraining(Training):
 
     def publish(self, folder: Path) -> Card:
         counts = self._counts
-        terms = list(counts.chosen(self.recipe))
+        terms = counts.chosen(self.recipe)
         log.info("%d terms of %d papers", len(terms), counts.total)
         frequencies = np.array([counts.papers[term] for term in terms], np.float64)
         idf = np.log(1 + (counts.total - frequencies + 0.5) / (frequencies + 0.5))

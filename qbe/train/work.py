@@ -10,38 +10,29 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from qbe.errors import ModelError, UsageError
+from qbe.index.index import Index, IndexReader, open_index
 from qbe.models.cards import check_model_folder, staged_folder
+from qbe.train.card import Card
 from qbe.util.files import atomic_file, sha256, write_text
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from qbe.index.index import Index, IndexReader
-    from qbe.train.card import Card
-
 _NONE = Path()
-_NOTE = "made-from.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folders:
-    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints.
-
-    Raises UsageError where ``work`` lies in ``output``, which is replaced as a whole.
-
-    >>> Folders(Path("model"), Path("model/work"))
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected a `work` folder outside of `output`, found model/work in model; ...
-    """
+    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints."""
 
     output: Path
     work: Path
 
     def __post_init__(self) -> None:
+        """Raise UsageError where ``work`` lies in ``output``, which is replaced as a whole."""
         if self.work.resolve().is_relative_to(self.output.resolve()):
             raise UsageError(
                 f"expected a `work` folder outside of `output`, found {self.work} in {self.output}; "
@@ -60,24 +51,18 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What trainings read; each says which of these.
+    """What trainings read; each says which of these."""
 
-    ``train`` are files (or a folder of files) to learn from, ``dev`` those to choose and measure on; of
-    graded pairs the first file of dev chooses. ``corpus`` holds papers as JSON lines, ``index`` is an index
-    of them. Papers titled like one in ``leave_out``, which models are evaluated on, are not learned from.
-    """
-
-    train: tuple[Path, ...] = ()
-    dev: tuple[Path, ...] = ()
-    corpus: Path = _NONE
-    index: Path = _NONE
-    leave_out: Path = _NONE
+    train: tuple[Path, ...] = ()  # files (or a folder of files) to learn from
+    dev: tuple[Path, ...] = ()  # files to choose and measure on; of graded pairs the first chooses
+    corpus: Path = _NONE  # papers as JSON lines
+    index: Path = _NONE  # of these papers
+    leave_out: Path = (
+        _NONE  # papers that models are evaluated on: those with such a title are not learned from
+    )
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of all files but the index, by the name of each and of its folder.
-
-        Raises UsageError where two files that differ have the same.
-        """
+        """SHA-256 of all files but the index, by the name of each and of its folder."""
         given = (*self.train, *self.dev, self.corpus, self.leave_out)
         files = (sorted(path.glob("*.jsonl")) if path.is_dir() else [path] for path in given if path != _NONE)
         digests: dict[str, str] = {}
@@ -100,17 +85,12 @@ class Training(ABC):
     sources: Sources
     run: RunOptions
     work: Path
-    name: str
-    """The name of the folder that is published."""
-    opened: contextlib.ExitStack
-    """What `open` opens closes with it."""
-    made_from: Mapping[str, Any]
-    """The recipe, the identities of models and index, and the digests of the data."""
+    name: str  # of the folder that is published
+    opened: contextlib.ExitStack  # closes what `open` opens
+    made_from: Mapping[str, Any]  # the recipe, the identities of models and index, the digests of the data
 
     def open_index(self) -> tuple[Index, IndexReader]:
         """Open the index of the sources, until the training ends."""
-        from qbe.index.index import open_index
-
         index = self.opened.enter_context(open_index(self.sources.index, threads=self.run.threads))
         return index, self.opened.enter_context(index.reading())
 
@@ -130,13 +110,7 @@ class Training(ABC):
 def run_training(
     training: Training, sources: Sources, folders: Folders, run: RunOptions
 ) -> Mapping[str, Sequence[float]]:
-    """Train a model, or continue its training, and publish it with its card, whose figures are returned.
-
-    Raises ModelError where the work folder holds parts of another recipe or of other data or a check fails,
-    OutputError where nothing can be written or ``output`` holds other files than a model's, CorpusError and
-    FileFormatError for data that cannot be read or are too few, IndexFormatError for an index without what is
-    read, UsageError for a GPU that does not exist.
-    """
+    """Train a model, or continue its training, and publish it with its card, whose figures are returned."""
     import torch
 
     check_model_folder(folders.output)
@@ -160,7 +134,7 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
     A note that is alone in its folder is replaced: that training failed before it made anything.
     """
-    note, text = work / _NOTE, json.dumps(made_from, indent=1) + "\n"
+    note, text = work / "made-from.json", json.dumps(made_from, indent=1) + "\n"
     if not note.exists() or list(work.iterdir()) == [note]:
         write_text(note, text)
     elif note.read_text() != text:
@@ -171,23 +145,17 @@ def check_provenance(work: Path, made_from: Mapping[str, Any]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
-    """Write arrays by name to an npz file in one step."""
-    import numpy as np
-
     with _replacing(path) as stream:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
     """Read arrays of `save_arrays`; raises ModelError, which says ``what`` they are, for a damaged file."""
-    import numpy as np
-
     with checked(path, f"{what} of this training"), np.load(path) as stored:
         return {name: stored[name] for name in names}
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write tensors, numbers and texts in nested dictionaries and lists with torch, in one step."""
     import torch
 
     with _replacing(path) as stream:
@@ -196,14 +164,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def checked(path: Path, what: str, advice: str = "delete it") -> Iterator[None]:
-    """Convert any error while ``path`` is read to a ModelError of one line.
-
-    >>> with checked(Path("seed-0.npz"), "the projections of this training"):
-    ...     raise ValueError("no archive")
-    Traceback (most recent call last):
-    ...
-    qbe.errors.ModelError: seed-0.npz: expected the projections of this training, found: no archive; delete it
-    """
+    """Convert any error while ``path`` is read to a ModelError of one line."""
     try:
         yield
     except Exception as error:

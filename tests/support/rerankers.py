@@ -11,7 +11,7 @@ from qbe.search.matching import VectorMatching
 from qbe.search.projections import FacetProjection, ProjectedMatching, StoredPapers
 from qbe.search.rank import Progress, Reranker, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
-from qbe.util.parallel import Workers
+from qbe.util.work import Workers
 
 Vectors = Callable[[Paper], PaperVectors]
 

@@ -262,7 +262,7 @@ def grades(request: pytest.FixtureRequest) -> Training:
 
 def encoder(request: pytest.FixtureRequest) -> Training:
     """Four pairs have a paper with the evaluated one's title."""
-    from qbe.train.encoder import CocitationRecipe, CocitationTraining
+    from qbe.train.cocitations import CocitationRecipe, CocitationTraining
     from support.cocitations import planted, write_bert
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("cocitations")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from qbe.util.parallel import AHEAD, Workers
+from qbe.util.work import AHEAD, Workers
 
 
 def test_results_are_in_order_and_the_pool_is_reused():

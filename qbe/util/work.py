@@ -1,0 +1,204 @@
+"""Work spread over threads with results in order, child processes, and objects that are closed.
+
+The heavy parts of qbe (ONNX Runtime, FAISS, Lucene, numpy's products) release the interpreter's lock, so that
+Python threads run them side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Generic, Self, TypeVar
+
+from qbe.errors import check_count
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AHEAD = 8  # items a thread that are taken from a stream before their turn comes
+Process = subprocess.Popen[bytes]
+_inside = threading.local()
+
+
+def available_threads() -> int:
+    """Return the processors that this process may run on (the affinity mask, which containers set)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_count(threads: int | None) -> int:
+    """Return a number of threads, by default all available; raise UsageError below 1."""
+    if threads is None:
+        return available_threads()
+    check_count("threads", threads)
+    return threads
+
+
+class Closing(ABC):
+    """Base class of objects that are closed at the end of a ``with`` block."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Workers(Closing):
+    """A thread pool, started when first needed, that several threads may use at a time.
+
+    A worker that asks for workers does the work alone, so that no worker waits for another.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
+        self._starting = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._at_exit: list[Callable[[], object]] = []
+
+    def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int = AHEAD) -> Iterator[R]:
+        """Yield ``function`` of each item, in order; read at most ``ahead`` items a thread ahead of a stream.
+
+        With one thread, with one item, or called by a worker, the calling thread does the work.
+        """
+        few = isinstance(items, Sized) and len(items) <= 1
+        if self.threads <= 1 or few or getattr(_inside, "worker", False):
+            yield from map(function, items)
+            return
+        with self._starting:
+            if self._pool is None:
+                marked = (_inside, "worker", True)
+                self._pool = ThreadPoolExecutor(self.threads, "qbe", setattr, marked)
+            pool = self._pool
+        begun: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                begun.append(pool.submit(function, item))
+                if len(begun) >= ahead * self.threads:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            wait([future for future in begun if not future.cancel()])
+
+    def at_exit(self, function: Callable[[], object]) -> None:
+        """Have each worker call a function before it ends, such as to leave the Java virtual machine."""
+        with self._starting:
+            if function not in self._at_exit:
+                self._at_exit.append(function)
+
+    def close(self) -> None:
+        """End the threads; they are started again when there is more to do."""
+        with self._starting:
+            pool, self._pool = self._pool, None
+            if pool is None:
+                return
+            if self._at_exit:
+                meeting = threading.Barrier(self.threads)
+
+                def leave() -> None:
+                    meeting.wait()  # so that each worker takes one of these calls
+                    for function in self._at_exit:
+                        function()
+
+                for future in [pool.submit(leave) for _ in range(self.threads)]:
+                    future.result()
+            pool.shutdown()
+
+
+def ordered_map(
+    function: Callable[[T], R], items: Iterable[T], threads: int, ahead: int = AHEAD
+) -> Iterator[R]:
+    """Yield ``function`` of each item, in order, by threads that end with the work."""
+    with Workers(threads) as workers:
+        yield from workers.map(function, items, ahead)
+
+
+class Memo(Generic[T, R]):
+    """A function that remembers its result for each object, by identity, for one piece of work."""
+
+    def __init__(self, function: Callable[[T], R]) -> None:
+        self._function = function
+        self._known: dict[int, R] = {}
+
+    def __call__(self, item: T) -> R:
+        if id(item) not in self._known:
+            self._known[id(item)] = self._function(item)
+        return self._known[id(item)]
+
+
+_blas = threading.Lock()
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Compute numpy's products in the calling thread while such blocks run.
+
+    Those of a few query vectors are over before a pool has woken up, and the pool then spins against qbe's
+    own threads. Does nothing where OPENBLAS_NUM_THREADS was 1 before numpy was loaded, as in the command.
+    """
+    global _blas_users, _blas_limit
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or "numpy" not in sys.modules:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with _blas:
+        if _blas_users == 0:
+            _blas_limit = threadpool_limits(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()
+
+
+# A Python process started with -m or -c imports modules of the working directory first: a qbe.py or numpy.py
+# that lies next to a corpus would be run. PYTHONSAFEPATH prevents that, also in processes below.
+
+
+def import_nothing_from_working_directory() -> None:
+    """Keep Python processes that libraries start from importing modules of the working directory."""
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def run(command: Sequence[object], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command without input until it ends; keep its output and errors as text.
+
+    Raises OSError where there is no such command, `subprocess.TimeoutExpired` after ``seconds``.
+    """
+    return subprocess.run(  # noqa: S603  (no shell; commands are lists that qbe makes)
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )
+
+
+def start(command: Sequence[object]) -> Process:
+    """Start a command with pipes for input and output; drop its errors. It ends when its input does."""
+    return subprocess.Popen(  # noqa: S603
+        [str(part) for part in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )
