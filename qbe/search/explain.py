@@ -24,9 +24,7 @@ def add_matches(
     queries: Sequence[Sequence[EncodedAspect]],
     hits: Sequence[Sequence[Hit]],
 ) -> list[list[Hit]]:
-    """Add to each query's hits, for every sentence of every aspect, the closest sentence of the paper, best
-    pair first.
-    """
+    """Add to each query's hits the closest sentence to every sentence of every aspect, best pair first."""
 
     def matched(number: int) -> list[Hit]:
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
@@ -95,8 +93,8 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def techniques_in_common(query: Query, papers: Sequence[Paper]) -> list[list[str]]:
-    """Return the words of techniques that each paper shares with the papers that a query likes, at most three
-    of each of these, the most telling first.
+    """Return the words of techniques that each paper shares with the query's liked papers, the most telling
+    first.
     """
     from qbe.models.words import shipped_words
 
@@ -135,11 +133,11 @@ class Shown(NamedTuple):
 
 
 def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
-    """Return the best pair of a hit whose sentence carries the facet searched for, else the best; None
-    without.
+    """Return the best pair of a hit whose sentence carries the facet searched for, else the best pair, if
+    any.
 
-    Best is the pair that contributed most to a reranker's score, then the closest. Pairs of aspects with a
-    negative weight count only where there are no others.
+    Best is the pair that contributed most to a reranker's score, then the closest; pairs of disliked aspects
+    come last.
     """
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
@@ -152,7 +150,7 @@ def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
     """Return the label to show with a sentence for a facet: the facet, with a question mark for a best guess,
-    and in parentheses another label; for no facet the sentence's own label, '' if it has none.
+    or another label in parentheses; for no facet the sentence's own label, if any.
     """
     sentence = paper.sentences[position]
     if facet is None or sentence.facet is facet:

@@ -36,8 +36,8 @@ _Known = dict[bytes, tuple[list[Paper], "Sequence[Paper] | Candidates"]]  # cand
 
 
 class ExploreRequest(NamedTuple):
-    """A query whose aspects are all facets, its papers with vectors, how the list is put together, and
-    whether the best candidates are graded ``again``.
+    """A query of facets, its papers with vectors, how its list is made, and whether the best are graded
+    ``again``.
     """
 
     ranking: RankingRequest
@@ -86,8 +86,8 @@ class ExploreStage:
     def _graded(
         self, request: ExploreRequest, rows: Rows, known: _Known, fit: Scores | None = None
     ) -> list[Estimates]:
-        """Estimate papers by each paper of a request; where it asks for it, those that fit best are graded
-        again. ``known`` are the papers of the request before, read once where equal.
+        """Estimate papers by each paper of a request, the best again where it asks for it; ``known`` are the
+        papers of the request before, read once where equal.
         """
         key = rows.astype(np.int64).tobytes()
         if key not in known:
@@ -127,9 +127,7 @@ class ExploreStage:
     def _mixed(
         self, request: ExploreRequest, rows: Rows, graded: Sequence[Estimates], *, explain: bool
     ) -> list[Hit]:
-        """Candidates of a mixed list, each with the shape that it is there for; the score is the reciprocal
-        of the place, since chances of different shapes do not compare.
-        """
+        """Candidates of a mixed list, each with the shape that it is there for; the score is 1 / place."""
         ids, variety = [self._reader.papers.ids[row] for row in rows.tolist()], request.variety
         grades = _named_grades(request, graded) if len(rows) else []
         by_id = sorted(range(len(ids)), key=ids.__getitem__)
@@ -202,7 +200,7 @@ class ExploreStage:
 
 
 def _shape_chances(request: ExploreRequest, graded: Sequence[Estimates], name: str) -> Scores:
-    """The chances of candidates (papers,) by a shape; of disliked papers only what the shape likes counts."""
+    """The chances of candidates (papers,) by a shape; of disliked papers what the shape likes counts."""
     query, weights = request.ranking.query, SHAPES[name]
     liked = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
     aspects = []
@@ -240,9 +238,8 @@ def _chances(request: ExploreRequest, graded: Sequence[Estimates], aspects: Sequ
 def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
     """The chances of candidates (papers,) by all aspects, which count as independent.
 
-    An aspect's weight is an exponent of its chances. With several liked papers it is the mean of the two
-    (BEST_PAPERS) that a candidate fits best; papers that are only disliked count together as much as one
-    liked paper.
+    An aspect's weight is an exponent. Of several liked papers the mean of the best BEST_PAPERS counts; papers
+    that are only disliked count together as much as one liked paper.
     """
     papers: dict[str, Scores] = {}
     liked = {aspect.paper.paper_id for aspect in aspects if aspect.weight > 0}
@@ -257,8 +254,8 @@ def _as_asked(chances: Sequence[Scores], aspects: Sequence[Aspect]) -> Scores:
 
 
 def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str | None:
-    """Say how many hits of `ExploreStage` are likely as asked, of a mix by shape, and where that is fewer
-    than the first ``k`` show; None where weights other than 1 make scores no chances.
+    """Say how many hits are likely as asked, of a mix by shape, and where that is fewer than the first ``k``
+    show; None where weights other than 1 make scores no chances.
     """
     if not variety.mix and any(abs(aspect.weight) != 1 for aspect in query.aspects):
         return None
@@ -273,9 +270,7 @@ def likely(query: Query, variety: Variety, hits: Sequence[Hit], k: int) -> str |
 
 
 def _named_grades(request: ExploreRequest, graded: Sequence[Estimates]) -> list[dict[str, float]]:
-    """The grades of each candidate by facet, the best over the liked papers; a facet that none of these has
-    sentences of is left out.
-    """
+    """The grades of each candidate by facet, the best over the liked papers that have sentences of it."""
     from qbe.search.grading import named_grades
 
     liked = {aspect.paper.paper_id for aspect in request.ranking.query.aspects if aspect.weight > 0}
@@ -302,12 +297,12 @@ def varied(
 ) -> list[tuple[int, int, float]]:
     """Put all candidates into a list in which shapes have their shares and neighbours differ.
 
-    ``relevance`` (shapes, candidates) is from 0 to 1. Each place goes to the shape with the highest quotient
-    ``share / (2 * places + 1)``, the first of equals (Sainte-Lague, as in PM-1 of Dang and Croft, 2012),
-    which takes the candidate with the highest ``(1 - diversity) * relevance - diversity * closest``, where
-    ``closest`` is the largest ``similarity`` (candidates, candidates) to one that has a place (maximal
-    marginal relevance; Carbonell and Goldstein, 1998); of equals the most relevant one, then the first.
-    Returns the candidate, the shape and the value of the choice for each place.
+    Each place goes to the shape with the highest ``share / (2 * places + 1)``, the first of equals
+    (Sainte-Lague, as in PM-1 of Dang and Croft, 2012), which takes the candidate with the highest ``(1 -
+    diversity) * relevance - diversity * closest``, where ``closest`` is the largest ``similarity``
+    (candidates, candidates) to one that has a place (Carbonell and Goldstein, 1998); of equals the most
+    relevant, then the first. ``relevance`` (shapes, candidates) is from 0 to 1. Returns candidate, shape and
+    value of each place.
     """
     count = relevance.shape[1]
     weights, taken = np.array(shares, np.float64), np.zeros(len(shares))

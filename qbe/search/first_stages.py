@@ -82,9 +82,8 @@ class ScoreSource(Protocol):
         """Propose about ``k`` papers of the index, or of ``allowed``, for each aspect."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
-        """Score the papers at ``rows``, ascending, by name, (papers,) each; leave out what does not apply.
-
-        ``known`` is what `batch_candidates` returned for the aspect, None for a pool. Must be thread-safe.
+        """Score the papers at ``rows``, ascending, by name, (papers,) each; ``known`` is what
+        `batch_candidates` returned, None for a pool. Must be thread-safe.
         """
 
 
@@ -101,10 +100,7 @@ def query_text(query: EncodedAspect, form: str = TITLE_FACET) -> str:
 
 
 class BM25Stage:
-    """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does.
-
-    Of a pool every paper is ranked, those without a common word with a score of 0.
-    """
+    """Ranks by BM25, exactly as Pyserini does; papers of a pool without a common word get 0."""
 
     needs_vectors = False
 
@@ -194,11 +190,7 @@ class DenseStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
-        """Score by ``whole`` papers, by all ``sentences``, and by sentences of the query's ``facet``.
-
-        Of a facet only the candidates' sentences of it count (the best guess where facets were predicted),
-        except in papers that have none, whose sentences all count.
-        """
+        """Score by ``whole`` papers, all ``sentences``, and those of the ``facet``, all of a paper without."""
         if not len(rows):
             return {name: np.zeros(0) for name in ("whole", "sentences", "facet")}
         compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)
@@ -317,10 +309,7 @@ def penalize_background(
 
 
 def open_first_stage(stage: Any, reader: IndexReader, workers: Workers) -> FirstStage:
-    """Open the first stage of a search; raises IndexFormatError when the index lacks what it needs.
-
-    That is checked before the Java virtual machine starts.
-    """
+    """Open a first stage; raise IndexFormatError, before Java starts, where the index lacks what it needs."""
     if isinstance(stage, BM25):
         return BM25Stage(reader, workers, stage.query)
     if not isinstance(stage, Dense | Fused):

@@ -87,8 +87,8 @@ class Candidates(NamedTuple):
 
 class Compared(NamedTuple):
     """Candidates compared with a paper: ``values`` (candidates, FEATURES), NaN where the paper has no
-    sentence of a facet; by facet the ``cosines`` (query's sentences, candidates' sentences) of projected
-    vectors; and the ``places`` of each candidate's sentences among these.
+    sentence of a facet; by facet the ``cosines`` of projected sentences; the ``places`` of each candidate's
+    among these.
     """
 
     values: Doubles
@@ -221,9 +221,8 @@ class Regrader:
 
 
 class GradedReranker:
-    """Scores candidates for an aspect that is a facet by their estimated grade in it.
-
-    ``match`` is the closest pair of sentences by projected vectors, ``grades`` are `named_grades`.
+    """Scores candidates for a facet by their grade in it; ``match`` is the closest pair of projected
+    sentences.
     """
 
     name = "grades"

@@ -125,10 +125,9 @@ def _solve(costs: Doubles, rows: Doubles, columns: Doubles, regularization: floa
 def _step(shares: Doubles, masses: Doubles, missing: Doubles) -> Doubles:
     """Return a damped Newton step (m, b) of the rows' potentials towards the maximum of the semi-dual.
 
-    The Hessian is the Laplacian of a graph whose nodes are the rows. Nodes are eliminated, the last first, in
-    sums of non-negative numbers, which keeps small couplings exact (Grassmann, Taksar and Heyman, 1985); row
-    0 is the reference. Damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere
-    without a line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
+    The Hessian is a graph's Laplacian. Its nodes, the rows, are eliminated, the last first, in sums of
+    non-negative numbers, which keeps small couplings exact (Grassmann, Taksar and Heyman, 1985). Damping by
+    log(1 + r) / r, with r the range of the full step, needs no line search (Sun and Tran-Dinh, 2019, nu = 2).
     """
     count = len(missing)
     # Only weights below the diagonal of the symmetric matrix are used.
@@ -164,11 +163,11 @@ def entropic_transport(
 ) -> Doubles:
     """Return plans (pairs, m, n) that move the masses of rows to columns at the least regularized cost.
 
-    For distributions ``rows`` (pairs, m) and ``columns`` (pairs, n), the plan P with these marginals
-    minimizes ``<P, costs> + sum(P * log(P)) / regularization`` (Cuturi, 2013). The columns' marginals hold
-    but for rounding, the rows' up to a sum of absolute errors of 1e-9, or less exactly after 1000 iterations
-    (5 to 15 are usual). A mass of 0 is padding, whose ``costs`` (pairs, m, n) are not read. A plan depends
-    neither on other pairs nor on padding nor on threads. Raises UsageError for costs that are not finite.
+    The plan P with the marginals ``rows`` (pairs, m) and ``columns`` (pairs, n) minimizes ``<P, costs> +
+    sum(P * log(P)) / regularization`` (Cuturi, 2013). Columns hold but for rounding, rows up to a sum of
+    absolute errors of 1e-9, or less exactly after 1000 iterations (5 to 15 are usual). A mass of 0 is
+    padding, whose ``costs`` (pairs, m, n) are not read. A plan depends neither on other pairs nor on threads.
+    Raises UsageError for costs that are not finite.
     """
     workers = workers or Workers()
     costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
@@ -249,8 +248,8 @@ def _inside(values: Doubles, columns: Bools) -> Doubles:
 class VectorMatching:
     """Scores the vectors of a query's sentences against those of all sentences of a candidate.
 
-    ``match`` is the pair of sentences that contributed most to a score: for transport the one with the
-    largest mass times cosine, for mean-max the best, else the closest.
+    ``match`` is the pair that contributed most: the largest mass times cosine for transport, else the
+    closest.
     """
 
     needs_vectors = True

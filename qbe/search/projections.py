@@ -32,8 +32,8 @@ class FacetProjection(NamedTuple):
 
 
 class StoredPapers(NamedTuple):
-    """The stored vectors of some papers: ``sentences`` (sentences, dimension), those of paper i from
-    ``starts[i]`` on, and ``whole`` (papers, dimension); float64.
+    """The vectors of papers: ``sentences`` (sentences, dimension), paper i's from ``starts[i]``, and
+    ``whole``.
     """
 
     sentences: Doubles
@@ -41,12 +41,10 @@ class StoredPapers(NamedTuple):
     whole: Doubles
 
     def places(self) -> list[slice]:
-        """Return the sentences of each paper as slices."""
         ends = [*self.starts[1:].tolist(), len(self.sentences)]
         return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
 
     def projected(self, matrix: Doubles | None) -> StoredPapers:
-        """Project all vectors (see `projected`)."""
         return StoredPapers(projected(self.sentences, matrix), self.starts, projected(self.whole, matrix))
 
     def sums(self, marked: Bools) -> Doubles:
@@ -67,8 +65,8 @@ def projected(vectors: NDArray[np.floating], matrix: Doubles | None) -> Doubles:
 
 
 class Space(NamedTuple):
-    """Sentence vectors of a ``query`` and of papers, at unit length in a space, compared: ``cosines``
-    (query's sentences, sentences), ``best`` (query's sentences, papers), ``whole`` (papers,); float64.
+    """A ``query`` and papers at unit length in a space: ``cosines`` (query's sentences, sentences), ``best``
+    (query's sentences, papers), ``whole`` (papers,); float64.
     """
 
     query: Doubles
@@ -93,8 +91,8 @@ class Space(NamedTuple):
     def terms(
         self, positions: Sequence[int] | slice, facet: Bools, sums: Doubles, starts: Ints
     ) -> list[Doubles]:
-        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` are `StoredPapers.sums` of
-        the sentences of the ``facet``.
+        """The TERMS (papers,) of the query's sentences at ``positions``; ``sums`` of the sentences of the
+        ``facet``.
         """
         of_facet = np.where(facet, self.cosines[positions], -np.inf)
         return [
@@ -197,9 +195,8 @@ class ProjectionModel:
 
 
 def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships.
-
-    Raises UsageError where none does, ModelError for one that is absent or damaged.
+    """Find the model that reads the vectors of an ``encoder``: the one given, else one that ships; raise
+    UsageError where none does.
     """
     model_folder = shipped_model(encoder) if folder is None else folder
     if model_folder is None:
@@ -234,8 +231,6 @@ def write_model(folder: Path, model: ProjectionModel) -> None:
 
 
 def read_model(folder: Path) -> ProjectionModel:
-    """Read a model; raises ModelError for one that is absent, damaged or of another format."""
-
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> ProjectionModel:
         projections = {
             facet: FacetProjection(arrays[f"{facet}.matrix"], arrays[f"{facet}.weights"]) for facet in Facet

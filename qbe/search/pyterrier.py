@@ -77,18 +77,15 @@ def _searched(pipeline: Any, frame: pd.DataFrame, k: int, facet: Facet | None) -
 
 
 def from_transformer(transformer: Any) -> TransformerStage:
-    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier.
-
-    ``transformer`` is any object with ``transform``, from data frame to data frame; raises TypeError for
-    others.
+    """Make a first stage or a reranker of a `qbe.Pipeline` of a transformer of PyTerrier, an object with
+    ``transform`` from data frame to data frame; raises TypeError for others.
 
     >>> class ByLength:
     ...     def transform(self, frame):
     ...         return frame.assign(score=frame["text"].str.len())
-    >>> stage = from_transformer(ByLength())
     >>> from qbe.types import Sentence
     >>> papers = [Paper(name, "", (Sentence(text),)) for name, text in (("a", "One."), ("b", "One two."))]
-    >>> stage(Aspect(papers[0]), papers)
+    >>> from_transformer(ByLength())(Aspect(papers[0]), papers)
     [4.0, 8.0]
     """
     if isinstance(transformer, type) or not callable(getattr(transformer, "transform", None)):
@@ -100,10 +97,8 @@ def from_transformer(transformer: Any) -> TransformerStage:
 
 
 class TransformerStage:
-    """A transformer as a stage; papers that it leaves out come last.
-
-    As a reranker it gets the columns ``qid``, ``query``, ``docno`` and ``text`` (title and abstract), as a
-    first stage ``qid`` and ``query``, the title with the sentences that count.
+    """A transformer as a stage; papers that it leaves out come last. As a reranker it gets ``qid``,
+    ``query``, ``docno`` and ``text`` (title and abstract), as a first stage ``qid`` and ``query``.
     """
 
     needs_vectors = False
@@ -124,7 +119,6 @@ class TransformerStage:
     def batch_search(
         self, queries: Aspects, k: int, pools: Pools, allowed: object = None, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """Raises UsageError for a filter, which the transformer cannot read."""
         import pandas as pd
 
         if allowed is not None:

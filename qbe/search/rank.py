@@ -24,8 +24,8 @@ ASPECT_DEPTH = 1000  # papers that each liked aspect brings, where a query has s
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, and the papers to rank: a ``pool`` of ids, or None for the whole index;
-    of either only the ``allowed`` ones, at least one (None: all).
+    """A query, its encoded aspects, a ``pool`` of ids (None: the index), and the ``allowed`` papers (None:
+    all).
     """
 
     query: Query
@@ -45,9 +45,7 @@ class RankingRequest(NamedTuple):
 
 
 def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | None:
-    """Drop the query's own papers, repetitions and papers that are not allowed from the pool; raises
-    PaperNotFoundError for papers that the index lacks.
-    """
+    """Drop the query's papers, repetitions and what is not allowed; raise PaperNotFoundError for others."""
     if request.pool is None:
         return None
     excluded = request.excluded()
@@ -125,8 +123,8 @@ Progress = Callable[[int], object]
 class RerankScore(NamedTuple):
     """A reranker's score of a candidate, more is better, comparable within one aspect only.
 
-    ``match`` is the pair of sentences that contributed most, if it compares any; ``plan`` the transport plan,
-    largest mass first, negligible masses left out; ``grades`` those by facet, if any.
+    ``match`` is the pair of sentences that contributed most, ``plan`` the transport plan, largest mass first,
+    and ``grades`` those by facet, if any.
     """
 
     score: float
@@ -147,10 +145,7 @@ RequestScores = list[list[RerankScore]]
 
 
 class Reranker(Protocol):
-    """Scores candidates for an aspect of a query.
-
-    A score must not depend on the other papers, their order or the number of threads.
-    """
+    """Scores candidates for an aspect of a query; a score must not depend on other papers or threads."""
 
     name: str
     needs_vectors: bool  # whether aspects must bring the vectors of their sentences
@@ -166,7 +161,7 @@ def scored_in_threads(
     workers: Workers,
     progress: Progress | None,
 ) -> RequestScores:
-    """Score requests by a function of one, as many at a time as ``workers`` have threads."""
+    """Score requests one by one, as many at a time as ``workers`` have threads."""
     scored = []
     for scores in workers.map(score, requests):
         scored.append(scores)
@@ -207,8 +202,8 @@ class RerankStage:
         explain: bool,
         progress: Progress | None,
     ) -> list[list[Hit]]:
-        """Bring all hits of each query (``ranked``, best first) into their final order; the reranker gets the
-        candidates of all queries as one stream. Raises ModelError where one of its scores is not finite.
+        """Bring all hits of each query, best first, into their final order; raise ModelError for scores not
+        finite.
         """
         best = [list(hits[: self.depth]) for hits in ranked]
         chosen = [

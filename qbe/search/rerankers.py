@@ -96,10 +96,8 @@ def paper_text(paper: Paper, text: str | None = None) -> str:
 
 
 def scoring_of(model: Any) -> Scoring | None:
-    """Return a function that scores by a model of sentence-transformers, None for other objects.
-
-    A cross-encoder (with ``predict``) reads `query_text` and `paper_text` as a pair; an encoder (with
-    ``encode``) one by one, and the score is the cosine of their vectors.
+    """Return a function that scores by a model of sentence-transformers, None for other objects: one with
+    ``predict`` reads pairs, one with ``encode`` texts, whose cosine is the score.
     """
     by_pairs = callable(getattr(model, "predict", None))
     if not by_pairs and not callable(getattr(model, "encode", None)):
@@ -140,9 +138,6 @@ class CrossEncoder:
     takes_whole_abstracts = True
 
     def __init__(self, files: RerankerFiles, workers: Workers | None = None, device: str = CPU) -> None:
-        """Raise ModelError where a file is missing or damaged, UsageError for int8 on a GPU,
-        MissingDependencyError for a device that cannot be used, and for fp16 without onnx.
-        """
         from qbe.models.gpu import pair_batches
         from qbe.models.tokenizer import PaperTokenizer
 
@@ -252,11 +247,10 @@ def paper_ids(tokenizer: PaperTokenizer, paper: Paper) -> list[int]:
 
 
 class JointGrader:
-    """Grades pairs of papers in background, method and result, each from 0 (unrelated) to 3 (near identical);
-    as a reranker by the facet of the query, without a match of sentences.
+    """Grades pairs of papers in background, method and result, each from 0 (unrelated) to 3 (near identical).
 
     One pair is one call of a single-threaded session, so that grades depend neither on other pairs nor on
-    threads. The KEPT last grades are cached. Threads may share it.
+    threads. The KEPT last grades are cached.
     """
 
     name = DEFAULT_RERANKER
@@ -264,7 +258,6 @@ class JointGrader:
     takes_whole_abstracts = False
 
     def __init__(self, folder: Path = JOINT_GRADES, workers: Workers | None = None) -> None:
-        """Raise ModelError where a file is missing or damaged."""
         from qbe.models.tokenizer import PaperTokenizer
 
         self.card = read_card(folder, JOINT_GRADER)
@@ -320,9 +313,8 @@ class JointGrader:
 
 
 class LanguageModelReranker:
-    """Scores candidates by the grades of a language model: by an aspect's facet, else the mean of all three.
-
-    A candidate that is not graded gets the mean of the others' scores, so that the first stage places it.
+    """Scores candidates by the grades of a language model, in an aspect's facet or their mean; one that is
+    not graded gets the mean of the others' scores, so that the first stage places it.
     """
 
     needs_vectors = False
@@ -333,7 +325,6 @@ class LanguageModelReranker:
         self.name = grader.client.endpoint.model
 
     def batch_score(self, requests: Requests, progress: Progress | None = None) -> RequestScores:
-        """Raises ModelError where no candidate is graded, and what the grader's ``grade`` does."""
         from qbe.models.language_model import PaperPair
 
         pairs = []

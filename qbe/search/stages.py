@@ -76,9 +76,8 @@ class _FirstStage(_Stage):
 class BM25(_FirstStage):
     """Ranks by BM25 over title and abstract, exactly as Pyserini does.
 
-    ``query`` is the text of the query: ``title+facet`` (title and the aspect's sentences), ``abstract``
-    (title and whole abstract) or ``words`` (those typical of the facet, see `qbe.models.words`; for other
-    aspects as ``title+facet``). Raises UsageError for another one.
+    ``query``: ``title+facet`` (title and the aspect's sentences), ``abstract`` (title and whole abstract) or
+    ``words`` (those typical of the facet, see `qbe.models.words`; for other aspects as ``title+facet``).
 
     >>> BM25() >> CrossEncoder()
     Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...))
@@ -105,8 +104,8 @@ class Fused(_FirstStage):
 
     ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` are of bm25, sentences, facet
     and whole (default: all 1; those left out get 0); each side brings ``depth`` papers;
-    ``background_penalty``, from 0 to 1, says how much similarity to the query's background lowers scores by
-    method and result. Raises TypeError for values of another type, UsageError for values out of range.
+    ``background_penalty`` says how much similarity to the query's background lowers scores by method and
+    result. Raises TypeError for values of another type, UsageError for values out of range.
 
     >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
     300
@@ -126,9 +125,9 @@ class Fused(_FirstStage):
 class Grades(_Stage):
     """Reranks by learned grades from 0 to 3, out of stored vectors and words: tens of milliseconds a query.
 
-    Takes queries by facet. ``weight``, from 0 to 1, is the grades' share of the score; ``diversity`` says how
-    much a paper is put lower that resembles those above it. The ``joint`` best of a query by one facet are
-    graded again by a cross-encoder that reads each together with the query: seconds a query.
+    Takes queries by facet. ``diversity`` says how much a paper is put lower that resembles those above it.
+    The ``joint`` best are graded again by a cross-encoder that reads each together with the query: seconds a
+    query.
     """
 
     name: ClassVar[str] = "grades"
@@ -146,8 +145,7 @@ class Grades(_Stage):
 class Projections(_Stage):
     """Reranks by stored sentence vectors, projected for the facet: milliseconds a query; facets only.
 
-    ``model`` is a folder written by `qbe train facet-projections` (None: what ships for the index's encoder);
-    ``weight``, from 0 to 1, is the reranker's share of the score.
+    ``model`` is a folder written by `qbe train facet-projections` (None: what ships for the index's encoder).
     """
 
     name: ClassVar[str] = "projections"
@@ -244,10 +242,8 @@ RERANKERS: Mapping[str, type[_Stage]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A first stage, and a reranker or None.
-
-    ``first_stage`` may also be an object that meets `qbe.search.first_stages.FirstStage`, and ``reranker``
-    what `CrossEncoder` takes as its model. Raises TypeError for anything else.
+    """A first stage, or an object that meets `qbe.search.first_stages.FirstStage`; and a reranker, what
+    `CrossEncoder` takes as its model, or None. Raises TypeError for anything else.
 
     >>> Stages(Fused(), Projections()).run_tag
     'qbe-fused+projections'
@@ -267,7 +263,7 @@ class Stages:
 
     @property
     def run_tag(self) -> str:
-        """The tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
+        """Return the tag of runs: ``qbe-``, the first stage, and ``+`` with the reranker."""
         first = self.first_stage.name if isinstance(self.first_stage, _FirstStage) else "first-stage"
         if self.reranker is None:
             return f"qbe-{first}"
