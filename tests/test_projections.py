@@ -77,12 +77,8 @@ def test_a_search_mixes_both_stages(graded_index):
 
 
 def test_vectors_of_another_encoder_or_version_are_refused_and_each_model_reads_one(tiny_index):
-    with (
-        Index(tiny_index) as index,
-        pytest.raises(
-            UsageError, match="expected vectors of facet-encoder or facet-encoder-large for `rerank`"
-        ),
-    ):
+    message = "expected vectors of facet-encoder or facet-encoder-large for `rerank`"
+    with Index(tiny_index) as index, pytest.raises(UsageError, match=message):
         Pipeline(index, Fused(), Projections())
     earlier = {"name": "facet-encoder", "weights_sha256": "5f" * 32}
     with pytest.raises(UsageError, match=r"this version's facet-encoder .* \(5f5f5f5f5f5f\)"):
