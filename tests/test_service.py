@@ -16,10 +16,10 @@ from qbe.index.index import build_index, open_index
 from qbe.index.source import BuildSettings
 from qbe.models.encoder import Encoder
 from qbe.search.first_stages import FusedStage
-from qbe.search.form import CitationForm, SearchForm
+from qbe.search.pipeline import Pipeline
 from qbe.search.queries import pasted_paper
+from qbe.search.request import CitationForm, SearchForm
 from qbe.search.rerankers import JointGrader
-from qbe.search.session import Pipeline
 from qbe.serve.models import SearchBody, problem_in_words
 from qbe.serve.queue import BatchExecutor, MicroBatchQueue, OverloadedError, TooSlowError
 from qbe.serve.service import FIRST, RERANKED, SearchService, stages_of
